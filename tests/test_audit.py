@@ -633,3 +633,21 @@ def test_lists_that_name_relevant_documents_first_are_told_of(where: str, verb: 
     assert rp.audit_logits(mixed, qrels, "nDCG@10").made[0]["listing"] is None
     by_name = rp.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", order="docid")
     assert by_name.made[0]["listing"] is None  # ties are broken by other means
+
+
+def test_what_too_few_queries_differ_in_for_an_interval_may_be_chance() -> None:
+    queries, documents, qrels = vectors()
+    some = {q: qrels[q] for q in QUERY_IDS[:3]}
+    found = rp.audit_embeddings(
+        *(queries[:3], documents, some, "nDCG@10"),
+        query_ids=QUERY_IDS[:3], document_ids=DOCUMENT_IDS, formats=["float32", "bit"], k=50,
+    )  # fmt: skip
+    (furthest,) = [said for said in found.verdict() if "furthest from float32" in said]
+    assert furthest.endswith("below, which may be chance.")
+
+
+def test_a_measure_that_no_query_defines_is_refused() -> None:
+    vectors = np.eye(2, dtype="float32")
+    judged = {"0": {"0": 0}, "1": {"1": 0}}
+    with pytest.raises(rp.InputError, match="nDCG@10 is defined on no query; check the judgements"):
+        rp.audit_embeddings(vectors, vectors, judged, ["nDCG@10"], formats=["bit"])

@@ -435,7 +435,7 @@ def test_logits_that_cannot_be_used_are_refused(folder: Path, tmp_path: Path, co
 
 WRONG = {
     "nothing": (("qrels.txt",), "there is nothing to audit; name --queries and --documents"),
-    "half": (("qrels.txt", *VECTORS[:2]), "--queries is named 1 times and --documents 0"),
+    "half": (("qrels.txt", *VECTORS[:2]), "--queries is named 1 time and --documents 0"),
     "no judgements": (VECTORS, "no judgements are named; write: rankproof audit QRELS"),
     "format": (
         ("qrels.txt", *VECTORS, "--formats", "float32,bf16"),
@@ -474,7 +474,7 @@ WRONG = {
     ),
     "ids": (
         ("qrels.txt", *VECTORS, "--query-ids", "a", "--query-ids", "b"),
-        "--query-ids is named 2 times for 1 models",
+        "--query-ids is named 2 times for 1 model",
     ),
     "names": (
         (

@@ -216,7 +216,7 @@ def test_answers_that_cannot_be_placed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="which documents query 'q9' was asked about"):
         read_served(str(file), sent(tmp_path))
     file.write_text(json.dumps({"query": "q0", "documents": ["x"], "response": ANSWERS["tei"]}))
-    with pytest.raises(InputError, match="index 2 of 1 documents of query 'q0'"):
+    with pytest.raises(InputError, match="index 2 of 1 document of query 'q0'"):
         read_served(str(file))
 
 
@@ -270,8 +270,10 @@ def test_scores_of_few_decimals_are_those_of_a_rounded_run() -> None:
 @pytest.mark.parametrize("margin", [0.5, 0.01, 0.0])
 def test_the_fewest_decimals_keep_the_range_and_one_less_does_not(margin: float) -> None:
     scores, judged = served()
-    made = rp.audit_logits(scores, judged, "nDCG@10", decimals=[4], margin=margin).made[0]
-    least = made["decimals"]["least"]
+    audit = rp.audit_logits(scores, judged, "nDCG@10", decimals=[4], margin=margin)
+    least = audit.made[0]["decimals"]["least"]
+    verb = "decimal is" if least == 1 else "decimals are"
+    assert any(note.startswith(f"{least} {verb} the fewest") for note in audit.notes)
 
     def spread(count: int) -> float:
         found = rp.audit_logits(scores, judged, "nDCG@10", decimals=[count])

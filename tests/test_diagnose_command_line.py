@@ -17,9 +17,12 @@ SMALL = ("--queries", "5", "--runs", "1")
 
 
 def test_names_prints_a_table_and_what_it_says() -> None:
-    done = rankproof("diagnose", "names", *SMALL)
+    done = rankproof("diagnose", "names", *SMALL, env={"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr.decode()
     out = done.stdout.decode()
+    assert " ".join(out.split("\n")[1].split()) == (
+        "ablation Δname Δtopic Δboth ΔΔ% confused % nDCG@10"
+    )
     assert "hard_name_mask" in out
     assert "-100.0" in out
     assert "hard_name_mask takes the whole margin, as it must." in out

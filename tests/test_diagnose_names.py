@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from rankproof.results.plain import plain
 from rankproof.retrieval.protocols import Vectors
 from rankproof.scoring.topk import TopK
 from rankproof.statistics.intervals import tail
-from rankproof.statistics.likeness import across, within
+from rankproof.statistics.likeness import across, fisher, within
 
 QUERIES, RUNS, SEED = 12, 3, 5
 
@@ -80,10 +81,15 @@ def test_a_mask_takes_exactly_all_of_the_name_margin(diagnosis: NamesDiagnosis) 
 
 def test_where_no_text_changes_nothing_changes() -> None:
     plain = Lists(
-        tuple(Author(given, "Holm") for given in ("Ada", "Bo", "Cy", "Di")), ("soil", "ice"), "x"
+        tuple(Author(given, "Holm") for given in ("Ada", "Bo", "Cy", "Di", "Ed", "Flo")),
+        *(("soil", "ice"), "x"),
     )
-    found = diagnose_names(Toy(), lists=plain, queries=4, runs=2)["strip_diacritics"]
+    diagnosis = diagnose_names(Toy(), lists=plain, queries=6, runs=2)
+    found = diagnosis["strip_diacritics"]
     assert found.changed == 0
+    said = " ".join(diagnosis.words())
+    assert "Not tried, as it changes none of these texts: strip_diacritics." in said
+    assert "strip_diacritics 0.0%" not in said, "it does no harm where nothing was tried"
     assert found.percent["name"].mean == 0.0
     assert found.change["name"].ci == (0.0, 0.0)
     assert found.overlap.mean == found.tau.mean == 1.0
@@ -135,6 +141,38 @@ def test_words_warn_of_formatting_that_matters(diagnosis: NamesDiagnosis) -> Non
     assert "Only 10 points" in said
 
 
+@pytest.mark.parametrize(
+    ("mean", "ci", "said"),
+    [
+        (-30.0, (-40.0, -20.0), "Warning: initials_form moves the margin by −30.0%"),
+        (-13.0, (-20.0, -10.0), "Warning: initials_form moves the margin by −13.0%"),
+        (+14.0, (+13.0, +15.0), "Warning: initials_form moves the margin by +14.0%"),
+        (-7.5, (-15.4, -2.1), "Not settled by 8 queries (12% or less, or more): initials_form −7"),
+        (+7.5, (+2.1, +12.4), "Not settled by 8 queries (12% or less, or more): initials_form +7"),
+        (-7.5, (-11.0, -2.1), "Formatting that does no harm (within 12%): initials_form −7.5%"),
+    ],
+)
+def test_formatting_does_no_harm_where_its_interval_says_so(
+    diagnosis: NamesDiagnosis, mean: float, ci: tuple[float, float], said: str
+) -> None:
+    row = diagnosis["initials_form"]
+    told = replace(
+        row, percent=row.percent | {"name": replace(row.percent["name"], mean=mean, ci=ci)}
+    )
+    steady = replace(row.percent["name"], mean=0.0, ci=(0.0, 0.0))
+    others = [
+        replace(other, percent=other.percent | {"name": steady})
+        if other.family == "formatting"
+        else other
+        for other in diagnosis.rows
+    ]
+    rows = tuple(told if other.ablation == "initials_form" else other for other in others)
+    words = replace(diagnosis, rows=rows, queries=8).words()
+    assert [line.startswith(said) for line in words if "initials_form" in line].count(True) == 1
+    beside = "\n".join(words)
+    assert ("Not settled" in beside) == said.startswith("Not settled")
+
+
 # ------------------------------------------------------------------------------------ statistics
 
 
@@ -150,11 +188,34 @@ def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
     assert figure.mean == pytest.approx(values.mean())
 
 
+def test_shares_that_are_all_alike_have_the_interval_of_what_may_be_unseen() -> None:
+    """But for the base, which is set against itself."""
+    share = np.stack([np.ones((2, 8)), np.ones((2, 8)), np.zeros((2, 8))])
+    base, ones, zeros = figures(share, 0, (0.0, 1.0), base=1)
+    assert base.ci == (1.0, 1.0)
+    assert ones.ci == pytest.approx((0.025 ** (1 / 8), 1.0))
+    assert zeros.ci == pytest.approx((0.0, 1 - 0.025 ** (1 / 8)))
+
+
+def test_an_interval_that_is_not_known_is_not_printed() -> None:
+    diagnosis = diagnose_names(Toy(), queries=3, runs=1)
+    said = " ".join(diagnosis.words())
+    assert "nan" not in said
+    assert "does no harm" not in said
+    across = diagnosis.prediction["across_ablations"]
+    level = replace(across, pearson_ci=fisher(1.0, 10), spearman_ci=fisher(-1.0, 4))
+    (told,) = correlations({"across_ablations": level}, "change of Δname", "nDCG@10")
+    assert "[" not in told, "points that all lie on a line have no interval of 0"
+
+
 def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
-    values = np.array([[1.0, np.nan, 3.0, np.nan]])[None]
+    values = np.array([[1.0, np.nan, 3.0, np.nan] * 3])[None]
     (figure,) = figures(values, 0)
     assert figure.mean == 2.0
     assert figure.ci == (1.0, 3.0)
+    (few,) = figures(values[..., :-2], 0)
+    assert few.mean == pytest.approx(1.8)
+    assert math.isnan(few.ci[0]), "no resample of five goes beyond them"
     (nothing,) = figures(np.full((1, 1, 4), np.nan), 0)
     assert math.isnan(nothing.mean)
     assert plain(nothing) == {"mean": None, "sd": None, "ci": [None, None]}

@@ -19,7 +19,7 @@ import rankproof as rp
 from rankproof.config import read_config
 from rankproof.documents.questions import overlap, refusal
 from rankproof.documents.reading import FORMATS, Broken, read_file
-from rankproof.files import write_whole
+from rankproof.files import write_lines
 from rankproof.golden.settings import GoldenSettings
 from rankproof.tradeoffs.plan import SweepSettings
 
@@ -80,6 +80,19 @@ def test_what_stands_around_a_text_is_no_part_of_it(tmp_path: Path) -> None:
     assert f"'{tmp_path / 'my set'}'" in made.next  # a shell takes it as it stands
 
 
+def test_a_page_that_is_nested_deeper_than_it_is_read_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("lxml")
+    deep = "<p>First.</p>{0}<p>Pumps hum.</p>{1}<p>Last.</p>"
+    for depth in (300, 3000):
+        page = deep.format("<div>" * depth, "</div>" * depth)
+        (tmp_path / f"{depth}.html").write_text(page)
+    read, cut = (read_file(tmp_path / f"{depth}.html", "page") for depth in (300, 3000))
+    assert read.documents[0].text.split("\n\n") == ["First.", "Pumps hum.", "Last."]
+    assert read.notes == []
+    assert cut.documents[0].text == "First."
+    assert cut.notes == ["not read past line 1 (Excessive depth in document: 2048)"]
+
+
 @pytest.mark.parametrize(
     ("said", "title"),
     [("  A fan  ", "A fan"), ("'A \"fan\"' ", 'A "fan"'), ("\n  A fan", "A fan"), ('"', "s")],
@@ -113,6 +126,7 @@ def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
     assert states["latin.txt"][0] == "duplicate"  # also.txt comes first by name
     assert states["bad?? name.txt"] == ("read", ())
     assert made.others == {".png": 1, "links to folders": 1}
+    assert any(note.endswith(": 1 link to a folder, 1 .png") for note in made.notes), made.notes
     found = [r["text"] for r in rows(made.folder / "corpus.jsonl") if "Paragraph" in r["text"]]
     assert all(text.endswith(".") and text.startswith("Paragraph") for text in found)
     again = rp.init(documents, documents.parent / "set")
@@ -264,10 +278,10 @@ def test_whoever_is_stopped_between_two_files_goes_on(
             if not left:
                 raise KeyboardInterrupt
             left -= 1
-            return write_whole(path, *args, **more)
+            return write_lines(path, *args, **more)
 
         with monkeypatch.context() as patched:
-            patched.setattr("rankproof.documents.preparing.write_whole", write)
+            patched.setattr("rankproof.documents.preparing.write_lines", write)
             with pytest.raises(KeyboardInterrupt):
                 rp.init(documents, out)
         made = rp.init(documents, out)
@@ -295,6 +309,7 @@ def test_init_prints_json_with_how_it_was_made(documents: Path) -> None:
     ("arguments", "said"),
     [
         (["nowhere"], "nowhere: there is no such folder; check the path"),
+        (["taken/mine.txt"], "taken/mine.txt: this is a file; name the folder that it is in"),
         (["documents", "--out", "documents/set"], "this lies in an input"),
         (["documents", "--out", "taken"], "this folder holds 'mine.txt', which init did not write"),
         (["documents", "--overlap", "900"], "overlap 900 is more than half of the size 1200"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +78,28 @@ def test_passages_that_share_boilerplate_are_told_apart_by_the_rest(
         DuplicatesSettings(threshold=threshold, shingle=1),
     )
     assert (found.kept.tolist(), found.dropped) == by_definition(pool, threshold, 1)
+
+
+def test_a_passage_is_set_against_all_that_may_be_like_it_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+
+    def counted(name: str) -> None:
+        whole = getattr(np, name)
+
+        def count(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return whole(*arguments, **options)
+
+        monkeypatch.setattr(np, name, count)
+
+    counted("intersect1d")
+    counted("searchsorted")
+    pool = [f"w{i % 7} w{7 + i % 11} w{18 + i % 13}" for i in range(400)]
+    found = suppress([str(i) for i in range(400)], pool, DuplicatesSettings(shingle=1))
+    assert len(found.kept) == 400
+    assert len(calls) <= len(pool)
 
 
 def test_a_chain_is_compared_with_kept_passages_alone() -> None:

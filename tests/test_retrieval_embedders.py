@@ -69,6 +69,22 @@ def test_wordllama_is_the_mean_of_the_word_vectors_it_ships() -> None:
     )
 
 
+def test_wordllama_pads_few_texts_to_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padded to it, all of them would take gigabytes."""
+    embedder: Any = make_embedder(WordllamaSettings(dimensions=64))
+    alone = [f"star {i} shines" for i in range(40)] + ["star " * 800]
+    apart = np.concatenate([embedder.embed_passages([text]) for text in alone])
+    tokenize, padded = embedder._model.tokenize, []
+
+    def watched(texts: list[str]) -> Any:
+        padded.append(len(texts) * max(map(len, texts)))
+        return tokenize(texts)
+
+    monkeypatch.setattr(embedder._model, "tokenize", watched)
+    assert embedder.embed_passages(alone).tobytes() == apart.tobytes()
+    assert max(padded) < 20_000
+
+
 def test_the_default_embedder_needs_neither_torch_nor_a_network() -> None:
     code = """
 import socket, sys
@@ -269,7 +285,7 @@ def spoil(change: Callable[[list[Any]], Any]) -> Callable[[Request], Reply]:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda data: data[:-1], "1 vectors for 2 texts"),
+        (lambda data: data[:-1], "1 vector for 2 texts"),
         (lambda data: [*data, data[0]], "3 vectors for 2 texts"),
         (lambda data: None, "no list `data`"),
         (lambda data: [1, 2], "not numbered"),

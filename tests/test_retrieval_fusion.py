@@ -424,7 +424,7 @@ def test_what_cannot_be_fused_is_refused() -> None:
         (lambda: rrf([run], k=math.nan), "rrf: k = nan"),
         (lambda: rrf([run], depth=0), "rrf: depth 0; read 1 document or more"),
         (lambda: rrf([run], top=0), "fusion: top 0; keep 1 document or more"),
-        (lambda: rrf([run], weights=[1, 2]), "weights: 2 weights for 1 runs; give one each"),
+        (lambda: rrf([run], weights=[1, 2]), "weights: 2 weights for 1 run; give one each"),
         (lambda: rrf([run], weights=[-1]), "give numbers of 0 or more, one of them above 0"),
         (lambda: rrf([run], weights=[0]), "one of them above 0"),
         (lambda: combine([run], "anz"), "method 'anz' is unknown; use one of sum,"),  # type: ignore[arg-type]

@@ -308,7 +308,7 @@ def test_cohere_tokens_are_read_where_it_gives_them() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda r: r[:-1], "1 scores for 2 passages"),
+        (lambda r: r[:-1], "1 score for 2 passages"),
         (lambda r: None, "no list `results`"),
         (lambda r: [r[0], r[0]], "not numbered 0 to 1"),
         (lambda r: [r[0], {**r[1], "index": 2}], "not numbered"),

@@ -201,7 +201,7 @@ def test_what_cannot_be_indexed_or_asked_is_refused() -> None:
         Bm25(["", "the", "…"])
     with pytest.raises(rp.InputError, match="document_ids: id 'a' appears twice"):
         Bm25(["x", "y"], ["a", "a"])
-    with pytest.raises(rp.InputError, match="document_ids: 1 ids for 2 rows"):
+    with pytest.raises(rp.InputError, match="document_ids: 1 id for 2 rows"):
         Bm25(["x", "y"], ["a"])
     index = Bm25(["red fox"])
     with pytest.raises(rp.InputError, match="k = 0; ask for 1 document or more"):

@@ -84,12 +84,7 @@ def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
         band = (
             alt.Chart(_values(alt, rows.filter(pl.col("format") == form)))
             .mark_area(opacity=0.25)
-            .encode(
-                x,
-                alt.Y("min:Q", title=f"{measure}@k").scale(scale),
-                alt.Y2("max:Q"),
-                colour,
-            )
+            .encode(x, alt.Y("min:Q", title=f"{measure}@k").scale(scale), alt.Y2("max:Q"), colour)
         )
         line = (
             alt.Chart(_values(alt, lines.filter(pl.col("format") == form)))

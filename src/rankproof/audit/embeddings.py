@@ -13,23 +13,9 @@ import polars as pl
 from rankproof.arrays import Array
 from rankproof.audit.agreement import agreement
 from rankproof.audit.listing import habit, sentence
-from rankproof.audit.results import (
-    Audit,
-    Reading,
-    Scoring,
-    curve_frame,
-    curve_measures,
-    statistics,
-)
+from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
 from rankproof.errors import InputError, check_whole, shorten
-from rankproof.evaluation import (
-    Evaluation,
-    Missing,
-    Policy,
-    evaluate_tables,
-    parse_means,
-    some_of,
-)
+from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_means, some_of
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.columns import row_ids
@@ -40,6 +26,7 @@ from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, enc
 from rankproof.scoring.scorers import Scorer, check_vectors
 from rankproof.scoring.stored import Stored, array_of, decoded
 from rankproof.scoring.topk import TopK
+from rankproof.sentences import part
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.ties import Order
 
@@ -487,11 +474,11 @@ def _judged_rows(
         raise strangers("document", labels[1], document_ids, judged, judged.doc)
     notes = []
     if not kept.all():
-        notes.append(f"{int((~kept).sum())} of {len(kept)} queries have no judgements: left out")
+        silent = part(int((~kept).sum()), len(kept), "query", "has", "have")
+        notes.append(f"{silent} no judgements: left out")
     if not known.all():
-        notes.append(
-            f"{int((~known).sum())} of {len(known)} judged documents are not among {labels[1]}"
-        )
+        absent = part(int((~known).sum()), len(known), "judged document", "is", "are")
+        notes.append(f"{absent} not among {labels[1]}")
     return kept, notes
 
 

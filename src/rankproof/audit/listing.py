@@ -43,10 +43,7 @@ def habit(run: Run, judged: Qrels) -> Listing | None:
     )
     found = (
         frame.group_by("query")
-        .agg(
-            first=own.max() < other.min(),
-            last=own.min() > other.max(),
-        )
+        .agg(first=own.max() < other.min(), last=own.min() > other.max())
         .drop_nulls()
     )
     if found.height < LISTS:

@@ -15,14 +15,7 @@ from rankproof.arrays import Array, Float
 from rankproof.audit.agreement import agreement
 from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among, strangers
 from rankproof.audit.listing import Listing, habit, sentence
-from rankproof.audit.results import (
-    Audit,
-    Reading,
-    Scoring,
-    curve_frame,
-    curve_measures,
-    statistics,
-)
+from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_means
 from rankproof.measures.registry import Measure
@@ -30,6 +23,7 @@ from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import check_ids, encode
 from rankproof.scoring.activations import sigmoid, softmax
 from rankproof.scoring.formats import numpy_dtype, round_to
+from rankproof.sentences import counted, part
 from rankproof.tables import Run, build_run
 from rankproof.ties import Order
 
@@ -167,7 +161,8 @@ def audit_logits(
     notes = []
     if kept.any() and not kept.all():
         others = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
-        notes.append(f"{others} of {len(queries)} queries have no judgements: left out")
+        silent = part(others, len(queries), "query", "has", "have")
+        notes.append(f"{silent} no judgements: left out")
         given = given.some(kept)
         reference = None if reference is None else reference.some(kept)
         queries, codes = encode(given.query)
@@ -221,7 +216,10 @@ def audit_logits(
         notes.append(
             f"no number of decimals up to {MOST_DECIMALS} keeps every range within {margin:g}"
             if least is None
-            else f"{least} decimals are the fewest that keep every range within {margin:g}"
+            else counted(
+                least, "decimal is the fewest that keeps", "decimals are the fewest that keep"
+            )
+            + f" every range within {margin:g}"
         )
     if order_given is not None:
         notes.append(sentence(order_given, readings))

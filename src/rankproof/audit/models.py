@@ -270,12 +270,7 @@ def _reranker(subject: Subject, dtype: Any) -> CrossEncoderSettings | MaxSimSett
 
 
 def _spread(
-    subject: Subject,
-    passages: Texts,
-    asked: Texts,
-    dtypes: Sequence[str],
-    shards: int,
-    tell: Tell,
+    subject: Subject, passages: Texts, asked: Texts, dtypes: Sequence[str], shards: int, tell: Tell
 ) -> None:
     """Have processes put vectors or logits on disk, where the audit then finds them."""
     if _OWN.fullmatch(subject.path):
@@ -299,8 +294,7 @@ def _spread(
     # A process each, so that each has a GPU.
     pools = [
         ProcessPoolExecutor(
-            *(1, context, begin),
-            (gpus[at % len(gpus)] if gpus else "", passages, asked, pairs),
+            *(1, context, begin), (gpus[at % len(gpus)] if gpus else "", passages, asked, pairs)
         )
         for at in range(shards)
     ]
@@ -403,9 +397,7 @@ def _again(
     """The same run in other batches and another order; kept in a folder of its own."""
     if _OWN.fullmatch(subject.path):
         raise InputError(
-            "an embedder of your own is run once",
-            place=subject.path,
-            remedy="leave out --repeats",
+            "an embedder of your own is run once", place=subject.path, remedy="leave out --repeats"
         )
     batch = max(1, int(subject.running.get("batch", BATCH)) >> at)
     other = replace(subject, running={**subject.running, "batch": batch})

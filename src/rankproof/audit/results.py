@@ -169,6 +169,14 @@ class Audit(Displayed):
         readings = [reading for audit in audits for reading in audit.readings]
         if not readings:
             raise InputError("nothing was audited", remedy="name embeddings, logits or a model")
+        for reading in readings:
+            for measure in reading.evaluation:
+                if math.isnan(reading.evaluation[measure].expected):
+                    raise InputError(
+                        f"{measure} is defined on no query",
+                        place=reading.dataset,
+                        remedy="check the judgements, or leave the measure out",
+                    )
         made = tuple(how for audit in audits for how in audit.made)
         names = [(how["model"], how.get("dataset")) for how in made]
         again = next((name for at, name in enumerate(names) if name in names[:at]), None)
@@ -324,6 +332,9 @@ class Audit(Displayed):
     def __str__(self) -> str:
         return "\n".join(self.words())
 
+    def __repr__(self) -> str:
+        return "\n".join(self.verdict())
+
 
 def _leads(readings: list[Reading], names: list[tuple[str, str | None]]) -> Iterable[Lead]:
     """Each pair of models in each setting that both were audited in, on the same dataset."""
@@ -361,7 +372,8 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
             )
         }
         apart = (rows["expected"] - rows["expected_b"]).to_numpy()
-        low, high = difference_intervals(apart[None])[0].tolist()
+        most = rows.select(pl.max_horizontal("expected", "expected_b").max()).item()
+        low, high = difference_intervals(apart[None], most)[0].tolist()
         found[str(measure)] |= {"ci": (low, high), "queries": rows.height}
     return found
 

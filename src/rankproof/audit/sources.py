@@ -21,6 +21,7 @@ from rankproof.records.columns import check_ids
 from rankproof.records.formats import format_of
 from rankproof.records.frames import choose_columns, is_frame, polars_reads
 from rankproof.records.sources import Source
+from rankproof.sentences import counted
 from rankproof.tables import Run
 
 # Names of logit columns, letters and digits alone.
@@ -296,7 +297,8 @@ def _from_answers(answers: list[_Answer], label: str, pairs: Run | None) -> Logi
             index, score = item["index"], item.get("relevance_score", item.get("score"))
             if type(index) is not int or not 0 <= index < len(ids):
                 raise InputError(
-                    f"index {shorten(index)} of {len(ids)} documents of query {shorten(query)}",
+                    f"index {shorten(index)} of {counted(len(ids), 'document')} of query "
+                    f"{shorten(query)}",
                     place=label,
                     remedy="name the documents in the order in which they were sent",
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import groupby
 
 from rankproof.audit.results import Apart, Audit, Lead, Reading, Scoring
@@ -24,12 +25,8 @@ def sentences(audit: Audit) -> list[str]:
     formats = groupby(audit.readings, lambda r: (r.subject, r.dimensions, r.format))
     for _, group in formats:
         said.append(_format(list(group), audit))
-    widest = max(
-        ((r.evaluation[m].range, r, m) for r in audit.readings for m in r.evaluation),
-        key=lambda found: found[0],
-    )
-    if widest[0] > ZERO:
-        extent, reading, measure = widest
+    extent, reading, measure = _widest(audit.readings)
+    if extent > ZERO:
         where = f"{subject(reading, audit)}{reading.label}"
         said.append(
             f"Widest range: {measure} in {where}, {_size(extent)} between the worst and the best "
@@ -89,7 +86,7 @@ def _noise(audit: Audit) -> list[str]:
     return [f"The most that any figure moves: {_listed(sizes)}; {ahead}."]
 
 
-def _widest(readings: list[Reading]) -> tuple[float, Reading, Measure]:
+def _widest(readings: Sequence[Reading]) -> tuple[float, Reading, Measure]:
     every = ((r.evaluation[m].range, r, m) for r in readings for m in r.evaluation)
     return max(every, key=lambda found: found[0])
 
@@ -126,7 +123,8 @@ def _furthest(audit: Audit) -> str:
     if size < 0.00005:
         return "In expectation every setting is as in float32."
     side = "above" if apart.mean > 0 else "below"
-    chance = ", which may be chance" if apart.ci[0] <= 0 <= apart.ci[1] else ""
+    told = apart.ci[0] > 0 or apart.ci[1] < 0  # NaN, where too few queries differ, is not
+    chance = "" if told else ", which may be chance"
     return (
         f"In expectation {measure} is furthest from float32 in {subject(reading, audit)}"
         f"{reading.label}: {_size(size)} {side}{_interval(apart)}{chance}."
@@ -163,7 +161,8 @@ def _format(group: list[Reading], audit: Audit) -> str:
 
 def _reading(reading: Reading, audit: Audit, first: bool) -> str:
     """What tie order can change in one setting, and the first measure's expectation."""
-    moved = {m: s for m, s in _figures(reading).items() if s.range > ZERO}
+    found = reading.evaluation
+    moved = {m: found[m] for m in found if found[m].range > ZERO}
     if moved:
         spans = _listed([f"{m} {_between(s)}" for m, s in moved.items()])
         text = f"{'' if first else 'still '}{spans} depending on tie order"
@@ -182,10 +181,6 @@ def _open(reading: Reading) -> str:
         return f", though {lists} tie order chose which candidates were rescored"
     which = "" if len(touched) == len(reading.open) else f" for {_listed(list(map(str, touched)))}"
     return f", and more{which}: {lists} the last tie goes past the depth searched"
-
-
-def _figures(reading: Reading) -> dict[Measure, Summary]:
-    return {measure: reading.evaluation[measure] for measure in reading.evaluation}
 
 
 def _between(summary: Summary) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rankproof.diagnostics.lists import Author, Language, Lists
 from rankproof.errors import InputError
+from rankproof.sentences import counted
 
 CANDIDATES = ("C1", "C2a", "C2b", "C3", "C4")
 
@@ -120,7 +121,8 @@ def draw_pairs(lists: Lists, queries: int, seed: int) -> list[tuple[int, int]]:
     possible = len(lists.authors) * len(lists.topics)
     if queries > possible:
         raise InputError(
-            f"{queries} queries of {len(lists.authors)} authors and {len(lists.topics)} topics",
+            f"{counted(queries, 'query')} of {counted(len(lists.authors), 'author')} and "
+            f"{counted(len(lists.topics), 'topic')}",
             place=lists.label,
             remedy=f"ask for {possible} or fewer, or give longer lists",
         )

@@ -19,6 +19,7 @@ from rankproof.retrieval.protocols import Embedder, Vectors
 from rankproof.retrieval.workshop import Texts, Workshop, quiet
 from rankproof.scoring.exact import find, to_run
 from rankproof.scoring.topk import TopK
+from rankproof.sentences import part
 from rankproof.tables import Qrels
 
 K = 10
@@ -58,7 +59,7 @@ class JudgedCorpus:
         ]
         if len(kept) < 2:
             raise InputError(
-                f"{len(kept)} of {len(texts.queries)} queries have a relevant passage",
+                f"{part(len(kept), len(texts.queries), 'query', 'has', 'have')} a relevant passage",
                 place=str(texts.qrels),
                 remedy="check that queries and judgements belong together",
             )

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankproof.arrays import Float
-from rankproof.statistics.intervals import Interval, percentile_intervals
+from rankproof.statistics.intervals import (
+    ROUNDING,
+    Interval,
+    percentile_intervals,
+    steady_interval,
+)
 from rankproof.statistics.resampling import resampled_means
+
+SHARE: Interval = (0.0, 1.0)
+CHANGE: Interval = (-1.0, 1.0)  # of a share; so does τ lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +31,17 @@ class Figure:
 
     mean: float  # NaN where it is undefined
     sd: float  # between runs, of their means; NaN for one run
-    ci: Interval  # 95%, over queries
+    ci: Interval  # 95%, over queries; NaN for fewer than six
 
 
-def figures(values: Float, seed: int) -> list[Figure]:
+def figures(
+    values: Float, seed: int, within: Interval | None = None, base: int = 0
+) -> list[Figure]:
     """A Figure for each of (F, R, Q) values: the mean of the means of R runs over Q queries.
 
-    A value that is NaN is left out of its run's mean.
+    A value that is NaN is left out of its run's mean. Values that lie within two ends, and are all
+    one value, have the interval of what may be unseen; but for the first `base` figures, of what is
+    set against itself.
     """
     count, runs, queries = values.shape
     columns = values.reshape(count * runs, queries).T
@@ -39,6 +51,12 @@ def figures(values: Float, seed: int) -> list[Figure]:
     ends = np.stack(
         [percentile_intervals(drawn[:, f], int(known[f])) for f in range(count)], axis=1
     )
+    if within is not None:
+        low, high = (end(values, axis=(1, 2)) for end in (np.fmin.reduce, np.fmax.reduce))
+        steady = high - low <= ROUNDING
+        steady[:base] = False
+        for f in np.flatnonzero(steady):
+            ends[:, f] = steady_interval(float(low[f]), int(known[f]), *within)
     spread = (
         np.full(count, np.nan)
         if runs < 2

@@ -60,8 +60,7 @@ class Lists:
 def check_language(language: str) -> Language:
     if language not in LANGUAGES:
         raise InputError(
-            f"language {shorten(language)} has no templates",
-            remedy=f"use {' or '.join(LANGUAGES)}",
+            f"language {shorten(language)} has no templates", remedy=f"use {' or '.join(LANGUAGES)}"
         )
     return language
 

@@ -26,7 +26,7 @@ from rankproof.diagnostics.ablations import (
 )
 from rankproof.diagnostics.bundles import LABELS
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
-from rankproof.diagnostics.figures import Figure, figures
+from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures
 from rankproof.diagnostics.lists import Author, Language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
@@ -104,8 +104,12 @@ def search_mentions(
         counts.append((asked, len(moved)))
     results = np.array(found)[:, :, None, :]  # (C, 3, one run, Q)
     changes = results[:, 0] - results[0, 0]
-    tables = [figures(values, seed) for values in (results[:, 0], changes)]
-    tables += [figures(results[:, at], seed) for at in (1, 2)]
+    tables = [
+        figures(results[:, 0], seed, SHARE),
+        figures(changes, seed, CHANGE, base=1),
+        figures(results[:, 1], seed, SHARE, base=1),
+        figures(results[:, 2], seed, CHANGE, base=1),
+    ]
     rows = tuple(
         MentionRow(name, *figures_, *count)
         for name, *figures_, count in zip(ways, *tables, counts, strict=True)

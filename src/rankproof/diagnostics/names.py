@@ -22,7 +22,7 @@ from rankproof.arrays import Array, Float
 from rankproof.diagnostics.ablations import ABLATIONS, Family
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
 from rankproof.diagnostics.corpus import JudgedCorpus
-from rankproof.diagnostics.figures import Figure, figures
+from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures
 from rankproof.diagnostics.lists import (
     Language,
     Lists,
@@ -42,7 +42,7 @@ from rankproof.results.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.scoring import fixed
 from rankproof.scoring.topk import TopK, top_k
-from rankproof.statistics.intervals import percentile_interval
+from rankproof.statistics.intervals import Interval, percentile_interval
 from rankproof.statistics.likeness import Correlation, across, within
 from rankproof.statistics.resampling import resampled_means
 
@@ -130,6 +130,9 @@ class NamesDiagnosis(Displayed):
     @property
     def base(self) -> NameRow:
         return self.rows[0]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.words())
 
     def words(self) -> list[str]:
         """What is expected, and what is a warning for this model."""
@@ -324,9 +327,11 @@ def _rows(
         of_means = np.where(whole != 0, change.mean(axis=(2, 3)) / whole * 100.0, np.nan)
     excluded = (~enough).sum(axis=(1, 2))
 
-    def by(values: Float, names: Sequence[str]) -> list[dict[str, Figure]]:
-        flat = figures(values.reshape(-1, *values.shape[-2:]), seed)
+    def by(
+        values: Float, names: Sequence[str], within: Interval | None = None, base: int = 0
+    ) -> list[dict[str, Figure]]:
         size = len(names)
+        flat = figures(values.reshape(-1, *values.shape[-2:]), seed, within, base * size)
         return [
             dict(zip(names, flat[c * size : (c + 1) * size], strict=True))
             for c in range(len(values))
@@ -336,11 +341,11 @@ def _rows(
         by(margins, MARGINS),
         by(change, MARGINS),
         by(percent, MARGINS),
-        figures((margins[:, 0] <= 0).astype(np.float64), seed),
-        by(quality, MEASURES),
-        by(quality - quality[0], MEASURES),
-        figures(overlaps, seed),
-        figures(taus, seed),
+        figures((margins[:, 0] <= 0).astype(np.float64), seed, SHARE),
+        by(quality, MEASURES, SHARE),
+        by(quality - quality[0], MEASURES, CHANGE, base=1),
+        figures(overlaps, seed, SHARE, base=1),
+        figures(taus, seed, CHANGE, base=1),
     )
     return tuple(
         NameRow(

@@ -17,7 +17,7 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.diagnostics.conversation import LEVELS, noised, questions
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
-from rankproof.diagnostics.figures import Figure, figures, mean_of
+from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures, mean_of
 from rankproof.diagnostics.lists import Language, check_language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
@@ -26,6 +26,7 @@ from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
+from rankproof.statistics.intervals import Interval
 from rankproof.statistics.likeness import Correlation, across, within
 
 COSINES = ("clean", "passage")
@@ -110,6 +111,9 @@ class NoiseDiagnosis(Displayed):
     def at(self, level: int, rewriter: str | None = None) -> NoiseRow:
         """The row of a level."""
         return next(r for r in self.rows if (r.level, r.rewriter) == (level, rewriter))
+
+    def __repr__(self) -> str:
+        return "\n".join(self.words())
 
     def words(self) -> list[str]:
         """What the levels cost, and what rewriting recovers."""
@@ -242,24 +246,24 @@ def _rows(
     recovered[:, 0] = np.nan
     recovered[:, :, 0] = np.nan  # nothing was lost at level 0
 
-    def by(values: Float) -> list[list[Figure]]:
-        """A list for each figure of the first axis, over ways and levels."""
-        flat = figures(values.reshape(-1, *values.shape[-2:]), seed)
-        size = len(flat) // len(values)
-        return [flat[first : first + size] for first in range(0, len(flat), size)]
+    def over(values: Float, within: Interval | None = None, base: int = 0) -> list[Figure]:
+        """Over ways and levels."""
+        return figures(values.reshape(-1, *values.shape[-2:]), seed, within, base)
 
     cosine_of, drop_of, percent_of = (
-        [dict(zip(COSINES, pair, strict=True)) for pair in zip(*by(values), strict=True)]
+        [dict(zip(COSINES, pair, strict=True)) for pair in zip(*map(over, values), strict=True)]
         for values in (cosine, drop, percent)
     )
     ends: list[EndToEnd | None] = [None] * len(cosine_of)
     if searched is not None:
         measure, shared, tau = searched
-        changes = measure - measure[:1, :1]
-        ends = [
-            EndToEnd(*row)
-            for row in zip(*by(np.stack([measure, changes, shared, tau])), strict=True)
-        ]
+        found = (
+            over(measure, SHARE),
+            over(measure - measure[:1, :1], CHANGE, base=1),
+            over(shared, SHARE, base=1),
+            over(tau, CHANGE, base=1),
+        )
+        ends = [EndToEnd(*row) for row in zip(*found, strict=True)]
     places = [(way, level) for way in (None, *names) for level in LEVELS]
     return tuple(
         NoiseRow(

@@ -8,14 +8,11 @@ from typing import Any
 from rankproof.diagnostics.names import NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
 from rankproof.results.displayed import drawing, write_charts
+from rankproof.results.plain import plain
+from rankproof.sentences import counted
 
 # Okabe and Ito's palette, told apart with any colour vision.
-COLOURS = {
-    "base": "#555555",
-    "identity": "#D55E00",
-    "formatting": "#0072B2",
-    "layout": "#009E73",
-}
+COLOURS = {"base": "#555555", "identity": "#D55E00", "formatting": "#0072B2", "layout": "#009E73"}
 WAYS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 
 
@@ -34,9 +31,9 @@ def _names(diagnosis: NamesDiagnosis) -> Any:
         {
             "condition": row.ablation,
             "family": row.family or "base",
-            "margin": row.margin["name"].mean,
-            "low": row.margin["name"].ci[0],
-            "high": row.margin["name"].ci[1],
+            "margin": plain(row.margin["name"].mean),
+            "low": plain(row.margin["name"].ci[0]),
+            "high": plain(row.margin["name"].ci[1]),
         }
         for row in diagnosis.rows
     ]
@@ -66,7 +63,8 @@ def _names(diagnosis: NamesDiagnosis) -> Any:
     return _titled(
         rule + bars + points,
         f"What a name is worth to {diagnosis.embedder} ({diagnosis.language})",
-        f"means of {diagnosis.queries} queries × {diagnosis.runs} runs, 95% intervals over queries",
+        f"means of {counted(diagnosis.queries, 'query')} × {counted(diagnosis.runs, 'run')}, "
+        "95% intervals over queries",
         width=420,
         height=270,
     )
@@ -82,15 +80,15 @@ def _noise(diagnosis: NoiseDiagnosis) -> Any:
                 "level": row.level,
                 "way": row.rewriter or "as typed",
                 "cosine": row.cosine[cosine].mean,
-                "low": row.cosine[cosine].ci[0],
-                "high": row.cosine[cosine].ci[1],
+                "low": plain(row.cosine[cosine].ci[0]),
+                "high": plain(row.cosine[cosine].ci[1]),
             }
             for row in diagnosis.rows
         ]
         x = alt.X("level:O", title="level of noise").axis(labelAngle=0)
         colour = alt.Color("way:N", title="query").scale(domain=ways, range=list(WAYS[: len(ways)]))
         chart = alt.Chart(alt.Data(values=rows))
-        lowest = min(row.cosine[cosine].ci[0] for row in diagnosis.rows)
+        lowest = min((row["low"] for row in rows if row["low"] is not None), default=0.0)
         scale = alt.Scale(domain=[min(0.0, lowest), 1.0])
         band = chart.mark_errorband().encode(
             x, alt.Y("low:Q", title="cosine").scale(scale), alt.Y2("high:Q"), colour
@@ -100,7 +98,8 @@ def _noise(diagnosis: NoiseDiagnosis) -> Any:
     return _titled(
         alt.hconcat(*panels),
         f"What conversation costs {diagnosis.embedder} ({diagnosis.language})",
-        f"means of {diagnosis.queries} queries × {diagnosis.runs} runs, 95% intervals over queries",
+        f"means of {counted(diagnosis.queries, 'query')} × {counted(diagnosis.runs, 'run')}, "
+        "95% intervals over queries",
     )
 
 

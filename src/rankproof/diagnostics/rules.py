@@ -16,9 +16,8 @@ A drop is a fall: positive when the figure went down. With % it is relative, wit
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from rankproof.diagnostics.conversation import LEVELS
 from rankproof.diagnostics.names import BASE, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis, NoiseRow
 from rankproof.errors import InputError, shorten
+from rankproof.limits import SIGNS
 
 Kind = Literal["names", "noise"]
 
@@ -51,12 +51,6 @@ _SHAPE = re.compile(
     r"(?:\s+(?:under|at level|at)\s+(?P<scope>\S+))?",
     re.IGNORECASE,
 )
-_SIGNS: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +195,7 @@ def check_rules(rules: Iterable[Rule], diagnosis: NamesDiagnosis | NoiseDiagnosi
         worst = max if rule.sign.startswith(">") else min
         unknown = [pair for pair in found if math.isnan(pair[0])]
         value, where = unknown[0] if unknown else worst(found)
-        failed = math.isnan(value) or _SIGNS[rule.sign](value, rule.threshold)
+        failed = math.isnan(value) or SIGNS[rule.sign](value, rule.threshold)
         verdicts.append(Verdict(rule, value, where, failed))
     return verdicts
 

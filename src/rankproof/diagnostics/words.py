@@ -7,9 +7,12 @@ English and French. They are a comparison, not a law.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
+from rankproof.sentences import counted, part
+from rankproof.statistics.intervals import Interval
 from rankproof.statistics.likeness import Correlation
 
 SOURCE = "arXiv 2511.09545"
@@ -55,7 +58,8 @@ def _base(diagnosis: NamesDiagnosis) -> str:
     out = diagnosis.base.excluded["name"]
     if out:
         text += (
-            f" {out} of {rows} rows have a base margin below {LEAST} and are in no percentage"
+            f" {part(out, rows, 'row', 'has', 'have')} a base margin below {LEAST} and "
+            f"{'is' if out == 1 else 'are'} in no percentage"
             f"{': the model hardly tells these authors apart' if out > rows / 5 else ''}."
         )
     return f"{text} Before any ablation, {_confused(diagnosis.base)}."
@@ -94,17 +98,29 @@ def _identity(diagnosis: NamesDiagnosis) -> list[str]:
 
 
 def _formatting(diagnosis: NamesDiagnosis) -> list[str]:
-    rows = [row for row in diagnosis.rows if row.family == "formatting"]
+    every = [row for row in diagnosis.rows if row.family == "formatting"]
+    rows = [row for row in every if row.changed]
     bad = [row for row in rows if abs(row.percent["name"].mean) > BENIGN]
     said = [
         f"Warning: {row.ablation} moves the margin by {_percent(row)}; the same person written "
         f"otherwise should cost no more than {BENIGN:.0f}%. {_REMEDY[row.ablation]}"
         for row in bad
     ]
-    fine = [row for row in rows if abs(row.percent["name"].mean) <= BENIGN]
+    fine: list[str] = []
+    unsettled: list[str] = []
+    for row in rows:
+        if abs(row.percent["name"].mean) <= BENIGN:
+            within = all(abs(end) <= BENIGN for end in row.percent["name"].ci)
+            (fine if within else unsettled).append(f"{row.ablation} {_percent(row)}")
     if fine:
-        told = ", ".join(f"{row.ablation} {_percent(row)}" for row in fine)
-        said.append(f"Formatting that does no harm (within {BENIGN:.0f}%): {told}.")
+        said.append(f"Formatting that does no harm (within {BENIGN:.0f}%): {', '.join(fine)}.")
+    if unsettled:
+        asked = counted(diagnosis.queries, "query")
+        said.append(
+            f"Not settled by {asked} ({BENIGN:.0f}% or less, or more): {', '.join(unsettled)}."
+        )
+    if idle := [row.ablation for row in every if not row.changed]:
+        said.append(f"Not tried, as it changes none of these texts: {', '.join(idle)}.")
     return said
 
 
@@ -134,7 +150,12 @@ _REMEDY = {
 
 def _percent(row: NameRow) -> str:
     figure = row.percent["name"]
-    return f"{_signed(figure.mean)}% [{_signed(figure.ci[0])}, {_signed(figure.ci[1])}]"
+    return f"{_signed(figure.mean)}%{_ends(figure.ci, _signed)}"
+
+
+def _ends(ci: Interval, written: Callable[[float], str] = "{:.2f}".format) -> str:
+    """An interval behind its figure; nothing where there is none."""
+    return "" if math.isnan(ci[0]) else f" [{written(ci[0])}, {written(ci[1])}]"
 
 
 def _signed(value: float) -> str:
@@ -145,16 +166,13 @@ def _signed(value: float) -> str:
 def _confused(row: NameRow) -> str:
     share = row.confused.mean
     if share == 0:
-        return "an impostor is never as near as the author"
+        return "in no row is an impostor as near as the author"
     return f"an impostor is as near as the author in {share:.1%} of the rows"
 
 
 def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
     base = diagnosis.base.retrieval[MEASURES[0]].mean
-    worst = min(
-        diagnosis.rows[1:],
-        key=lambda row: row.retrieval_change[MEASURES[0]].mean,
-    )
+    worst = min(diagnosis.rows[1:], key=lambda row: row.retrieval_change[MEASURES[0]].mean)
     lost = worst.retrieval_change[MEASURES[0]].mean
     searched = (
         f"Searched among all passages of a run, {MEASURES[0]} is {base:.3f}; it changes most under "
@@ -171,7 +189,8 @@ def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
     elif mentions is not None:
         row = min(mentions.rows[1:], key=lambda row: row.change.mean)
         said.append(
-            f"{mentions.corpus}, {mentions.queries} queries that name an author: "
+            f"{mentions.corpus}, {counted(mentions.queries, 'query names', 'queries name')} an "
+            "author: "
             f"{mentions.measure} {mentions.rows[0].measure.mean:.3f}; it changes most under "
             f"{row.ablation} ({_moved(row.change.mean, row.change.ci)})."
         )
@@ -183,14 +202,14 @@ def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[s
     said = []
     for name, c in found.items():
         over = name.removeprefix("across_").replace("_", " ")
-        caution = f" Only {c.points} points: read it as a hint." if c.few else ""
+        caution = f" Only {counted(c.points, 'point')}: read it as a hint." if c.few else ""
         if math.isnan(c.pearson):
             said.append(f"Across {over} the {cheap} or {dear} does not vary: no correlation.")
             continue
         said.append(
-            f"Across {over} the {cheap} follows that of {dear} with r = {c.pearson:.2f} "
-            f"[{c.pearson_ci[0]:.2f}, {c.pearson_ci[1]:.2f}], ρ = {c.spearman:.2f} "
-            f"[{c.spearman_ci[0]:.2f}, {c.spearman_ci[1]:.2f}].{caution}{_carried(c)}"
+            f"Across {over} the {cheap} follows that of {dear} with r = {c.pearson:.2f}"
+            f"{_ends(c.pearson_ci)}, ρ = {c.spearman:.2f}{_ends(c.spearman_ci)}.{caution}"
+            f"{_carried(c)}"
         )
     return said
 
@@ -202,9 +221,12 @@ def _carried(c: Correlation) -> str:
     return f" It rests on {c.carried}: without it r = {c.without:.2f}."
 
 
-def _moved(value: float, ci: tuple[float, float] | None = None) -> str:
-    span = "" if ci is None else f" [{_span(ci)}]"
-    return f"{value:+.3f}".replace("-", "−") + span
+def _moved(value: float, ci: Interval = (math.nan, math.nan)) -> str:
+    return f"{_change(value)}{_ends(ci, _change)}"
+
+
+def _change(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
 
 
 def _passage(diagnosis: NoiseDiagnosis) -> str:
@@ -215,8 +237,8 @@ def _passage(diagnosis: NoiseDiagnosis) -> str:
     whole = (
         f"From level 0 to 4 the cosine to the relevant passage goes from {clean:.3f} to {high:.3f}"
     )
-    if ends[0] <= 0 <= ends[1] or clean <= 0:
-        return f"{whole}, a change not told apart from none [{_span(ends)}]; {also}"
+    if not (ends[0] > 0 or ends[1] < 0) or clean <= 0:
+        return f"{whole}, a change not told apart from none{_ends(ends, _change)}; {also}"
     lost = (clean - high) / clean * 100.0
     low_end, high_end = NOISE
     place = "above" if lost > high_end else "below" if lost < low_end else "within"
@@ -225,10 +247,6 @@ def _passage(diagnosis: NoiseDiagnosis) -> str:
         f"{mark}{whole}, {'down' if lost > 0 else 'up'} by {abs(lost):.0f}% ({place} the fall of "
         f"{low_end:.0f}–{high_end:.0f}% in {SOURCE}); {also}"
     )
-
-
-def _span(ci: tuple[float, float]) -> str:
-    return f"{ci[0]:+.3f}, {ci[1]:+.3f}".replace("-", "−")
 
 
 def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:

@@ -14,11 +14,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -37,15 +36,17 @@ from rankproof.documents.questions import (
 from rankproof.documents.reading import Broken, Contents, Document, fit, kind_of, read_file
 from rankproof.documents.starters import golden_yaml, sweep_yaml
 from rankproof.errors import InputError, shorten
-from rankproof.files import check_output, claim_folder, read_text, write_whole
+from rankproof.files import check_folder, check_output, claim_folder, read_text, write_lines
 from rankproof.golden.settings import GoldenSettings
 from rankproof.manifest import digest_file, manifest
 from rankproof.redaction import hide_address
 from rankproof.results.displayed import Displayed
+from rankproof.results.plain import told
 from rankproof.results.tables import Cell, Column, Table
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.chunks import ChunkSettings, Span, chunk
 from rankproof.retrieval.workshop import Told, silent
+from rankproof.sentences import counted, part, typed
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.version import __version__
 
@@ -54,6 +55,7 @@ PROVENANCE, GOLDEN, SWEEP = "provenance.json", "golden.yaml", "sweep.yaml"
 OURS = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
 _KEPT = ("PDF", "HTML")  # formats whose text is kept: reading them takes long, and spans need it
 _LISTED = 20  # files that are named where something is wrong with them
+_LINKS = "links to folders"
 
 By = Literal["headings", "separators", "sentences"]
 State = Literal["read", "duplicate", "empty", "broken"]
@@ -97,6 +99,10 @@ class Prepared(Displayed):
     next: str
     manifest: dict[str, Any]
 
+    def __repr__(self) -> str:
+        asked = counted(len(self.questions), "question")
+        return f"<{counted(self.passages, 'passage')} and {asked} in {self.folder}>"
+
     def _shown(self) -> Table:
         states: tuple[State, ...] = ("read", "duplicate", "empty", "broken")
         columns = [Column("format", "text"), *(Column(state) for state in states)]
@@ -113,14 +119,10 @@ class Prepared(Displayed):
         return {
             "manifest": self.manifest,
             "folder": str(self.folder),
-            "passages": self.passages,
-            "repeated": self.repeated,
+            **told(self, "passages", "repeated"),
             "questions": len(self.questions),
             "generated": sum(q.model is not None for q in self.questions),
-            "gone": list(self.gone),
-            "others": self.others,
-            "notes": list(self.notes),
-            "next": self.next,
+            **told(self, "gone", "others", "notes", "next"),
             "files": [asdict(file) | {"notes": list(file.notes)} for file in self.files],
         }
 
@@ -152,12 +154,10 @@ def init(
     >>> rp.init("notes", "notes-set").passages
     1
     """
-    source = Path(folder)
-    if not source.is_dir():
-        raise InputError("there is no such folder", place=str(folder), remedy="check the path")
+    source = check_folder(folder)
     place = _beside(source) if out is None else Path(out)
     before = _claimed(place, source)
-    typed = [] if questions is None else typed_questions(questions)
+    own = [] if questions is None else typed_questions(questions)
     if url is None and model is None and _judge_of(place).get("type") == "llm":
         url, model, key_env = (_judge_of(place).get(key) for key in ("url", "model", "key_env"))
     _check_endpoint(generate, url, model)
@@ -172,12 +172,12 @@ def init(
     )
     record: dict[str, Any] = {"manifest": made, "chunks": cut, "written": {}, "files": []}
     if not before:  # whoever is stopped from here on finds a folder that is ours
-        _write(place / PROVENANCE, [json.dumps(record, indent=1)])
+        write_lines(place / PROVENANCE, [json.dumps(record, indent=1)])
     _write_corpus(place, read)
     written = _configurations(place, before, len(read.rows), url, model, key_env)
     record |= {"written": written["digests"], "files": [asdict(file) for file in read.files]}
-    _write(place / PROVENANCE, [json.dumps(record, indent=1, ensure_ascii=False)])
-    asked, refused = _asked(place, read.rows, typed, generate, url, model, key_env, seed, progress)
+    write_lines(place / PROVENANCE, [json.dumps(record, indent=1, ensure_ascii=False)])
+    asked, refused = _asked(place, read.rows, own, generate, url, model, key_env, seed, progress)
     notes = [*_file_notes(read), *refused, *written["kept"]]
     notes += [said for said in (caveat(asked),) if said]
     return Prepared(
@@ -319,9 +319,9 @@ def _read(
 
 
 def _write_corpus(place: Path, read: _Reading) -> None:
-    _write(place / CORPUS, (_line(row) for row in read.rows))
+    write_lines(place / CORPUS, (_line(row) for row in read.rows))
     if read.texts:
-        _write(place / TEXTS, (_line(row) for row in read.texts.values()))
+        write_lines(place / TEXTS, (_line(row) for row in read.texts.values()))
     else:
         (place / TEXTS).unlink(missing_ok=True)
 
@@ -340,7 +340,7 @@ def _counted(
         return file
     if not fresh and not again:
         return replace(file, state="empty")
-    rows = "1 row is" if len(again) == 1 else f"{len(again)} rows are"
+    rows = counted(len(again), "row is", "rows are")
     of = rows if fresh or len(again) > 1 else "it is"
     said = (*file.notes, f"{of} the same as {shorten(unquote(again[0]))}")
     return replace(file, state="read" if fresh else "duplicate", notes=said)
@@ -368,7 +368,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
     for folder, below, names in os.walk(source, onerror=closed):
         below[:] = sorted(name for name in below if not name.startswith("."))
         links = [name for name in below if (Path(folder) / name).is_symlink()]
-        others["links to folders"] += len(links)  # which may lead anywhere
+        others[_LINKS] += len(links)  # which may lead anywhere
         for name in sorted(names):
             path = Path(folder) / name
             if name.startswith("."):
@@ -472,7 +472,7 @@ def _row(document: Document, span: Span, file: str) -> dict[str, Any]:
 def _asked(
     place: Path,
     rows: Sequence[dict[str, Any]],
-    typed: list[Question],
+    own: list[Question],
     wanted: int,
     url: str | None,
     model: str | None,
@@ -483,12 +483,12 @@ def _asked(
     """Questions old and new; each that a model writes is on disk before the next is asked for."""
     path = place / QUERIES
     kept = kept_questions(path) if path.is_file() else []
-    earlier = typed or [q for q in kept if q.model is None]
+    earlier = own or [q for q in kept if q.model is None]
     made = [q for q in kept if q.model is not None]
     asked = [*earlier, *made]
     refused: Counter[str] = Counter()
-    if typed:
-        _write(path, (_line(q.row()) for q in asked))
+    if own:
+        write_lines(path, (_line(q.row()) for q in asked))
     if wanted:
         passages = [(row["_id"], row["text"]) for row in rows]
         chat = Chat(str(model), url, key_env, temperature=0.0, max_tokens=1024)
@@ -499,17 +499,17 @@ def _asked(
                         refused[why] += 1
                         continue
                     asked.append(question)
-                    _write(path, (_line(q.row()) for q in asked))
+                    write_lines(path, (_line(q.row()) for q in asked))
                     advance(1)
         finally:
             chat.close()
     said = [
-        f"{count} generated question{'s' * (count > 1)} refused: {why}"
-        for why, count in refused.items()
+        f"{counted(count, 'generated question')} refused: {why}" for why, count in refused.items()
     ]
     short = wanted - sum(q.model is not None for q in asked)
     if short > 0:
-        said.append(f"{short} of {wanted} questions are missing: run it again for other passages")
+        missing = part(short, wanted, "question", "is", "are")
+        said.append(f"{missing} missing: run it again for other passages")
     return asked, said
 
 
@@ -540,7 +540,7 @@ def _configurations(
             digests[name] = written.get(name, "")
             kept.append(f"{name} was changed since and stays as it is")
             continue
-        _write(path, [ours])
+        write_lines(path, [ours])
         digests[name] = digest_file(path)
     judge = _judge_of(place).get("type")
     if judge is not None:
@@ -559,7 +559,7 @@ def _judge_of(place: Path) -> dict[str, Any]:
 
 def _next(place: Path, source: Path, asked: Sequence[Question], judge: str | None) -> str:
     """The command to type next."""
-    here, there = (shlex.quote(str(path)) for path in (source, place))
+    here, there = typed(source), typed(place)
     if not asked:
         return f"rankproof init {here} --out {there} --questions questions.txt"
     if judge is None:
@@ -580,21 +580,17 @@ def _file_notes(read: _Reading) -> list[str]:
     if len(notes) > _LISTED:
         notes = [*notes[:_LISTED], f"and {len(notes) - _LISTED} more, in {PROVENANCE}"]
     if read.others:
-        listed = ", ".join(f"{count} {ending}" for ending, count in read.others.items())
-        notes.append(f"passed over, of no format that is read: {listed}")
+        ones = {_LINKS: "link to a folder"}
+        listed = [
+            counted(count, ones.get(ending, ending), ending)
+            for ending, count in read.others.items()
+        ]
+        notes.append(f"passed over, of no format that is read: {', '.join(listed)}")
     if read.repeated:
-        repeat = "1 passage repeats" if read.repeated == 1 else f"{read.repeated} passages repeat"
+        repeat = counted(read.repeated, "passage repeats", "passages repeat")
         notes.append(f"{repeat} another word for word")
     return notes
 
 
 def _line(row: dict[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False)
-
-
-def _write(path: Path, lines: Iterator[str] | Sequence[str]) -> None:
-    def write(file: Path) -> None:
-        with file.open("w", encoding="utf-8", newline="\n") as out:
-            out.writelines(f"{line}\n" for line in lines)
-
-    write_whole(path, write)

@@ -163,7 +163,9 @@ def _html(data: bytes, name: str, stem: str) -> Contents:
         encoding = "utf-8"
     except UnicodeDecodeError:
         encoding = None  # what the page says
-    parser = html.HTMLParser(encoding=encoding, remove_comments=True, remove_pis=True)
+    parser = html.HTMLParser(
+        encoding=encoding, remove_comments=True, remove_pis=True, huge_tree=True
+    )
     try:
         root = html.document_fromstring(data, parser=parser)
     except (etree.LxmlError, ValueError) as error:
@@ -173,8 +175,13 @@ def _html(data: bytes, name: str, stem: str) -> Contents:
     said = [node.text_content() for node in (*root.iter("title"), *root.iter("h1"))]
     title = next((t for t in (" ".join(text.split()) for text in said) if t), stem)
     text = "\n\n".join(_blocks(root, etree, _around)) or "\n\n".join(_blocks(root, etree))
-    text = _clean(text)
-    return Contents([Document(name, _clean(title), text, headings=True)])
+    # Where the parser gives up it says so here alone, and the rest of the page is not there.
+    notes = [
+        f"not read past line {error.line} ({_first_line(error.message).partition(', use')[0]})"
+        for error in parser.error_log
+        if error.level == etree.ErrorLevels.FATAL
+    ]
+    return Contents([Document(name, _clean(title), _clean(text), headings=True)], notes[:1])
 
 
 def _blocks(

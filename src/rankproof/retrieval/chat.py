@@ -10,14 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from rankproof.retrieval.http import (
-    Address,
-    JsonClient,
-    Refused,
-    Unanswered,
-    Unreadable,
-    quoted,
-)
+from rankproof.retrieval.http import Address, JsonClient, Refused, Unanswered, Unreadable, quoted
 
 _MOST = 1 << 40  # tokens; nobody counts more
 OPENAI = "https://api.openai.com/v1"
@@ -131,10 +124,7 @@ class Chat:
     ) -> Answer:
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                {"role": "system", "content": system},
-                {"role": "user", "content": user},
-            ],
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
             **{name: value for name, value in limits.items() if value is not None},
         }
         if schema is not None:

@@ -68,18 +68,12 @@ def suppress(
     dropped: dict[str, str] = {}
     index = _Index(settings.threshold)
     for position, (identity, own) in enumerate(zip(ids, sets, strict=True)):
-        nearest, most = -1, 0.0
-        for number in index.candidates(own):
-            other = sets[kept[number]]
-            count = len(np.intersect1d(own, other, assume_unique=True))
-            similarity = count / (len(own) + len(other) - count)
-            if similarity >= settings.threshold and similarity > most:
-                nearest, most = number, similarity
-        if nearest >= 0:
-            dropped[identity] = ids[kept[nearest]]
-            continue
-        index.add(own)
-        kept.append(position)
+        found = index.nearest(own)
+        if found is None:
+            index.add(own)
+            kept.append(position)
+        else:
+            dropped[identity] = ids[kept[found]]
     return Suppressed(np.array(kept, np.int64), dropped)
 
 
@@ -100,33 +94,54 @@ class _Index:
 
     def __init__(self, threshold: float):
         self._threshold = threshold
-        self._count = 0
         # Of each shingle: which sets hold it, how much of the set is left there, and its size.
         self._holders: dict[int, tuple[array[int], array[int], array[int]]] = {}
+        self._shingles = array("q")  # of all sets, one after the other
+        self._start = array("q", [0])
 
     def _first(self, own: Int) -> Int:
         least = math.ceil(self._threshold * len(own) - _ROUNDING)
         return own[: len(own) - least + 1]
 
     def add(self, own: Int) -> None:
+        count = len(self._start) - 1
         for at, shingle in enumerate(self._first(own).tolist()):
             holders = self._holders.setdefault(shingle, (array("q"), array("q"), array("q")))
-            for column, value in zip(holders, (self._count, len(own) - at, len(own)), strict=True):
+            for column, value in zip(holders, (count, len(own) - at, len(own)), strict=True):
                 column.append(value)
-        self._count += 1
+        self._shingles.frombytes(own.tobytes())
+        self._start.append(len(self._shingles))
 
-    def candidates(self, own: Int) -> list[int]:
+    def nearest(self, own: Int) -> int | None:
+        """The number of the most similar set, of equally similar ones the first; None where all are
+        less similar than the threshold.
+        """
+        some = self._candidates(own)
+        if not len(some):
+            return None
+        start = np.frombuffer(self._start, np.int64)
+        size = start[some + 1] - start[some]
+        ends = np.cumsum(size)
+        at = np.arange(ends[-1]) + np.repeat(start[some] - ends + size, size)
+        theirs = np.frombuffer(self._shingles, np.int64)[at]
+        shared = own[np.minimum(np.searchsorted(own, theirs), len(own) - 1)] == theirs
+        count = np.add.reduceat(shared, ends - size, dtype=np.int64)
+        similarity = count / (len(own) + size - count)
+        best = int(similarity.argmax())
+        return int(some[best]) if similarity[best] >= self._threshold else None
+
+    def _candidates(self, own: Int) -> Int:
         """The numbers of the sets that may be as similar, ascending."""
-        found: set[int] = set()
+        found = [np.empty(0, np.int64)]
         share = self._threshold / (1 + self._threshold)
         for at, shingle in enumerate(self._first(own).tolist()):
             if shingle not in self._holders:
                 continue
-            number, left, size = map(np.array, self._holders[shingle])
+            number, left, size = (np.frombuffer(x, np.int64) for x in self._holders[shingle])
             most = np.minimum(len(own) - at, left)
             enough = most >= share * (len(own) + size) - _ROUNDING
-            found.update(number[enough].tolist())
-        return sorted(found)
+            found.append(number[enough])
+        return np.unique(np.concatenate(found))
 
 
 _ROUNDING = 1e-6  # shingles: a bound may be off by that, a similarity never

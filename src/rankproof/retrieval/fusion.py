@@ -23,6 +23,7 @@ from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.retrieval.lists import index_of, picked
+from rankproof.sentences import counted
 from rankproof.tables import Run
 from rankproof.ties import rank_run
 
@@ -326,7 +327,9 @@ def _weights(given: Sequence[float] | None, count: int) -> Float:
     weights = np.asarray(given, np.float64)
     if weights.shape != (count,):
         raise InputError(
-            f"{weights.size} weights for {count} runs", place="weights", remedy="give one each"
+            f"{counted(weights.size, 'weight')} for {counted(count, 'run')}",
+            place="weights",
+            remedy="give one each",
         )
     if not np.isfinite(weights.sum()) or (weights < 0).any() or not weights.any():
         raise InputError(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Array, Int
+from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.records.columns import row_ids
 from rankproof.scoring.scorers import check_vectors
 from rankproof.tables import Run
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def check_depth(k: int) -> None:
@@ -29,6 +34,16 @@ def check_asked(queries: Array, k: int, dimensions: int) -> None:
             f"queries have {queries.shape[1]} dimensions and documents {dimensions}",
             remedy="embed both with the same model",
         )
+
+
+def timed(asked: Iterable[S], answer: Callable[[S], T]) -> tuple[list[T], Float]:
+    """What each is answered, one after the other, and the seconds that each took by itself."""
+    found, seconds = [], []
+    for one in asked:
+        begun = time.perf_counter()
+        found.append(answer(one))
+        seconds.append(time.perf_counter() - begun)
+    return found, np.array(seconds, np.float64)
 
 
 def run_of(

@@ -11,17 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.errors import (
-    InputError,
-    MissingExtra,
-    RankproofError,
-    first_line,
-    library,
-    shorten,
-)
+from rankproof.errors import InputError, MissingExtra, RankproofError, first_line, library, shorten
 from rankproof.hub import locate
 from rankproof.manifest import digest, digest_file, versions
 
+TRANSFORMERS: dict[str, Any] = {  # what a part made of such a model needs
+    "extra": "torch",
+    "imports": ("torch", "sentence_transformers"),
+    "packages": ("sentence-transformers",),
+}
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
 _HEADS = ("HeadModel", "HeadsModel")
 Kind = Literal["bi-encoder", "cross-encoder", "late interaction"]
@@ -31,6 +29,11 @@ _SAID: dict[str, Kind] = {
     "MultiVectorEncoder": "late interaction",
     "ColBERT": "late interaction",  # as PyLate saves it
 }
+
+
+def short_name(model: str) -> str:
+    """Without the folders, or the owner, before it."""
+    return model.rstrip("/").rpartition("/")[2] or model
 
 
 def load_model(

@@ -39,11 +39,11 @@ def head(run: Run, k: int | Int, name: str | None = None) -> Run:
     return build_run(name or run.name, run.queries, codes, doc, kept, run.dtype, cut)
 
 
-def reordered(run: Run, scores: pl.DataFrame, dtype: str, name: str | None = None) -> Run:
+def reordered(run: Run, scores: pl.DataFrame, dtype: str) -> Run:
     """The same candidates with new scores, from a frame of query, doc and score."""
     joined = run.to_frame().select("query", "doc")
     joined = joined.join(scores, on=["query", "doc"], how="left", maintain_order="left")
     score: Float = joined["score"].to_numpy().astype(np.float64)
     assert not np.isnan(score).any(), "every candidate was scored"
     codes = np.repeat(np.arange(len(run.queries), dtype=np.int32), np.diff(run.start))
-    return build_run(name or run.name, run.queries, codes, run.doc, score, dtype, run.cut)
+    return build_run(run.name, run.queries, codes, run.doc, score, dtype, run.cut)

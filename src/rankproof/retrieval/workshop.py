@@ -170,28 +170,32 @@ class Workshop:
     def rewriter(self, chosen: Any) -> Any:
         return self._once("rewriter", identity(chosen), lambda: make_rewriter(chosen))
 
-    def rewrite(self, chosen: Any, question: str) -> Rewritten:
-        """A question as it is searched; what a server answered is kept and not asked for again."""
+    def rewriting(self, chosen: Any) -> Callable[[str], Rewritten]:
+        """How questions are rewritten; what a server answered is kept and not asked again."""
         if chosen is None:
-            return Rewritten(question)
+            return Rewritten
         rewriter = self.rewriter(chosen)
 
-        def ask() -> Rewritten:
+        def ask(question: str) -> Rewritten:
             if not hasattr(rewriter, "rewritten"):
                 return Rewritten(str(rewriter.rewrite(question)))
             told: Rewritten = rewriter.rewritten(question)
             return told
 
         if not is_network(chosen):
-            return ask()
+            return ask
         role = ("rewriting", fingerprint(chosen))
-        (held,) = self.cache.get_many(*role, [question])
-        if held is None:
-            found = ask()
-            held = json.dumps([found.text, found.kept, None, found.tokens]).encode()
-            self.cache.put_many(*role, {question: held})
-        text, kept, *rest = json.loads(held)
-        return Rewritten(text, kept, tokens=tuple(rest[1]) if rest and rest[1] else None)
+
+        def ask_once(question: str) -> Rewritten:
+            (held,) = self.cache.get_many(*role, [question])
+            if held is None:
+                found = ask(question)
+                held = json.dumps([found.text, found.kept, None, found.tokens]).encode()
+                self.cache.put_many(*role, {question: held})
+            text, kept, *rest = json.loads(held)
+            return Rewritten(text, kept, tokens=tuple(rest[1]) if rest and rest[1] else None)
+
+        return ask_once
 
     def rewritten(self, chosen: Any, questions: Texts, tell: Tell = quiet) -> Texts:
         """All questions as they are searched."""
@@ -199,10 +203,10 @@ class Workshop:
             return questions
 
         def make() -> Texts:
-            found = []
+            found, rewrite = [], self.rewriting(chosen)
             for question in questions.texts:
                 with self.working():
-                    found.append(self.rewrite(chosen, question).text)
+                    found.append(rewrite(question).text)
                 tell(1)
             return Texts(questions.ids, found)
 
@@ -505,10 +509,7 @@ def write_run(run: Run, file: Path) -> None:
     cut = pl.lit(None, pl.Int64)
     if run.cut is not None:
         cut = pl.lit(pl.Series(np.repeat(run.cut, np.diff(run.start))))
-    frame = run.to_frame().with_columns(
-        cut.alias("cut"),
-        pl.lit(run.dtype).alias("dtype"),
-    )
+    frame = run.to_frame().with_columns(cut.alias("cut"), pl.lit(run.dtype).alias("dtype"))
     write_whole(file, frame.write_parquet)
 
 

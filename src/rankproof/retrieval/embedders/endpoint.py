@@ -14,6 +14,7 @@ from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, Role, embed_texts
+from rankproof.sentences import counted
 
 
 class EmbeddingEndpointSettings(Endpoint):
@@ -103,7 +104,7 @@ def read_embeddings(
     if not isinstance(data, list):
         raise Unreadable("the answer has no list `data` of embeddings")
     if len(data) != count:
-        raise Unreadable(f"{len(data)} vectors for {count} texts")
+        raise Unreadable(f"{counted(len(data), 'vector')} for {counted(count, 'text')}")
     rows: list[Any] = [None] * count
     for place, item in enumerate(data):
         index = item.get("index", place) if isinstance(item, dict) else None

@@ -11,7 +11,14 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import count_tokens, load_model, most_tokens, running
+from rankproof.retrieval.models import (
+    TRANSFORMERS,
+    count_tokens,
+    load_model,
+    most_tokens,
+    running,
+    short_name,
+)
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, Role, embed_texts
@@ -37,13 +44,7 @@ class SentenceTransformersSettings(Settings):
     device: str | None = None  # cpu or cuda:1, say; None: the GPU that torch finds, or the CPU
 
 
-@part(
-    "embedder",
-    "sentence-transformers",
-    extra="torch",
-    imports=("torch", "sentence_transformers"),
-    packages=("sentence-transformers",),
-)
+@part("embedder", "sentence-transformers", **TRANSFORMERS)
 class SentenceTransformersEmbedder:
     """Prompts are put before the text; `dimensions` keeps the first ones and renormalises."""
 
@@ -54,7 +55,7 @@ class SentenceTransformersEmbedder:
         progress: Progress | None = None,
     ):
         self.settings = settings
-        self.name = settings.model.rstrip("/").rpartition("/")[2] or settings.model
+        self.name = short_name(settings.model)
         self._cache, self._progress = cache, progress
         self._model = load_model(
             *("SentenceTransformer", settings.model, settings.dtype),

@@ -18,6 +18,7 @@ from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, embed_texts
 
 _BATCH = 256
+_CHARACTERS = 1 << 14  # of texts, padded to the longest, whose words' vectors are held at a time
 _CONFIG, _WIDTH = "l2_supercat", 256  # the model that is in the package
 
 
@@ -53,9 +54,14 @@ class WordllamaEmbedder:
         return self._embed(texts, self.settings.passage_prompt)
 
     def _embed(self, texts: Sequence[str], prompt: str) -> Vectors:
+        def compute(some: list[str]) -> Vectors:
+            prompted = [prompt + text for text in some]
+            at_once = max(1, _CHARACTERS // max(map(len, prompted)))
+            return np.asarray(self._model.embed(prompted, batch_size=at_once))
+
         return embed_texts(
             texts,
-            lambda some: np.asarray(self._model.embed([prompt + text for text in some])),
+            compute,
             place=self.name,
             batch=_BATCH,
             dimensions=self.settings.dimensions,
@@ -76,11 +82,7 @@ def _load(dimensions: int) -> Any:
     try:
         # The package looks for its tokenizer in a cache; its own folder is laid out like one.
         model = wordllama.WordLlama.load(
-            _CONFIG,
-            cache_dir=folder,
-            dim=_WIDTH,
-            trunc_dim=dimensions,
-            disable_download=True,
+            _CONFIG, cache_dir=folder, dim=_WIDTH, trunc_dim=dimensions, disable_download=True
         )
     except (FileNotFoundError, ValueError, AttributeError) as error:
         first = str(error).strip().splitlines()[0]

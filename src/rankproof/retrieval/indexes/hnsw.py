@@ -23,7 +23,7 @@ from rankproof.arrays import Array
 from rankproof.config import Count, Settings
 from rankproof.errors import InputError, library
 from rankproof.retrieval.archive import read_archive, write_archive
-from rankproof.retrieval.lists import check_asked, run_of
+from rankproof.retrieval.lists import check_asked, run_of, timed
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
 from rankproof.scoring import fixed
@@ -166,14 +166,10 @@ class HnswIndex:
         """
         check_asked(queries, k, self.dimensions)
         values = np.ascontiguousarray(queries, np.float32)
-        found, seconds = [], []
         with _one_thread(_faiss()):
-            for row in range(len(values)):
-                begun = time.perf_counter()
-                found.append(self._best(values[row : row + 1], k))
-                seconds.append(time.perf_counter() - begun)
+            found, seconds = timed(values[:, None], lambda query: self._best(query, k))
         run = run_of(self.name, query_ids, self.document_ids, found, "float32", None)
-        return Retrieved(run, np.array(seconds, np.float64))
+        return Retrieved(run, seconds)
 
     def _best(self, query: Array, k: int) -> tuple[Array, Array]:
         """Rows and scores of one query (1, D)."""

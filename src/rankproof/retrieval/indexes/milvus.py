@@ -27,7 +27,7 @@ from rankproof.config import Count, Settings, beside, secret
 from rankproof.errors import InputError
 from rankproof.files import write_whole
 from rankproof.redaction import redact
-from rankproof.retrieval.lists import check_asked, run_of
+from rankproof.retrieval.lists import check_asked, run_of, timed
 from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
 
@@ -150,11 +150,7 @@ class MilvusServer:
 
 
 @part(
-    "index",
-    "milvus",
-    extra="milvus",
-    imports=("pymilvus",),
-    packages=("pymilvus", "milvus-lite"),
+    "index", "milvus", extra="milvus", imports=("pymilvus",), packages=("pymilvus", "milvus-lite")
 )
 class MilvusIndex:
     """A collection of row, id and vector."""
@@ -202,18 +198,15 @@ class MilvusIndex:
         are left out; other indexes do not know.
         """
         check_asked(queries, k, self.dimensions)
-        found, cut, seconds = [], [], []
         wanted = min(k, len(self.document_ids))
-        for vector in np.ascontiguousarray(queries, np.float32):
-            begun = time.perf_counter()
-            hits = self._hits(vector, wanted)
-            seconds.append(time.perf_counter() - begun)
-            rows, scores, left = self._whole_tie(vector, hits, wanted)
-            found.append((rows, scores))
-            cut.append(left)
-        known = np.array(cut, np.int64) if self.settings.index == "flat" else None
-        run = run_of(self.name, query_ids, self.document_ids, found, "float32", known)
-        return Retrieved(run, np.array(seconds, np.float64))
+        vectors = np.ascontiguousarray(queries, np.float32)
+        hits, seconds = timed(vectors, lambda vector: self._hits(vector, wanted))
+        best = [self._whole_tie(v, some, wanted) for v, some in zip(vectors, hits, strict=True)]
+        known = np.array([left for *_, left in best], np.int64)
+        found = [(rows, scores) for rows, scores, _ in best]
+        cut = known if self.settings.index == "flat" else None
+        run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+        return Retrieved(run, seconds)
 
     def drop(self) -> None:
         """Remove the collection."""
@@ -296,10 +289,7 @@ class MilvusIndex:
         if self.server.local:  # milvus-lite 3.2 reads them there, and takes its defaults otherwise
             building = {**building, "params": self.settings.building}
         index.add_index(
-            "vector",
-            index_type=_TYPES[self.settings.index],
-            metric_type="IP",
-            params=building,
+            "vector", index_type=_TYPES[self.settings.index], metric_type="IP", params=building
         )
         client.create_collection(
             self.collection, schema=schema, index_params=index, consistency_level="Strong"

@@ -25,7 +25,7 @@ from pydantic import Field
 from rankproof.arrays import Array
 from rankproof.config import Count, Settings, secret
 from rankproof.errors import InputError, MissingExtra
-from rankproof.retrieval.lists import check_asked, run_of
+from rankproof.retrieval.lists import check_asked, run_of, timed
 from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
 
@@ -123,31 +123,23 @@ class PgvectorIndex:
                 remedy="ask for fewer, or use method flat",
             )
         query = self._query(wanted)
-        found, cut, seconds = [], [], []
         with self._connect() as connection:
             if hnsw:
                 width = min(_MOST, max(self.settings.ef_search, wanted))
                 connection.execute(f"SET hnsw.ef_search = {width}")
                 # A planner that finds the table small would read all of it.
                 connection.execute("SET enable_seqscan = off")
-            for vector in np.ascontiguousarray(queries, np.float32):
-                begun = time.perf_counter()
-                answer = connection.execute(
-                    query, {"code": self._code(vector), "original": vector}, prepare=True
-                ).fetchall()
-                rows, scores, left = self._best(np.array(answer, np.float64), wanted, k)
-                seconds.append(time.perf_counter() - begun)
-                found.append((rows, scores))
-                cut.append(left)
-        run = run_of(
-            self.name,
-            query_ids,
-            self.document_ids,
-            found,
-            "float32",
-            None if hnsw else np.array(cut, np.int64),
-        )
-        return Retrieved(run, np.array(seconds, np.float64))
+
+            def ask(vector: Array) -> tuple[Array, Array, int]:
+                given = {"code": self._code(vector), "original": vector}
+                answer = connection.execute(query, given, prepare=True).fetchall()
+                return self._best(np.array(answer, np.float64), wanted, k)
+
+            best, seconds = timed(np.ascontiguousarray(queries, np.float32), ask)
+        found = [(rows, scores) for rows, scores, _ in best]
+        cut = None if hnsw else np.array([left for *_, left in best], np.int64)
+        run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+        return Retrieved(run, seconds)
 
     def drop(self) -> None:
         """Remove the table from the server."""
@@ -298,24 +290,21 @@ class PgvectorIndex:
     def _refused(self, error: Exception) -> InputError:
         """Why there is no connection. libpq's words may quote the string: only kinds are told."""
         words = str(error).lower()
+        who = ("the server refuses the user or the password", "check the connection string")
+        silent = ("no server answers", "start it, or check host and port")
+        unknown = ("the server's name is unknown", "check the host")
         kinds = {
-            "password": (
-                "the server refuses the user or the password",
-                "check the connection string",
-            ),
-            "authentication": (
-                "the server refuses the user or the password",
-                "check the connection string",
-            ),
+            "password": who,
+            "authentication": who,
             "does not exist": (
                 "there is no such database or user on the server",
                 "create it, or name another in the connection string",
             ),
-            "refused": ("no server answers", "start it, or check host and port"),
-            "no such file": ("no server answers", "start it, or check host and port"),
+            "refused": silent,
+            "no such file": silent,
             "timeout": (f"no server answers within {_PATIENCE} s", "check host and port"),
-            "resolve": ("the server's name is unknown", "check the host"),
-            "translate host": ("the server's name is unknown", "check the host"),
+            "resolve": unknown,
+            "translate host": unknown,
         }
         problem, remedy = next(
             (said for word, said in kinds.items() if word in words),

@@ -15,7 +15,7 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import count_tokens, load_model, running
+from rankproof.retrieval.models import TRANSFORMERS, count_tokens, load_model, running, short_name
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
@@ -38,13 +38,7 @@ class CrossEncoderSettings(Settings):
     device: str | None = None  # cpu or cuda:1, say; None: the GPU that torch finds, or the CPU
 
 
-@part(
-    "reranker",
-    "cross-encoder",
-    extra="torch",
-    imports=("torch", "sentence_transformers"),
-    packages=("sentence-transformers",),
-)
+@part("reranker", "cross-encoder", **TRANSFORMERS)
 class CrossEncoderReranker:
     """In high precision the score is the float32 logit (of two logits, yes − no): the order of the
     probability, which a float32 sigmoid would round to 1. Plainly it is the probability in the
@@ -54,7 +48,7 @@ class CrossEncoderReranker:
 
     def __init__(self, settings: CrossEncoderSettings, cache: Cache | None = None):
         self.settings = settings
-        self.name = settings.model.rstrip("/").rpartition("/")[2] or settings.model
+        self.name = short_name(settings.model)
         self._cache = cache
         self._model = load_model(
             *("CrossEncoder", settings.model, settings.dtype),

@@ -19,6 +19,7 @@ from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
+from rankproof.sentences import counted
 
 _BYTES_PER_TOKEN = 4  # of English, about; used, and said, only where a server counts nothing
 
@@ -118,7 +119,7 @@ def read_scores(answer: Any, key: str | None, name: str, count: int) -> Read:
             raise Unreadable(f"a {name} of the answer is not a number")
         found[index] = float(score)
     if len(found) != count:
-        raise Unreadable(f"{len(found)} scores for {count} passages")
+        raise Unreadable(f"{counted(len(found), 'score')} for {counted(count, 'passage')}")
     tokens, searches = _said(answer, *_TOKENS), _said(answer, _SEARCHES)
     scores = [found[index] for index in range(count)]
     return scores, None if tokens is None else int(tokens), searches

@@ -21,7 +21,7 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import kind_of, load_model, running
+from rankproof.retrieval.models import TRANSFORMERS, kind_of, load_model, running, short_name
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
@@ -53,13 +53,7 @@ class MaxSimSettings(Settings):
     memory_mb: Count = 1024  # for the token vectors of passages
 
 
-@part(
-    "reranker",
-    "maxsim",
-    extra="torch",
-    imports=("torch", "sentence_transformers"),
-    packages=("sentence-transformers",),
-)
+@part("reranker", "maxsim", **TRANSFORMERS)
 class MaxSimReranker:
     """Token vectors of passages stay in memory, up to `memory_mb`, so that a sweep embeds each
     passage once; those not asked for longest go first.
@@ -67,7 +61,7 @@ class MaxSimReranker:
 
     def __init__(self, settings: MaxSimSettings, cache: Cache | None = None):
         self.settings = settings
-        self.name = f"maxsim {settings.model.rstrip('/').rpartition('/')[2] or settings.model}"
+        self.name = f"maxsim {short_name(settings.model)}"
         self.embedded = 0  # passages whose tokens were embedded
         self._cache = cache
         self._kept: OrderedDict[str, tuple[Tokens, int]] = OrderedDict()

@@ -122,13 +122,7 @@ class Elasticsearch:
         return {"source": source, "params": {"query_vector": vector}}
 
 
-@part(
-    "retriever",
-    "elasticsearch",
-    extra="elasticsearch",
-    imports=("elasticsearch",),
-    network=True,
-)
+@part("retriever", "elasticsearch", extra="elasticsearch", imports=("elasticsearch",), network=True)
 def make_elasticsearch(
     settings: ElasticsearchSettings,
     documents: Sequence[str],

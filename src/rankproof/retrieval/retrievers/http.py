@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
-
-import numpy as np
 
 from rankproof.config import Count, Seconds, Settings
 from rankproof.errors import InputError
@@ -17,7 +14,7 @@ from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.http import JsonClient, Unreadable
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.lists import check_depth
+from rankproof.retrieval.lists import check_depth, timed
 from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved
 
@@ -94,12 +91,8 @@ class HttpRetriever:
     ) -> Retrieved:
         """One query after the other, each timed by itself, the way to the server included."""
         check_depth(k)
-        found, seconds = [], []
-        for text in queries:
-            begun = time.perf_counter()
-            found.append(self._ask(text, k))
-            seconds.append(time.perf_counter() - begun)
-        return Retrieved(run_of_hits(self.name, query_ids, found), np.array(seconds, np.float64))
+        found, seconds = timed(queries, lambda text: self._ask(text, k))
+        return Retrieved(run_of_hits(self.name, query_ids, found), seconds)
 
     def _ask(self, text: str, k: int) -> Hits:
         role = f"hits {k}"

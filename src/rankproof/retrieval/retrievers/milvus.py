@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rankproof.errors import InputError
 from rankproof.records.columns import row_ids
 from rankproof.records.hits import Hits
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusServer, MilvusSettings
-from rankproof.retrieval.lists import check_depth
+from rankproof.retrieval.lists import check_depth, timed
 from rankproof.retrieval.parts import EmbedderChoice, part
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
 from rankproof.retrieval.retrievers.http import plain_address
@@ -98,12 +96,8 @@ class MilvusRetriever:
         if self._index is not None:
             found = self._index.search(vectors, k, query_ids)
             return Retrieved(found.run, found.seconds + share)
-        hits, seconds = [], []
-        for vector in vectors:
-            begun = time.perf_counter()
-            hits.append(self._theirs_of(vector, k))
-            seconds.append(share + time.perf_counter() - begun)
-        return Retrieved(run_of_hits(self.name, query_ids, hits), np.array(seconds, np.float64))
+        hits, seconds = timed(vectors, lambda vector: self._theirs_of(vector, k))
+        return Retrieved(run_of_hits(self.name, query_ids, hits), share + seconds)
 
     def _theirs_of(self, vector: Any, k: int) -> Hits:
         field = self.settings.id_field

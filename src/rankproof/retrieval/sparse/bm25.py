@@ -25,7 +25,7 @@ from rankproof.config import Settings, Share
 from rankproof.errors import InputError, library
 from rankproof.records.columns import row_ids
 from rankproof.retrieval.archive import read_archive, write_archive
-from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.lists import check_depth, run_of, timed
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved
 
@@ -154,17 +154,11 @@ class Bm25:
         Of equal scores the document that comes first is kept; `Run.cut` counts the others.
         """
         check_depth(k)
-        found, cut, seconds = [], [], []
-        for text in queries:
-            begun = time.perf_counter()
-            rows, scores, left = self.best(text, k)
-            seconds.append(time.perf_counter() - begun)
-            found.append((rows, scores))
-            cut.append(left)
-        run = run_of(
-            self.name, query_ids, self.document_ids, found, "float32", np.array(cut, np.int64)
-        )
-        return Retrieved(run, np.array(seconds, np.float64))
+        best, seconds = timed(queries, lambda text: self.best(text, k))
+        cut = np.array([left for *_, left in best], np.int64)
+        found = [(rows, scores) for rows, scores, _ in best]
+        run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+        return Retrieved(run, seconds)
 
     def best(self, text: str, k: int) -> tuple[Array, Array, int]:
         """Rows and scores of one query, and how many tie with the last but are left out."""
