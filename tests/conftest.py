@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +43,42 @@ os.environ["RANKPROOF_CACHE"] = _KEPT.name
 if "RANKPROOF_TESTS" not in os.environ:
     _SHARED = tempfile.TemporaryDirectory(prefix="rankproof-shared-")
     os.environ["RANKPROOF_TESTS"] = _SHARED.name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for servers, for a browser, for what they kill."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return 1 + (len(affinity(0)) if affinity else os.cpu_count() or 1)
+
+
+_RAYS = {"test_cluster.py", "test_cluster_models.py", "test_cluster_search.py"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is one process's, and those that use Ray are one process's: it is started once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "Ray" if Path(file).name in _RAYS else file
+
+    return Together(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ray takes a processor's twentieth while it waits: it goes with the last test that uses it."""
+    if "ray" in _fixtures(item) and "ray" not in _fixtures(nextitem):
+        import ray
+
+        ray.shutdown()
+
+
+def _fixtures(item: pytest.Item | None) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -31,6 +31,14 @@ def test_nobody_is_asked_who_was_not_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert {check.about for check in found.checks} == {"system", "compiled", "extra", "verb"}
 
 
+def test_what_is_installed_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "lacking", lambda extra: ["x"] if extra == "viewer" else [])
+    found = {c.name: c.says for c in rp.doctor().checks if c.about == "verb"}
+    assert found["holes"] == "needs nothing more"
+    golden = "has what it needs (retrieval); can do more with viewer (corrections in the browser)"
+    assert found["golden"] == golden
+
+
 def test_an_extra_that_is_not_there_is_named_with_its_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -46,9 +54,11 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     finally:
         health.required.cache_clear()
     assert found["extra", "judge"].says == "lacks good"
+    assert found["verb", "holes"].says == "needs nothing more; can do more with judge (fills them)"
     assert found["verb", "report"].well
     assert found["verb", "sweep"].says.startswith("lacks bm25s; can do more with torch")
     assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
+    assert found["verb", "init"].mend == "pip install 'rankproof[retrieval]'"  # it reads text so
     assert found["verb", "all others"].well
 
 

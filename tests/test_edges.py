@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import stat
@@ -33,7 +34,8 @@ from rankproof import cli
 from rankproof.arrays import Int
 from rankproof.golden.building import Build
 from rankproof.golden.store import Store
-from rankproof.verification import REMAKERS, UNMADE
+from rankproof.verification import REMAKERS, UNMADE, Verification
+from rankproof.version import __version__
 
 pytestmark = [
     pytest.mark.slow,
@@ -187,7 +189,15 @@ STREAMS: dict[str, tuple[str, set[int], str]] = {
 }
 
 
-@pytest.mark.parametrize(("verb", "fault"), list(product(VERBS, STREAMS)))
+# A full disk and a narrow alphabet are met where a verb writes; the others before it, by all alike.
+FAULTS = [
+    (verb, fault)
+    for verb, fault in product(VERBS, STREAMS)
+    if fault in ("stdout is full", "ascii alone") or verb in ("eval", "report", "--help")
+]
+
+
+@pytest.mark.parametrize(("verb", "fault"), FAULTS)
 def test_a_stream_that_fails_is_one_line(place: Path, verb: str, fault: str) -> None:
     script, codes, words = STREAMS[fault]
     command = " ".join([sys.executable, "-W", "error", "-m", "rankproof", *VERBS[verb]])
@@ -608,6 +618,11 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
         "deep",
     ),
     "no such verb": (lambda folder: None, ["evaluate"], "evaluate"),
+    "all that a pattern of the shell's stands for": (
+        lambda folder: None,
+        ["report", "corpus", *(f"results/{n}.json" for n in range(4_000))],
+        "unexpected results/0.json, results/1.json, results/2.json and 3997 more; see",
+    ),
     "no such option": (lambda folder: None, ["eval", "--nope"], "--nope"),
     "a port that is not a number": (
         lambda folder: None,
@@ -692,7 +707,7 @@ def test_whoever_of_ray_is_killed_it_is_one_line_and_leaves_nobody_behind(
     killed: set[int] = set()
     for _ in range(times):
         while not (readers := set(_named("run.trec", process.pid)) - killed):
-            assert not select.select([ended], [], [], 0.05)[0], process.communicate()
+            assert not select.select([ended], [], [], 0.25)[0], process.communicate()
         for victim in readers if name == "run.trec" else _named(name, process.pid):
             os.kill(victim, signal.SIGKILL)
             killed.add(victim)
@@ -1285,7 +1300,10 @@ def test_verification_says_what_is_not_made_again(place: Path, ask: Asked) -> No
     assert ask("sweep", "sweep.yaml", "--out", "swept").code == 0
     ended = ask("verify", "swept/sweep.json", "corpus")
     assert ended.code == 0, ended
-    assert "No figure was made again: a sweep measures times" in " ".join(ended.out.split())
+    said = " ".join(ended.out.split())
+    assert "3 inputs have their digests. No figure was made again: a sweep measures times" in said
+    bare = Verification("a.json", "diagnosis", __version__, (), 0, (), "an embedder was run")
+    assert bare.words() == ["No figure was made again: an embedder was run."]
     done = rankproof("recommend", "swept", "--sla-ms", "1e9", "--format", "json")
     Path("choice.json").write_bytes(done.stdout)
     assert "the same to the last bit" in ask("verify", "choice.json").out
@@ -1294,6 +1312,23 @@ def test_verification_says_what_is_not_made_again(place: Path, ask: Asked) -> No
     judged = Path("corpus/qrels/test.tsv")
     judged.write_text(judged.read_text() + "more\td\t1\n")
     assert ask("verify", "swept/sweep.json", "corpus").code == 1
+
+
+def test_an_input_that_is_not_found_is_asked_for_by_a_command_to_type(
+    place: Path, ask: Asked
+) -> None:
+    for folder in ("-my results", "runs"):
+        Path(folder).mkdir()
+    for name in ("a", "b"):
+        Path(f"{name}.trec").rename(f"runs/run {name}.trec")
+    runs = ["runs/run a.trec", "runs/run b.trec"]
+    assert ask("eval", "q.txt", *runs, "--out", "./-my results/made.json").code == 0
+    ended = ask("verify", "./-my results/made.json")
+    ended.refuses("name it: rankproof verify './-my results/made.json' PATH/'run a.trec'")
+    for _ in runs:  # what was named stays named
+        typed = shlex.split(ended.err.partition("name it: rankproof ")[2].replace("PATH", "runs"))
+        ended = ask(*typed)
+    assert ended.code == 0
 
 
 def test_a_run_may_be_called_like_something_else(place: Path, ask: Asked) -> None:

@@ -16,6 +16,7 @@ from golden_sets import honest, write_corpus
 from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.cli.door import door
+from rankproof.interrupts import two_stage
 
 SWEEP = """
 corpus: {corpus}
@@ -177,6 +178,23 @@ def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path, in_a_c
         [sys.executable, "-c", code, "measures"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "rankproof: stopped\n")
+
+
+def test_ctrl_c_that_a_library_swallows_is_heard_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Ends:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def work() -> None:
+        given = [Ends()]
+        given.clear()
+        threading.Event().wait(PATIENCE)
+
+    with two_stage(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert capsys.readouterr().err == ""
 
 
 def test_an_error_that_ctrl_c_is_behind_is_told_as_ctrl_c(

@@ -139,7 +139,10 @@ def test_python_in_the_documents_runs(
 
 
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
-    """Commands run in one folder, page after page; a YAML block that names itself is a file."""
+    """Commands run in one folder, page after page; a YAML block that names itself is a file.
+
+    Those of the front page run in a folder of their own: test_readme_path.py.
+    """
     from rankproof.showcase import unpack
 
     demo = {"a.trec": "saturated", "b.trec": "plain", "bm25.trec": "plain"}
@@ -158,7 +161,7 @@ def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
             (tmp_path / name).write_text(text)
     commands = [
         line
-        for path in [ROOT / "README.md", *DOCS]
+        for path in DOCS
         for block in re.findall(r"^```sh\n(.*?)^```", path.read_text(), re.S | re.M)
         for line in block.splitlines()
         if line.startswith("rankproof ")

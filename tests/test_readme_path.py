@@ -30,7 +30,8 @@ def test_the_path_from_a_golden_set_to_a_report_runs_in_an_empty_folder(
     assert [name for name, _ in files] == ["judge.yaml", "grid.yaml"]
     for name, content in files:
         Path(name).write_text(content, encoding="utf-8")
-    (block,) = re.findall(r"^```sh\n(.*?)^```", section, re.S | re.M)
+    (block,) = re.findall(r"^```sh\n(rankproof .*?)^```", text, re.S | re.M)
+    assert block in section
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     verbs = [words[1] for words in commands]
     assert verbs == ["demo", "golden", "golden", "sweep", "recommend", "diagnose", "report"]

@@ -26,7 +26,7 @@ from small_corpus import write_corpus
 
 import rankproof as rp
 from rankproof.errors import InputError
-from rankproof.report import write_report
+from rankproof.report import page, svg, write_report
 from rankproof.report.svg import nice_ticks
 from rankproof.showcase import Demo, build_demo
 from rankproof.tradeoffs import ceilings, recommend
@@ -527,6 +527,30 @@ def test_where_an_evaluation_comes_from_is_told_without_its_figures(tmp_path: Pa
     assert "q2999" not in text
 
 
+def test_a_large_page_is_made_again_only_where_that_makes_it_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    told = page._sections
+
+    def counted(*given: Any) -> Any:
+        made.append(given[-1])
+        return told(*given)
+
+    monkeypatch.setattr(page, "_LARGEST", 1)
+    monkeypatch.setattr(page, "_sections", counted)
+    write_report(swept(tmp_path / "s", 1))
+    assert made == [400, 250, 150, 80, 40]
+    made.clear()
+    (tmp_path / "q.txt").write_text("q 0 d 1\n")
+    (tmp_path / "r.trec").write_text("q Q0 d 1 1 t\n")
+    (tmp_path / "results").mkdir()
+    words = ("eval", "q.txt", "r.trec", "-m", "P@1", "--out", "results/made.json")
+    assert rankproof(*words, cwd=tmp_path).returncode == 0
+    write_report(tmp_path / "results")
+    assert made == [400]
+
+
 def test_a_row_by_name_opens_the_page_in_place_of_the_choice(
     tmp_path: Path, running: Browser
 ) -> None:
@@ -712,11 +736,11 @@ def test_a_page_of_runs_says_what_nobody_judged_and_tells_long_names_apart(tmp_p
     path, left = write_report(shown)
     assert left == ["holes.json: the page does not show holes"]
     text = path.read_text()
-    assert "on documents that nobody judged, " in text
-    assert "rests on unjudged documents" in text
+    assert "perhaps on documents that nobody judged, " in text
+    assert "might rest on unjudged documents" in text, "ends of RR are bounds"
     # The last three runs are one: that these are equal is certain, in six cells and three rows.
     assert text.count(">certain<") == 6 + 3
-    assert f"Unjudged documents could put {names[1]}" in text
+    assert f"Unjudged documents might put {names[1]}" in text
     assert "<code>rankproof holes</code> says which" in text
     assert "<bdi>שאלה_" in text
     assert f"No tie changes a figure of {', '.join(names)}." in text
@@ -730,3 +754,13 @@ def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> Non
 
     word = "0" * 1_000_000
     assert _said(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
+
+
+def test_an_element_is_escaped_part_by_part_and_no_format_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page of many results holds hundreds of thousands of them."""
+    monkeypatch.delattr("string.Formatter.vformat")
+    made = svg.element("a", [Markup("<b>"), Markup("c")], title='"{x}"', data_tip=None, class_="y")
+    assert made == '<a title="&#34;{x}&#34;" class="y"><b>c</a>'
+    assert svg.element("p", "{0} & more") == "<p>{0} &amp; more</p>"

@@ -18,6 +18,7 @@ from types import FrameType
 
 INTERRUPTED = 130  # what a shell calls a command that Ctrl-C ended
 _KEEPING_S = 0.5  # for an answer to be stored, once it is there
+_RAISED_AGAIN_S = 0.02  # after what swallowed it has returned
 
 _waits: dict[object, tuple[str, float, int]] = {}  # whom for, since when, in which thread
 _asked = threading.Event()
@@ -37,9 +38,7 @@ def waiting_for(whom: str) -> Iterator[None]:
     finally:
         del _waits[ticket]
         if _asked.is_set() and here == threading.main_thread().ident:
-            ending = threading.Timer(_KEEPING_S, _raise)
-            ending.daemon = True
-            ending.start()
+            _soon(_KEEPING_S)
 
 
 def stopping() -> bool:
@@ -54,16 +53,35 @@ def two_stage() -> Iterator[None]:
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    before = signal.signal(signal.SIGINT, _heard)
+    before, untold = signal.signal(signal.SIGINT, _heard), sys.unraisablehook
+
+    def swallowed(lost: sys.UnraisableHookArgs) -> None:
+        """A library that may raise nothing (pydantic, where it compiles a pattern; a destructor)
+        loses Ctrl-C and prints that: it is raised again, where it can be heard."""
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            _soon(_RAISED_AGAIN_S)
+        else:
+            untold(lost)
+
+    sys.unraisablehook = swallowed
     try:
         yield
     finally:
+        sys.unraisablehook = untold
         signal.signal(signal.SIGINT, before)
         _asked.clear()
 
 
+def _soon(seconds: float) -> None:
+    ending = threading.Timer(seconds, _raise)
+    ending.daemon = True
+    ending.start()
+
+
 def _raise() -> None:
     """End the main thread's work as Ctrl-C does; the request that it waited for is answered."""
+    if not _asked.is_set():  # the command has ended meanwhile
+        return
     _ending.set()
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -129,17 +130,20 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of the packages that are installed."""
+@cache
+def _version(package: str) -> str | None:
     import importlib.metadata  # which parses mail, and costs more than most verbs do
 
-    found = {}
-    for package in packages:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of the packages that are installed."""
+    known = {package: _version(package) for package in packages}
+    return {package: version for package, version in known.items() if version is not None}
 
 
 def manifest(

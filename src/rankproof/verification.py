@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,11 @@ from rankproof.manifest import input_digest
 from rankproof.records import read_qrels
 from rankproof.records.sources import stem
 from rankproof.results.plain import told
+from rankproof.sentences import counted, typed
 from rankproof.standings import rank_evaluations
-from rankproof.statistics.two_phase import two_phase_of
-from rankproof.streaming import evaluate_file
+from rankproof.statistics.two_phase import two_phase_of, with_people
 from rankproof.tie_counts import tie_statistics
-from rankproof.unjudged.beside import Beside, added, bounded, split, with_judged
+from rankproof.unjudged.beside import Beside, added, bounded, evaluate_named
 from rankproof.unjudged.bounds import View
 from rankproof.version import __version__
 
@@ -83,7 +84,10 @@ class Verification:
         if changed:
             lines.append(f"Not the file that was read: {', '.join(changed)}.")
         if self.unmade is not None:
-            kept = "" if changed else f"The {len(self.inputs)} inputs have their digests. "
+            kept = ""
+            if self.inputs and not changed:
+                has = counted(len(self.inputs), "input has its digest", "inputs have their digests")
+                kept = f"{has}. "
             lines.append(f"{kept}No figure was made again: {self.unmade}.")
         elif self.differences:
             first = self.differences[0]
@@ -203,10 +207,11 @@ def _find(
     if name == "<stdin>" and len(named) == 1:  # what was piped has no name
         likely = named[0]
     if likely is None:
+        absent = f"PATH/{shlex.quote(name)}"
         raise InputError(
             f"{role}: {shorten(name)} is not beside the result, nor in this folder",
             place=str(result),
-            remedy=f"name it: rankproof verify {result.name} PATH/{name}",
+            remedy=f"name it: rankproof verify {' '.join([*map(typed, [result, *given]), absent])}",
         )
     return Digested(role, name, likely, False)
 
@@ -249,20 +254,16 @@ def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> Given:
     return Given(made["config"], files, int(made["seed"] or 0), called=called)
 
 
-def _evaluations(given: Given) -> tuple[list[Evaluation], list[Beside], View | None]:
-    """Of what was asked for, what is judged beside it, and all runs whole where `holes` were."""
-    qrels, measures, policy = given.qrels, given.measures, given.policy
-    form = given.config.get("input_format")
-    found = [
-        evaluate_file(path, qrels, with_judged(measures), policy, name=name, format=form)
-        for name, path in given.named().items()
-    ]
-    view = View(list(given.runs()), qrels, policy) if given.config.get("holes") else None
-    return *split(found, measures), view
+def _evaluations(given: Given) -> tuple[list[Evaluation], View | None]:
+    """Of what was asked for, and all runs whole where `holes` were."""
+    holes, form = bool(given.config.get("holes")), given.config.get("input_format")
+    how = (given.named(), given.qrels, given.measures, given.policy)
+    return evaluate_named(*how, holes=holes, format=form)
 
 
 def _evaluation(given: Given) -> dict[str, Any]:
-    asked, beside, view = _evaluations(given)
+    asked, view = _evaluations(given)
+    beside = [Beside(e.judged) for e in asked]
     if view is not None:
         beside = bounded(beside, view.runs, view.qrels, given.measures, given.policy)
     runs = [
@@ -274,25 +275,21 @@ def _evaluation(given: Given) -> dict[str, Any]:
         scale = labels.scale_beside(mine)
         theirs = {m: m.rescaled(mine, scale) for m in given.measures}
         named = {"measures": [str(n) for n in theirs.values()], "holes": False}
-        second, *_ = _evaluations(replace(given, config={**given.config, **named}, judged=labels))
+        second, _ = _evaluations(replace(given, config={**given.config, **named}, judged=labels))
         for run, one, other in zip(runs, asked, second, strict=True):
-            for m, n in theirs.items():
-                told = two_phase_of(
-                    (one.queries, one.outcomes[m]), (other.queries, other.outcomes[n])
-                )
-                run["measures"][str(m)]["as_people"] = {"measure": str(n)} | told.to_dict()
+            with_people(run["measures"], two_phase_of(one, other, theirs), theirs)
     return {"runs": runs, "policy": given.policy.to_dict()}
 
 
 def _comparison(given: Given) -> dict[str, Any]:
-    found, _, view = _evaluations(given)
+    found, view = _evaluations(given)
     with_t = bool(given.config.get("t_test"))
-    comparison = compare_evaluations(found, seed=given.seed, with_t=with_t, holes=view)
+    comparison = compare_evaluations(found, seed=given.seed, with_t=with_t).over_holes(view)
     return comparison.to_dict() | {"policy": given.policy.to_dict(), "seed": given.seed}
 
 
 def _leaderboard(given: Given) -> dict[str, Any]:
-    found, _, view = _evaluations(given)
+    found, view = _evaluations(given)
     board = rank_evaluations(found, seed=given.seed, holes=view)
     return board.to_dict() | {"policy": given.policy.to_dict()}
 
@@ -308,7 +305,8 @@ def _ties(given: Given) -> dict[str, Any]:
 
 
 def _gate(given: Given) -> dict[str, Any]:
-    from rankproof.gating import MARGIN, gate_sides, margins_of, read_side
+    from rankproof.gating import MARGIN, gate_sides, margins_of
+    from rankproof.gating.sides import read_side
 
     config, qrels, policy = given.config, given.qrels, given.policy
     measures, margins = margins_of(config["measures"], MARGIN)

@@ -14,6 +14,7 @@ from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.results.plain import told
+from rankproof.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -195,9 +196,7 @@ def command(
     candidates_factor: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Rescore this many times k candidates of codes.",
-            show_default="4",
+            min=1, help="Rescore this many times k candidates of codes.", show_default="4"
         ),
     ] = None,
     plots: Annotated[
@@ -382,8 +381,8 @@ class _Jobs:
             )
         if len(self.candidates) not in (0, 1, len(self.datasets)):
             raise InputError(
-                f"--candidates is named {len(self.candidates)} times for {len(self.datasets)} "
-                "datasets",
+                f"--candidates is named {counted(len(self.candidates), 'time')} for "
+                f"{counted(len(self.datasets), 'dataset')}",
                 remedy="name it once, or once for each",
             )
         if self.run_dtypes is not None:
@@ -535,13 +534,14 @@ def _paired(
     """(name, documents) of each model; ids given once serve all."""
     if len(queries) != len(documents):
         raise InputError(
-            f"--queries is named {len(queries)} times and --documents {len(documents)}",
+            f"--queries is named {counted(len(queries), 'time')} and --documents {len(documents)}",
             remedy="name both for each model",
         )
     for option, files in (("--query-ids", query_ids), ("--document-ids", document_ids)):
         if len(files) not in (0, 1, len(documents)) or (files and not documents):
             raise InputError(
-                f"{option} is named {len(files)} times for {len(documents)} models",
+                f"{option} is named {counted(len(files), 'time')} for "
+                f"{counted(len(documents), 'model')}",
                 remedy="name it once, or once for each",
             )
     pairs = [(_named(q)[0], *_named(d)) for q, d in zip(queries, documents, strict=True)]

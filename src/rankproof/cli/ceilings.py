@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.results.judged import some_unjudged
+from rankproof.sentences import counted
 
 if TYPE_CHECKING:
     from rankproof.tradeoffs.accuracy import Accuracy
@@ -123,16 +125,16 @@ def _table(found: list[Ceilings]) -> Table:
         Column("run", "text", folds=True),
         Column("measure", "text"),
         Column("actual"),
-        *([Column("judged")] if open_ else []),
-        *Column.each("min", "max", dim=True),
+        *([Column("judged", drop=4)] if open_ else []),
+        *Column.each("min", "max", dim=True, drop=1),
         Column("PROC"),
         Column("%PROC", "text"),
-        Column("95%", "text", dim=True),
+        Column("95%", "text", dim=True, drop=3),
         Column("ordering", "signed"),
-        Column("95%", "text", dim=True),
+        Column("95%", "text", dim=True, drop=3),
         Column("pool lacks"),
-        Column("95%", "text", dim=True),
-        Column("queries"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("queries", drop=2),
     ]
     rows: list[tuple[Cell, ...]] = [
         (
@@ -143,7 +145,7 @@ def _table(found: list[Ceilings]) -> Table:
             x.actual_min,
             x.actual_max,
             x.proc,
-            f"{x.percent:.1f}",
+            "–" if math.isnan(x.percent) else f"{x.percent:.1f}",
             _span(x.percent_ci, 1),
             x.ordering,
             _span(x.ordering_ci, 3),
@@ -188,8 +190,9 @@ def _words(found: list[Ceilings]) -> list[str]:
         for x in c.measures.values()
     ]
     rule = (
-        f"(Rule: nothing is advised where the upper end of what is left in all is below {SLIGHT}; "
-        "else the larger of the two, unless the interval of their difference holds 0.)"
+        f"(Rule: nothing is advised where the upper end of what is left in all is below {SLIGHT}, "
+        "or these queries leave nothing; else the larger of the two, unless the interval of their "
+        "difference holds 0.)"
     )
     return [*lines, rule]
 
@@ -220,8 +223,9 @@ def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
     notes = ["Acc|Hit is over the queries whose passages of grade 4 and 5 are all in the top K"]
     if first.unanswered or first.unknown:
         notes.append(
-            f"{first.unanswered} judged queries have no answer in the file; {first.unknown} "
-            "queries of the file are not judged"
+            f"{counted(first.unanswered, 'judged query has', 'judged queries have')} no answer in "
+            f"the file; {counted(first.unknown, 'query of the file is', 'queries of the file are')}"
+            " not judged"
         )
     return Table(columns, rows, notes=notes)
 
@@ -240,7 +244,8 @@ def _novelty(found: list[Novelty]) -> Table:
     notes = [f"a repeat of a source counts {found[0].beta:g} of its weight"]
     alone = max(n.unsourced for n in found)
     if alone:
-        notes.append(f"up to {alone} documents have no source and count as one of their own")
+        several = counted(alone, "document has", "documents have")
+        notes.append(f"up to {several} no source: each counts as one of its own")
     return Table(columns, rows, notes=notes)
 
 

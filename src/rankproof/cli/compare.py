@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankproof.cli import evaluate, inputs, options, output, unjudged
+from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.results.judged import CONDENSED, NOTE, some_unjudged
+from rankproof.results.leads import rests
+from rankproof.sentences import counted, signed
 
 if TYPE_CHECKING:
     from rankproof.comparison import Comparison, Difference
@@ -58,7 +60,7 @@ def command(
     from rankproof.comparison import compare_evaluations
     from rankproof.evaluation import Policy, parse_means
     from rankproof.results import views
-    from rankproof.unjudged.beside import keeping, may_matter, set_beside, with_judged
+    from rankproof.unjudged.beside import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -68,19 +70,15 @@ def command(
     output.check_outputs([qrels, *runs], out)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     measures = inputs.on_scale(measures, measure, judged.scale)
-    wanted = with_judged(measures)
-    kept = keeping(runs, memory, holes or None)
-    found = evaluate.here(runs, judged, wanted, policy, input_format, memory, spill_dir, kept)
-    evaluations = [set_beside(e, measures) for e in found]
-    view = unjudged.view(runs, kept, judged, policy, input_format) if holes else None
+    evaluations, view = evaluate_named(
+        *(inputs.named(runs), judged, measures, policy),
+        holes=holes or None,
+        **inputs.read_as(runs, input_format, memory, spill_dir),
+    )
     with progress("testing", 1.0) as told:
-        comparison = compare_evaluations(
-            evaluations, seed=seed, with_t=t_test, holes=view, progress=told
-        )
-    if not holes and may_matter(evaluations, kept):
-        view = unjudged.view(runs, kept, judged, policy, input_format)
-        comparison = comparison.turned_by(view)
-        holes = "holes_low" in comparison.pairs.figures
+        comparison = compare_evaluations(evaluations, seed=seed, with_t=t_test, progress=told)
+    comparison = comparison.over_holes(view, asked=holes)
+    holes = "holes_low" in comparison.pairs.figures
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:
@@ -120,15 +118,15 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
     if comparison.evaluations[0].policy.condensed:
         notes.append(CONDENSED)
     if "holes_low" in comparison.pairs.figures:
-        notes.append("? which is ahead rests on unjudged documents")
+        exact = all(d.holes_exact for d in known.values() if d.rests_on_holes)
+        notes.append(f"? which is ahead {rests(exact)} unjudged documents")
     return Table(columns, rows, title=None, notes=notes)
 
 
 def _cell(difference: Difference, sign: int) -> str:
     mark = "!" if difference.reversed else "~" if difference.rests_on_ties else ""
     mark += "?" if difference.rests_on_holes else ""
-    value = f"{sign * difference.expected:+.4f}"
-    value = "0.0000" if float(value) == 0 else value
+    value = signed(sign * difference.expected)
     return f"{value}{mark}{'*' if difference.p_holm < 0.05 else ''}"
 
 
@@ -145,5 +143,6 @@ def verdicts(comparison: Comparison) -> list[str]:
     loose = [d.verdict(pair.a, pair.b, m) for pair, m, d in islice(found, SAID)]
     more = sum(1 for _ in found)
     if more:
-        loose.append(f"{more} more rest on {on}: --format csv lists every pair.")
+        several = counted(more, "more rests", "more rest")
+        loose.append(f"{several} on {on}: --format csv lists every pair.")
     return loose or [f"No order between these runs rests on {on}."]

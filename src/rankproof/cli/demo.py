@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ def command(
     """
     from rankproof.cli.output import warn
     from rankproof.cli.progress import progress
+    from rankproof.sentences import typed
     from rankproof.showcase import build_demo
 
     demo = build_demo(out, progress, warn)
@@ -35,8 +35,6 @@ def command(
     print("The corpus was written for this demo, and a simulation judged it: the figures")
     print("show what rankproof does, and are evidence of nothing else.\n")
     print(f"Report:  {demo.report}")
-    corpus, qrels, run = (
-        shlex.quote(str(out / name)) for name in ("corpus", "qrels.txt", "saturated.trec")
-    )
+    corpus, qrels, run = (typed(out / n) for n in ("corpus", "qrels.txt", "saturated.trec"))
     print(f"Again:   rankproof choose {corpus} --judge simulated --sla-ms 5")
     print(f"Ties:    rankproof eval {qrels} {run}")

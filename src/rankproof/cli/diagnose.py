@@ -37,8 +37,7 @@ EmbedderOption = Annotated[
 LanguageOption = Annotated[str, typer.Option(help="Language of the texts: en or fr.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")]
 CorpusOption = Annotated[
-    str | None,
-    typer.Option(metavar="DIR", help="Also search this judged BEIR folder."),
+    str | None, typer.Option(metavar="DIR", help="Also search this judged BEIR folder.")
 ]
 QrelsOption = Annotated[
     str | None,
@@ -49,8 +48,7 @@ QrelsOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Write all figures (JSON) and the plot there."),
+    Path | None, typer.Option(metavar="DIR", help="Write all figures (JSON) and the plot there.")
 ]
 RuleOption = Annotated[
     list[str] | None,

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
 from rankproof.diagnostics.names import LEAST, MEASURES
+from rankproof.sentences import counted, part
+from rankproof.statistics.intervals import FEW
+
+INTERVAL = f"the interval is a 95% bootstrap over queries, of {FEW} or more"
 
 
 @dataclass(frozen=True)
@@ -26,18 +30,17 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
     measure = MEASURES[0]
     columns = [
         Column("ablation", "text"),
-        Column("family", "text", dim=True, folds=True),
+        Column("family", "text", dim=True, folds=True, drop=2),
         Column("Δname"),
-        Column("±", dim=True),
-        *Column.each("Δtopic", "Δboth"),
+        Column("±", dim=True, drop=1),
+        *Column.each("Δtopic", "Δboth", drop=5),
         Percent("ΔΔ%", "signed"),
-        Percent("± %", dim=True),
-        Percent("ci low", "signed", dim=True),
-        Percent("ci high", "signed", dim=True),
-        Column("left out", dim=True),
-        Percent("confused %"),
-        Column(measure),
-        *Column.each("overlap", "τ"),
+        Percent("± %", dim=True, drop=1),
+        *Percent.each("ci low", "ci high", style="signed", dim=True, drop=4),
+        Column("left out", dim=True, drop=1),
+        Percent("confused %", drop=6),
+        Column(measure, drop=7),
+        *Column.each("overlap", "τ", drop=3),
     ]
     rows = [
         (
@@ -54,12 +57,11 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
         for row in diagnosis.rows
     ]
     ratio = diagnosis.ratio
+    ends = "" if math.isnan(ratio.ci[0]) else f" [{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]"
     notes = [
-        f"{diagnosis.embedder}, {diagnosis.language}: {diagnosis.queries} queries × "
-        f"{diagnosis.runs} runs; name/topic ratio {ratio.mean:.3f} "
-        f"[{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]",
-        f"left out of ΔΔ%: rows whose base Δname is below {LEAST}; the interval is a 95% bootstrap "
-        "over queries",
+        f"{diagnosis.embedder}, {diagnosis.language}: {counted(diagnosis.queries, 'query')} × "
+        f"{counted(diagnosis.runs, 'run')}; name/topic ratio {ratio.mean:.3f}{ends}",
+        f"left out of ΔΔ%: rows whose base Δname is below {LEAST}; {INTERVAL}",
         f"{measure}, overlap and τ: the questions searched among the passages of all bundles",
     ]
     tables = [Table(columns, rows, notes=notes)]
@@ -79,11 +81,12 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
             Column("ablation", "text"),
             Column(mentions.measure),
             Column("change", "signed"),
-            *Column.each("ci low", "ci high", style="signed", dim=True),
-            *Column.each("overlap", "τ"),
-            *Column.each("queries changed", "passages changed", dim=True),
+            *Column.each("ci low", "ci high", style="signed", dim=True, drop=3),
+            *Column.each("overlap", "τ", drop=2),
+            *Column.each("queries changed", "passages changed", dim=True, drop=1),
         ]
-        said = f"{mentions.corpus}: {mentions.queries} of {mentions.of} queries name an author"
+        name = part(mentions.queries, mentions.of, "query", "names", "name")
+        said = f"{mentions.corpus}: {name} an author"
         tables.append(Table(head, searched, notes=[said]))
     return tables
 
@@ -94,15 +97,18 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
         Column("level"),
         Column("query", "text"),
         Column("to clean"),
-        Column("±", dim=True),
+        Column("±", dim=True, drop=1),
         Percent("drop %", "signed"),
-        Percent("ci low", "signed", dim=True),
-        Percent("ci high", "signed", dim=True),
-        Column("to passage"),
-        Percent("drop % ", "signed"),
-        Percent("recovered %"),
+        *Percent.each("ci low", "ci high", style="signed", dim=True, drop=3),
+        Column("to passage", drop=4),
+        Percent("drop % ", "signed", drop=4),
+        Percent("recovered %", drop=5),
         *(
-            [Column(diagnosis.measure), Column("change", "signed"), *Column.each("overlap", "τ")]
+            [
+                Column(diagnosis.measure, drop=6),
+                Column("change", "signed", drop=6),
+                *Column.each("overlap", "τ", drop=2),
+            ]
             if diagnosis.measure is not None
             else []
         ),
@@ -124,8 +130,8 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
             )
         )
     notes = [
-        f"{diagnosis.embedder}, {diagnosis.language}, {diagnosis.source}: {diagnosis.queries} "
-        f"queries × {diagnosis.runs} runs; the interval is a 95% bootstrap over queries",
+        f"{diagnosis.embedder}, {diagnosis.language}, {diagnosis.source}: "
+        f"{counted(diagnosis.queries, 'query')} × {counted(diagnosis.runs, 'run')}; {INTERVAL}",
         "to clean, to passage: cosines; recovered: share of the drop to the clean query",
     ]
     return [Table(columns, rows, notes=notes)]

@@ -12,8 +12,7 @@ from rankproof.cli.options import Format
 
 def command(
     url: Annotated[
-        str | None,
-        typer.Option(help="Ask this endpoint, such as http://localhost:8000/v1."),
+        str | None, typer.Option(help="Ask this endpoint, such as http://localhost:8000/v1.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Ask this model a question.")] = None,
     key_env: Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import re
 import shutil
 import signal
 import sys
@@ -19,13 +20,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from rankproof.errors import RankproofError, first_line
+from rankproof.errors import RankproofError, few, first_line
 from rankproof.interrupts import INTERRUPTED, interrupted
 from rankproof.redaction import redact
 from rankproof.visible import visible
 
 DEBUG = "RANKPROOF_DEBUG"
 BAD, UNREAD = 2, 141
+_EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 
 
 @contextmanager
@@ -101,6 +103,8 @@ def _usage(error: BaseException) -> str:
         return str(error.format_message())  # type: ignore[attr-defined]
     message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
     message = message.replace(": Value error, ", ": ")  # which is pydantic's
+    if many := _EXTRA.fullmatch(message):  # a pattern of the shell's may be thousands of names
+        message = f"unexpected {few(many[1].split())}"
     command = "rankproof" if context is None else context.command_path
     return f"{message.rstrip('.')}; see {command} --help"
 

@@ -15,7 +15,7 @@ from rankproof.files import STDOUT
 from rankproof.manifest import digest_ahead
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluated, Evaluation, Policy
+    from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
     from rankproof.tables import Qrels
@@ -103,15 +103,19 @@ def command(
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
     from rankproof.limits import parse_limit
     from rankproof.results import views
-    from rankproof.unjudged.beside import added, split, with_judged
+    from rankproof.unjudged.beside import (
+        Beside,
+        added,
+        bounded,
+        check_again,
+        evaluate_named,
+        set_beside,
+        with_judged,
+    )
 
     if form is Format.table:
         output.load()
-    policy = Policy.of(
-        *(order, missing, candidates_only, score_dtype, like),
-        condensed,
-        depth,
-    )
+    policy = Policy.of(*(order, missing, candidates_only, score_dtype, like), condensed, depth)
     if holes and depth is not None:
         raise InputError("--holes with --depth", remedy="ask for measures with a cutoff, nDCG@N")
     rules = [parse_limit(text) for text in fail_if or []]
@@ -125,30 +129,36 @@ def command(
         output.check_frame(per_query)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     measures = inputs.on_scale(measures, measure or rules, judged.scale)
-    wanted = with_judged(measures)
+    named = inputs.named(runs)
+    how = inputs.read_as(runs, input_format, memory, spill_dir)
     if cluster is not None:
-        evaluations = _on_cluster(runs, judged, wanted, policy, input_format, cluster)
+        wanted = with_judged(measures)
+        found = _on_cluster(named, judged, wanted, policy, input_format, cluster)
+        evaluations = [set_beside(e, measures) for e in found]
     else:
-        evaluations = here(runs, judged, wanted, policy, input_format, memory, spill_dir)
-    evaluations, beside = split(evaluations, measures)
+        evaluations, _ = evaluate_named(named, judged, measures, policy, **how)
+    beside = [Beside(e.judged) for e in evaluations]
     estimates: list[dict[Measure, TwoPhase]] = []
     theirs: dict[Measure, Measure] = {}
     extra: list[output.Table] = []
     if human is not None:
+        from rankproof.statistics.two_phase import two_phase_of, with_people
+
         labels = inputs.load_qrels(human, qrels_format)
         scale = labels.scale_beside(judged.scale)
         theirs = {m: m.rescaled(judged.scale, scale) for m in measures}
         other = list(dict.fromkeys(theirs.values()))
-        second, shares = split(
-            here(runs, labels, with_judged(other), policy, input_format, memory, spill_dir), other
-        )
-        estimates = people.as_people(evaluations, second, theirs)
-        told = [(b.judged, s.judged) for b, s in zip(beside, shares, strict=True)]
+        second, _ = evaluate_named(named, labels, other, policy, **how)
+        sides = list(zip(evaluations, second, strict=True))
+        estimates = [two_phase_of(one, other, theirs) for one, other in sides]
+        told = [(one.judged, other.judged) for one, other in sides]
         outside = len(set(labels.queries) - set(judged.queries))
         names = [e.name for e in evaluations]
         extra = [people.people_table(names, estimates, theirs, told, outside)]
     if holes:
-        beside = unjudged.bounded(beside, runs, judged, measures, policy, input_format)
+        check_again(runs)
+        read = inputs.load_runs(runs, input_format)
+        beside = bounded(beside, read, judged, measures, policy)
     if per_query is not None:
         import polars as pl
 
@@ -162,8 +172,7 @@ def command(
         "policy": policy.to_dict(),
     }
     for run, of in zip(data["runs"], estimates, strict=False):
-        for m, figures in of.items():
-            run["measures"][str(m)]["as_people"] = {"measure": str(theirs[m])} | figures.to_dict()
+        with_people(run["measures"], of, theirs)
     made = output.Made(
         "evaluation",
         inputs.roles(qrels, runs) | ({} if human is None else {"human": human}),
@@ -189,42 +198,8 @@ def command(
         raise typer.Exit(1)
 
 
-def here(
-    runs: list[str],
-    judged: Qrels,
-    measures: list[Measure],
-    policy: Policy,
-    form: InputFormat | None,
-    memory: str | None,
-    spill_dir: Path | None,
-    kept: list[Evaluated] | None = None,
-) -> list[Evaluation]:
-    """One run after the other, so that only one need be held; one too large in parts.
-
-    What is seen of those that are read whole is added to `kept`.
-    """
-    from rankproof.streaming import evaluate_file
-
-    word: Any = form
-    label = f"reading {len(runs)} runs" if len(runs) > 1 else "reading"
-    evaluations = []
-    with progress(label, inputs.size_of(runs)) as told:
-        for path, name in zip(runs, inputs.names(runs), strict=True):
-            evaluation = evaluate_file(
-                *(path, judged, measures, policy),
-                memory=memory,
-                spill_dir=spill_dir,
-                name=name,
-                format=word,
-                progress=told,
-                kept=kept,
-            )
-            evaluations.append(evaluation)
-    return evaluations
-
-
 def _on_cluster(
-    runs: list[str],
+    runs: dict[str, str],
     judged: Qrels,
     measures: list[Measure],
     policy: Policy,
@@ -245,7 +220,7 @@ def _on_cluster(
         cluster.connected(address),
         progress("evaluating", len(runs)) as told,
     ):
-        for path, name in zip(runs, inputs.names(runs), strict=True):
+        for name, path in runs.items():
             evaluations.append(
                 evaluate_shards(
                     path, judged, measures, policy, name=name, format=word, progress=told

@@ -60,7 +60,8 @@ def command(
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_means
     from rankproof.files import STDOUT, check_output, write_whole
-    from rankproof.gating import MARGIN, gate_sides, margins_of, read_side, swept_of
+    from rankproof.gating import MARGIN, gate_sides, margins_of
+    from rankproof.gating.sides import read_side, swept_of
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_means(measure or options.DEFAULT_MEASURES[:1])

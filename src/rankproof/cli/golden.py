@@ -13,9 +13,12 @@ import typer
 from rankproof.cli import inputs, options, output, people
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.people import StoreArgument
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.manifest import role_of
+from rankproof.results.plain import told
+from rankproof.sentences import counted
 
 if TYPE_CHECKING:
     from rankproof.golden.plan import Plan
@@ -33,7 +36,6 @@ app = typer.Typer(
 ConfigArgument = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="A YAML file; see docs/golden.md.")
 ]
-StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]
 StoreOption = Annotated[
     Path | None,
     typer.Option(
@@ -91,7 +93,8 @@ def build(
     with Store(path, create=True) as opened:
         work = Build(settings, opened, progress, tell=output.warn)
         if retry_failed:
-            output.warn(f"{work.retry_failed()} failed requests will be asked again")
+            several = counted(work.retry_failed(), "failed request")
+            output.warn(f"{several} will be asked again")
         work.run(stage)
         _show_status(opened, path, form)
         if (words := nothing_judged(opened)) is not None:
@@ -100,7 +103,11 @@ def build(
 
 
 @app.command("status")
-def status(store: StoreArgument, form: options.FormatOption = Format.table) -> None:
+def status(
+    store: StoreArgument,
+    form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
+) -> None:
     """Say how far along a golden set is, what failed, and what it cost."""
     from rankproof.golden.store import Store
 
@@ -414,7 +421,7 @@ def agreement(
         found = against_people(golden, human, relevant=relevant, unjudged=unjudged)
         data["people"] = found.to_dict()
         notes = [
-            f"{found.pairs} passages, labels on a {found.scale} scale"
+            f"{counted(found.pairs, 'passage')}, labels on a {found.scale} scale"
             + (f"; relevant: {relevant} or more, the judge's 4 or more" if human else ""),
             f"of what people call relevant the judge grades {_percent(found.found)} 4 or 5; of "
             f"what it grades 4 or 5 people call {_percent(found.true)} relevant",
@@ -435,17 +442,17 @@ def agreement(
             tables.append(people.people_table(list(measured), list(measured.values()), shown))
     if repeats:
         itself = _again(store, golden.config, sample, repeats, max_cost)
-        told = {
+        again = {
             name: {"passages": passages, "repeats": repeats, **consistency_dict(found)}
             for name, (found, passages) in itself.items()
         }
-        data["itself"] = told if len(told) > 1 else next(iter(told.values()))
+        data["itself"] = again if len(again) > 1 else next(iter(again.values()))
         for name, (consistency, passages) in itself.items():
             figures = [consistency.exact, consistency.difference, consistency.sd, consistency.alpha]
-            notes = [f"{passages} passages, graded {repeats + 1} times in other orders"]
+            notes = [f"{counted(passages, 'passage')}, graded {repeats + 1} times in other orders"]
             tables.append(_coefficients(figures, f"{name} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
-    files |= dict(zip(map(role_of, inputs.names(run or [])), run or [], strict=True))
+    files |= {role_of(name): path for name, path in inputs.named(run or []).items()}
     asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged}
     asked["measures"] = list(map(str, wanted))
     asked |= {"sample": sample, "repeats": repeats}
@@ -516,29 +523,18 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
     minutes = plan.minutes(settings.limits.concurrency)
     if minutes is not None:
         total += f", about {max(minutes, 0.1):.1f} minutes"
+    figures = ("tokens_in", "tokens_out", "cost", "worst", "seconds", "stored")
     data = {
         "queries": plan.queries,
         "stages": [
-            {
-                "stage": step.stage,
-                "calls": step.calls,
-                "at_most": step.most,
-                "tokens_in": step.tokens_in,
-                "tokens_out": step.tokens_out,
-                "cost": step.cost,
-                "worst": step.worst,
-                "seconds": step.seconds,
-                "stored": step.stored,
-            }
+            {**told(step, "stage", "calls"), "at_most": step.most, **told(step, *figures)}
             for step in plan.steps
         ],
-        "cost": plan.cost,
-        "worst": plan.worst,
+        **told(plan, "cost", "worst"),
         "minutes": minutes,
-        "basis": plan.basis,
-        "prices": plan.prices,
+        **told(plan, "basis", "prices"),
     }
-    remarks = [f"{plan.queries} queries; {total}. Nothing was sent."]
+    remarks = [f"{counted(plan.queries, 'query')}; {total}. Nothing was sent."]
     files = {"config": str(config)} | ({"golden": str(path)} if known else {})
     made = output.Made("dry run", files, settings.model_dump(mode="json"), settings.seed)
     output.deliver(form, [_plan_table(plan)], data, made, remarks=remarks)
@@ -578,7 +574,8 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
         notes.append(f"labelled: {', '.join(map(str, found.people))}")
     if found.instructions:
         notes.append(
-            f"{len(found.instructions)} passages speak to the judge: {_some(found.instructions)}"
+            f"{counted(len(found.instructions), 'passage speaks', 'passages speak')} to the judge: "
+            f"{_some(found.instructions)}"
         )
     if found.stale:
         told = ", ".join(f"{count:,} ({reason})" for reason, count in found.stale.items())

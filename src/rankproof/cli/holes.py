@@ -17,6 +17,7 @@ from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.files import STDOUT
+from rankproof.sentences import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,7 +71,7 @@ def command(
         Literal["certain"] | None,
         typer.Option(
             help="Have holes of two runs judged until the better one is certain, by the first "
-            "measure; needs --judge.",
+            "measure; needs --judge."
         ),
     ] = None,
     until_width: Annotated[
@@ -129,6 +130,7 @@ def command(
     like: options.LikeOption = None,
     offline: options.OfflineOption = False,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
@@ -164,8 +166,7 @@ def command(
     asks = goal is not None or judge_sample is not None
     if judge is not None and not asks:
         raise InputError(
-            "--judge without --until",
-            remedy="say how far: --until certain or --judge-sample 15",
+            "--judge without --until", remedy="say how far: --until certain or --judge-sample 15"
         )
     if goal is not None and judge is None:
         raise InputError(
@@ -174,7 +175,7 @@ def command(
     if judge is not None and judged is not None and judge_sample is not None:
         raise InputError("--judge and --judged for one sample", remedy="give one of them")
     if goal is not None and len(runs) != 2:
-        raise InputError(f"{len(runs)} runs to settle", remedy="name two")
+        raise InputError(f"{counted(len(runs), 'run')} to settle", remedy="name two")
     more = [path for path in (judged, judge) if path is not None]
     given = [str(path) for path in (qrels, *more, *runs)]
     inputs.check_stdin(given)
@@ -217,7 +218,9 @@ def command(
     elif judge_sample is not None and looked.next is not None:
         drawn = looked.next["query"].n_unique()
         remarks = [
-            f"{drawn} queries were drawn; judge their {looked.next.height} unjudged documents, "
+            f"{counted(drawn, 'query was', 'queries were')} drawn; judge the "
+            f"{counted(looked.next.height, 'unjudged document')} of "
+            f"{'it' if drawn == 1 else 'them'}, "
             "then run this again with --judged FILE."
         ]
     if looked.left is not None:
@@ -323,7 +326,7 @@ def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
         Column("change", "signed"),
         *Column.each("rank", "rank without"),
     ]
-    how = "" if depth is None else f", as its first {depth} documents"
+    how = "" if depth is None else f", as its first {counted(depth, 'document')}"
     note = (
         f"without the judgements that a run alone brought in{how}; "
         "ranks are among these runs, each time on the same judgements"

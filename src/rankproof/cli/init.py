@@ -9,6 +9,7 @@ import typer
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
+from rankproof.sentences import counted
 
 
 def command(
@@ -25,19 +26,14 @@ def command(
     ] = None,
     overlap: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Characters that two passages in a row share.",
-            show_default="0",
-        ),
+        typer.Option(min=0, help="Characters that two passages in a row share.", show_default="0"),
     ] = None,
     by: Annotated[
         Literal["headings", "separators", "sentences"] | None,
         typer.Option(help="Where documents are cut.", show_default="headings"),
     ] = None,
     generate: Annotated[
-        int,
-        typer.Option(min=0, help="Have the chat model write this many questions."),
+        int, typer.Option(min=0, help="Have the chat model write this many questions.")
     ] = 0,
     url: Annotated[
         str | None, typer.Option(help="A chat endpoint that judges: http://localhost:8000/v1.")
@@ -77,7 +73,8 @@ def command(
     )
     changes = {name: sum(file.change == name for file in made.files) for name in ("new", "changed")}
     remarks = [
-        f"{made.passages} passages and {len(made.questions)} questions in {made.folder}; "
+        f"{counted(made.passages, 'passage')} and {counted(len(made.questions), 'question')} in "
+        f"{made.folder}; "
         f"files: {changes['new']} new, {changes['changed']} changed, {len(made.gone)} gone, "
         f"{len(made.files) - sum(changes.values())} as before",
         f"next: {made.next}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +38,29 @@ def whole_numbers(text: str, option: str, example: str, least: int = 1) -> list[
     return [int(part) for part in parts]
 
 
-def names(paths: list[str]) -> list[str]:
+def named(paths: list[str]) -> dict[str, str]:
     from rankproof.records.sources import names_of
 
-    return names_of(paths)
+    return dict(zip(names_of(paths), paths, strict=True))
+
+
+def read_as(
+    paths: list[str], form: InputFormat | None, memory: str | None, spill_dir: Path | None
+) -> dict[str, Any]:
+    """How `evaluate_named` is to read these runs, with a bar."""
+    bar = partial(progress, _reading(paths), size_of(paths))
+    return {"format": form, "memory": memory, "spill_dir": spill_dir, "reading": bar}
+
+
+def _reading(paths: list[str]) -> str:
+    return f"reading {len(paths)} runs" if len(paths) > 1 else "reading"
 
 
 def roles(qrels: str, runs: list[str]) -> dict[str, str]:
     """The files of an evaluation by what they are to it: judgements, and runs by name."""
     from rankproof.manifest import role_of
 
-    return {"qrels": qrels} | dict(zip(map(role_of, names(runs)), runs, strict=True))
+    return {"qrels": qrels} | {role_of(name): run for name, run in named(runs).items()}
 
 
 def asked(
@@ -85,11 +98,9 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
     """The runs one after the other, so that only one need be held."""
     from rankproof.records import read_run
 
-    with progress(
-        f"reading {len(paths)} runs" if len(paths) > 1 else "reading", size_of(paths)
-    ) as t:
-        for path, name in zip(paths, names(paths), strict=True):
-            yield read_run(path, format=form, name=name, progress=t)
+    with progress(_reading(paths), size_of(paths)) as told:
+        for name, path in named(paths).items():
+            yield read_run(path, format=form, name=name, progress=told)
 
 
 def size_of(paths: list[str]) -> int:

@@ -49,13 +49,13 @@ def command(
     The first measure orders the rows. Runs in one GROUP are not told apart by Tukey's HSD over all
     pairs; † is worse than the best of its column; W/T/L counts queries against the best run.
     """
-    from rankproof.cli import evaluate, inputs, output, unjudged
+    from rankproof.cli import inputs, output
     from rankproof.cli.progress import progress
     from rankproof.evaluation import Policy, parse_means
     from rankproof.files import STDOUT
     from rankproof.results.displayed import check_chart, write_chart
     from rankproof.standings import expand, rank_evaluations
-    from rankproof.unjudged.beside import keeping, may_matter, set_beside, with_judged
+    from rankproof.unjudged.beside import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -66,15 +66,14 @@ def command(
         check_chart(plot)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     measures = inputs.on_scale(measures, measure, judged.scale)
-    wanted = with_judged(measures)
-    kept = keeping(files, memory, holes or None)
-    found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir, kept)
-    evaluations = [set_beside(e, measures) for e in found]
-    looked = holes or may_matter(evaluations, kept)
-    view = unjudged.view(files, kept, judged, policy, input_format) if looked else None
+    evaluations, view = evaluate_named(
+        *(inputs.named(files), judged, measures, policy),
+        holes=holes or None,
+        **inputs.read_as(files, input_format, memory, spill_dir),
+    )
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
-    if looked and not holes:  # shown where they change who leads
+    if view is not None and not holes:  # shown where they change who leads
         board, holes = board.where_others_could_lead()
     data = board.to_dict() | {"policy": policy.to_dict()}
     asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}

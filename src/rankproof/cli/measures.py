@@ -19,7 +19,7 @@ def _cutoff(definition: Definition) -> str:
     return "optional" if definition.takes_cutoff else "none"
 
 
-def command(form: options.FormatOption = Format.table) -> None:
+def command(form: options.FormatOption = Format.table, wide: options.WideOption = False) -> None:
     """List the measures, their parameters and what they mean."""
     from rankproof.cli.output import Column, Made, Table, deliver
     from rankproof.measures import REGISTRY
@@ -43,7 +43,9 @@ def command(form: options.FormatOption = Format.table) -> None:
         for d in described
     ]
     columns = [
-        *Column.each("measure", "@k", "parameters", style="text"),
+        Column("measure", "text"),
+        Column("@k", "text", drop=2),
+        Column("parameters", "text", drop=1),
         Column("meaning", "text", folds=True),
     ]
     made = Made("measures", {}, {})

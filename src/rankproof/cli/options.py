@@ -91,14 +91,12 @@ WideOption = Annotated[
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
 OrderOption = Annotated[
-    Order | None,
-    typer.Option(help="Tie-break behind the oblivious figure.", show_default="input"),
+    Order | None, typer.Option(help="Tie-break behind the oblivious figure.", show_default="input")
 ]
 MissingOption = Annotated[
     Missing | None,
     typer.Option(
-        help="A judged query that the run lacks counts 0, or is left out.",
-        show_default="zero",
+        help="A judged query that the run lacks counts 0, or is left out.", show_default="zero"
     ),
 ]
 CandidatesOption = Annotated[
@@ -127,15 +125,14 @@ LevelOption = Annotated[
 ScoreDtypeOption = Annotated[
     ScoreDtype | None,
     typer.Option(
-        help="Round scores to this format before comparing them.",
-        show_default="as they come",
+        help="Round scores to this format before comparing them.", show_default="as they come"
     ),
 ]
 LikeOption = Annotated[
     Like | None,
     typer.Option(
         help="Reproduce another tool (trec_eval is 9 and pytrec_eval): its score format, "
-        "tie-break and choice of queries.",
+        "tie-break and choice of queries."
     ),
 ]
 InputFormatOption = Annotated[

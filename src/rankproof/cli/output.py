@@ -35,16 +35,7 @@ from rankproof.results.tables import (
     fitted,
 )
 
-__all__ = [
-    "Cell",
-    "Column",
-    "Made",
-    "Table",
-    "check_outputs",
-    "deliver",
-    "warn",
-    "write_frame",
-]
+__all__ = ["Cell", "Column", "Made", "Table", "check_outputs", "deliver", "warn", "write_frame"]
 from rankproof.visible import inert_frame, visible
 
 
@@ -151,8 +142,8 @@ def _room(console: Any) -> int:
     """Columns to fill: those of the terminal, or as many as it takes with --wide."""
     if options.wide:
         return WIDEST
-    if console.is_terminal or os.environ.get("COLUMNS", "").isdigit():
-        return int(console.width)
+    if console.is_terminal or os.environ.get("COLUMNS", "").strip("0").isdigit():
+        return int(console.width) or 80  # where 0 columns are said, nobody knows
     return 200  # a pipe or a file has no edge to wrap at
 
 

@@ -8,13 +8,14 @@ from rankproof.cli import options
 from rankproof.cli.options import Format
 
 
-def command(form: options.FormatOption = Format.table) -> None:
+def command(form: options.FormatOption = Format.table, wide: options.WideOption = False) -> None:
     """List the parts of a retrieval stack: what `type:` takes, and what each needs."""
     from rankproof.cli.output import Column, Made, Table, deliver
 
     described = described_parts()
     columns = [
-        *Column.each("kind", "type", "extra", "installed", style="text"),
+        *Column.each("kind", "type", style="text"),
+        *Column.each("extra", "installed", style="text", drop=1),
         Column("what it does", "text", folds=True),
     ]
     rows = [
@@ -26,16 +27,14 @@ def command(form: options.FormatOption = Format.table) -> None:
 
 def described_parts() -> list[dict[str, Any]]:
     """Every part that is declared, here or by a package that is installed."""
+    from rankproof.results.plain import told
     from rankproof.retrieval.parts import every
 
     return [
         {
-            "kind": part.kind,
-            "type": part.type,
-            "extra": part.extra,
+            **told(part, "kind", "type", "extra"),
             "installed": part.absent is None,
-            "network": part.network,
-            "does": part.does,
+            **told(part, "network", "does"),
             "settings": list(part.settings.model_fields),
         }
         for part in every()

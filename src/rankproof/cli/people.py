@@ -13,9 +13,9 @@ from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.errors import InputError
+from rankproof.sentences import counted
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluation
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
 
@@ -28,19 +28,17 @@ def assign(
     each: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="How many people label every passage.",
-            show_default="2, or 1 alone",
+            min=1, help="How many people label every passage.", show_default="2, or 1 alone"
         ),
     ] = None,
     shared: Annotated[
         int, typer.Option("--all", min=0, help="How many passages everybody labels.")
     ] = 0,
     queries: Annotated[
-        int | None,
-        typer.Option(min=1, help="From this many queries, drawn by the set's seed."),
+        int | None, typer.Option(min=1, help="From this many queries, drawn by the set's seed.")
     ] = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Deal the passages out to people: each has a queue, and some passages have several people.
 
@@ -68,7 +66,10 @@ def assign(
         "passages": count,
         "people": [{"who": who, "given": given[who], "labelled": done[who]} for who in given],
     }
-    note = f"{count} passages, each to {each} of {len(to)} people; {shared} of them to all"
+    note = (
+        f"{counted(count, 'passage')}, each to {each} of "
+        f"{counted(len(to), 'person', 'people')}; {shared} of them to all"
+    )
     asked = {"to": to, "each": each, "all": shared, "queries": queries}
     made = output.Made("assignment", {"golden": str(store)}, asked)
     output.deliver(form, [output.Table(columns, rows, notes=[note])], data, made)
@@ -113,24 +114,6 @@ def _scale(text: str) -> dict[int, int]:
         ) from None
 
 
-def as_people(
-    judged: list[Evaluation], labelled: list[Evaluation], theirs: Mapping[Measure, Measure]
-) -> list[dict[Measure, TwoPhase]]:
-    """Each run's figures, from the judge's labels of all queries and people's of some.
-
-    `theirs` says of each measure what it is on the scale of people's labels.
-    """
-    from rankproof.statistics.two_phase import two_phase_of
-
-    return [
-        {
-            m: two_phase_of((one.queries, one.outcomes[m]), (other.queries, other.outcomes[n]))
-            for m, n in theirs.items()
-        }
-        for one, other in zip(judged, labelled, strict=True)
-    ]
-
-
 def people_table(
     names: list[str],
     found: list[dict[Measure, TwoPhase]],
@@ -155,7 +138,7 @@ def people_table(
     ]
     notes = [
         "estimate: as people would have it, had they labelled every query; people, judge: by "
-        "their labels alone; worth: people's queries that alone would tell as much",
+        "their labels alone; worth: people's queries that alone would tell as much"
     ]
     notes += list(dict.fromkeys(e.words() for of in found for e in of.values()))[:3]
     others = {m: n for m, n in theirs.items() if m != n}
@@ -164,7 +147,8 @@ def people_table(
         notes.append("{} by people's labels, {} by the judge's".format(*named))
     if outside:
         notes.append(
-            f"{outside:,} queries that people labelled have no label of the judge: left out"
+            f"{counted(outside, 'query', 'queries')} that people labelled without a label of the "
+            "judge: left out"
         )
     for by_judge, by_people in shares:
         for m, share in by_judge.items():

@@ -10,6 +10,7 @@ from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,8 +161,8 @@ def _table(found: Recommendation, written: output.Writer) -> Table:
         for row in shown.iter_rows(named=True)
     ]
     hidden = len(found.table) - len(shown)
-    are = "configuration is" if hidden == 1 else "configurations are"
-    notes = [f"{hidden} dominated {are} not shown"] if hidden else []
+    are = counted(hidden, "dominated configuration is", "dominated configurations are")
+    notes = [f"{are} not shown"] if hidden else []
     notes += [NOTE] if open_ else []
     if found.table["efficiency"].null_count() < len(found.table):
         notes.append(
@@ -172,11 +173,14 @@ def _table(found: Recommendation, written: output.Writer) -> Table:
 
 
 def _marginal(found: Recommendation, written: output.Writer) -> Table:
+    from rankproof.tradeoffs.amounts import SIGNS
+
+    sign = SIGNS.get(found.currency, found.currency)
     columns = [
         Column("a larger pool of", "text", folds=True),
         *Column.each("from K", "to K"),
         Column(f"Δ {found.measure}", "signed"),
-        *Column.each("Δ ms", "Δ $/1000", "per 100 ms", "per $", style="signed"),
+        *Column.each("Δ ms", f"Δ {sign}/1000", "per 100 ms", f"per {sign}", style="signed"),
         Column("told apart", "text"),
     ]
     rows = [
@@ -193,7 +197,7 @@ def _marginal(found: Recommendation, written: output.Writer) -> Table:
         )
         for row in found.marginal.iter_rows(named=True)
     ]
-    notes = ["– per 100 ms: not slower by more than the jitter; – per $: not more expensive"]
+    notes = [f"– per 100 ms: not slower by more than the jitter; – per {sign}: not more expensive"]
     return Table(columns, rows, notes=notes)
 
 

@@ -44,6 +44,7 @@ def command(
         Path | None, typer.Option(metavar="RUN", help="With --queries: the run, in TREC's format.")
     ] = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Search a corpus with any retriever that a sweep could measure.
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli.options import Format, FormatOption, OfflineOption
+from rankproof.cli.options import Format, FormatOption, OfflineOption, WideOption
 from rankproof.cli.output import Cell, Column, Made, Table, deliver, warn, writer
 from rankproof.cli.progress import progress
+from rankproof.errors import few
 from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.leads import could, rests
+from rankproof.sentences import counted, typed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +35,7 @@ def command(
     ] = False,
     offline: OfflineOption = False,
     form: FormatOption = Format.table,
+    wide: WideOption = False,
 ) -> None:
     """Run every configuration of a grid on one corpus.
 
@@ -61,10 +65,8 @@ def _judge(settings: SweepSettings, folder: Path) -> Grader | None:
     if settings.judge is None:
         return None
     from rankproof.golden.filling import hole_grader
-    from rankproof.records.beir import read_corpus
 
-    corpus = read_corpus(settings.corpus, settings.qrels)
-    return hole_grader(settings.judge, folder / "work", corpus, warn, progress)
+    return hole_grader(settings, folder, warn, progress)
 
 
 def _list(settings: SweepSettings, config: str, form: Format) -> None:
@@ -75,7 +77,7 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
     columns = [Column("configuration", "text", folds=True), Column("over a network", "text")]
     listed = [c.to_dict() | {"network": over_network(settings, c)} for c in grid]
     made = Made("plan", {"config": config}, settings.model_dump(mode="json"), settings.seed)
-    remarks = [f"{len(grid)} configurations"]
+    remarks = [counted(len(grid), "configuration")]
     deliver(form, [Table(columns, rows)], {"configurations": listed}, made, remarks=remarks)
 
 
@@ -95,13 +97,14 @@ def _table(swept: Swept, form: Format) -> Table:
         Column("configuration", "text", folds=True),
         Column(by),
         Column("95%", "text"),
-        *([Column("judged"), Column("over holes", "text")] if open_ else []),
-        *([Column(plain)] if plain else []),
-        *([Column("%PROC")] if ceiling else []),
-        *Column.each("p50 ms", "p95 ms"),
+        *([Column("judged", drop=3), Column("over holes", "text", drop=6)] if open_ else []),
+        *([Column(plain, drop=4)] if plain else []),
+        *([Column("%PROC", drop=5)] if ceiling else []),
+        Column("p50 ms", drop=2),
+        Column("p95 ms"),
         Column(f"{SIGNS.get(currency, currency)}/1000"),
         *([Column("unpriced", "text")] if unpriced else []),
-        *Column.each("index MB", "overlap@10"),
+        *Column.each("index MB", "overlap@10", drop=1),
     ]
     rows: list[list[Cell]] = []
     for row in frame.iter_rows(named=True):
@@ -152,18 +155,23 @@ def _span(row: dict[str, Any], measure: str) -> str:
 
 def _remarks(swept: Swept) -> list[str]:
     made = swept.manifest
-    best = swept.configurations.filter("best")["configuration"][0]
+    by = made["best_by"]
+    best = swept.configurations.filter("best").row(0, named=True)
+    same = swept.configurations[by].to_list().count(best[by]) - 1
+    level = f", level with {counted(same, 'other')}" if same else ""
     dynamic = swept.configurations.filter(swept.configurations["deep_share"].is_not_null())
     lines = [
-        f"{made['configurations']} configurations on {made['queries']} queries; best by "
-        f"{made['best_by']}: {best}.",
+        f"{counted(made['configurations'], 'configuration')} on "
+        f"{counted(made['queries'], 'query')}; best by {by}: "
+        f"{best['configuration']}{level}."
     ]
-    others = swept.unsettled()
-    if others:
-        which = others[0] if len(others) == 1 else f"{others[0]} and {len(others) - 1} more"
+    found = swept.unsettled()
+    if found:
+        others, exact = list(found), all(found.values())
+        which = few(others, 1)
         lines.append(
-            f"That rests on unjudged passages: what they are could put {which} level with it or "
-            "ahead (`holes: judge` has them judged)."
+            f"That {rests(exact)} unjudged passages: what they are {could(exact)} put {which} "
+            "level with it or ahead (`holes: judge` has them judged)."
         )
     for row in dynamic.iter_rows(named=True):
         saved, lost = row["tokens_saved"], row["quality_lost"]
@@ -171,14 +179,15 @@ def _remarks(swept: Swept) -> list[str]:
             f"{row['configuration']}: {row['deep_share']:.0%} of the queries went deep, "
             f"{row['mean_k']:.1f} candidates on average"
             + ("." if saved is None else f"; {saved:.0%} of the tokens of all deep saved")
-            + ("" if saved is None or lost is None else f" for {lost:.4f} of {made['best_by']}")
+            + ("" if saved is None or lost is None else f" for {lost:.4f} of {by}")
             + ("" if saved is None else ", on queries that taught it nothing.")
         )
     lines += made.get("answers", {}).get("words", [])
     lines += made.get("load", {}).get("words", [])
     lines += [
         f"prices of {made['prices']['date']} ({made['prices']['source']})",
-        f"results: {swept.folder}; choose with: rankproof recommend {swept.folder}",
+        f"results: {swept.folder}",
+        f"next: rankproof recommend {typed(swept.folder)}",
     ]
     return lines
 

@@ -11,6 +11,7 @@ from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
 from rankproof.records.hits import RANKS
+from rankproof.sentences import part
 
 if TYPE_CHECKING:
     from rankproof.tie_counts import TieStatistics
@@ -35,7 +36,7 @@ def command(
     inputs.check_stdin(runs)
     found = []
     with progress("reading", inputs.size_of(runs)) as told:
-        for path, name in zip(runs, inputs.names(runs), strict=True):
+        for name, path in inputs.named(runs).items():
             statistics = tie_statistics(
                 *(path, cutoffs),
                 score_dtype=score_dtype,
@@ -47,14 +48,12 @@ def command(
             )
             found.append(statistics)
     data = {"runs": [s.to_dict() for s in found]}
-    asked = {
-        "cutoffs": cutoffs,
-        "score_dtype": score_dtype,
-        "input_format": input_format,
-    }
-    made = output.Made("ties", dict(zip(inputs.names(runs), runs, strict=True)), asked)
+    asked = {"cutoffs": cutoffs, "score_dtype": score_dtype, "input_format": input_format}
+    made = output.Made("ties", inputs.named(runs), asked)
     tables = [_whole(found)] if form is Format.csv else [_overview(found), _at_cutoffs(found)]
     output.deliver(form, tables, data, made)
+    if form is not Format.table:
+        output.tell(*found)
 
 
 def _overview(found: list[TieStatistics]) -> Table:
@@ -70,7 +69,8 @@ def _overview(found: list[TieStatistics]) -> Table:
         for s in found
     ]
     notes = [
-        f"{s.name}: {s.cut} of {s.queries} lists end inside a tie at full length; the retriever "
+        f"{s.name}: {part(s.cut, s.queries, 'list', 'ends', 'end')} inside a tie at full length; "
+        "the retriever "
         "may have left out documents that tie with the last"
         for s in found
         if s.cut
@@ -80,6 +80,7 @@ def _overview(found: list[TieStatistics]) -> Table:
         for s in found
         if s.score_dtype == RANKS
     ]
+    notes += [note for s in found for note in s.notes]
     return Table(columns, rows, notes=notes)
 
 

@@ -89,8 +89,11 @@ def command(
     inputs.check_stdin([path for path in (qrels, run, reference) if path])
     source = Source(run)  # which holds what comes through a pipe
     table = read_run(source)
+    judged = (
+        inputs.load_qrels(qrels, None) if judged_as == "qrels" else read_people(qrels, judged_as)
+    )
     found = trec_eval.trec_eval(
-        inputs.load_qrels(qrels, None) if judged_as == "qrels" else read_people(qrels, judged_as),
+        judged,
         table,
         measure or (),
         tag=tag_of(source) or table.name,
@@ -107,3 +110,8 @@ def command(
         sys.stdout.writelines(found.single())
     if not no_summary:
         sys.stdout.writelines(found.summary())
+    noted = [each for each in (judged, table) if getattr(each, "notes", ())]
+    if noted:  # else nothing need load polars
+        from rankproof.cli.output import tell
+
+        tell(*noted)

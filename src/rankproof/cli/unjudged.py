@@ -5,49 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rankproof.cli import inputs
-from rankproof.cli.options import InputFormat
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.results.judged import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluated, Policy
-    from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels
     from rankproof.unjudged.beside import Beside
-    from rankproof.unjudged.bounds import View
-
-
-def view(
-    runs: list[str],
-    kept: list[Evaluated] | None,
-    judged: Qrels,
-    policy: Policy,
-    form: InputFormat | None,
-) -> View:
-    """All the runs for bounds of their differences: as they were kept, or read again."""
-    from rankproof.unjudged.beside import check_again
-    from rankproof.unjudged.bounds import View
-
-    if kept is None or len(kept) < len(runs):
-        check_again(runs)
-        return View(list(inputs.load_runs(runs, form)), judged, policy)
-    return View.of(kept, judged, policy)
-
-
-def bounded(
-    beside: list[Beside],
-    runs: list[str],
-    judged: Qrels,
-    measures: list[Measure],
-    policy: Policy,
-    form: InputFormat | None,
-) -> list[Beside]:
-    """With the lowest and highest figure over every completion; the runs are read whole."""
-    from rankproof.unjudged.beside import bounded, check_again
-
-    check_again(runs)
-    return bounded(beside, inputs.load_runs(runs, form), judged, measures, policy)
 
 
 def columns_added(table: Table, beside: list[Beside]) -> Table:

@@ -25,6 +25,7 @@ def command(
         ),
     ] = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Digest the inputs of a result again, make it again, and compare every figure.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -20,10 +20,10 @@ from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
+from rankproof.sentences import counted
 from rankproof.tables import Run
 
 Form = Literal["qrels_jg", "qrels_prefs", "prefs"]
-FORMS: tuple[Form, ...] = get_args(Form)
 _FIELDS = ["query", "person", "part", "doc", "level"]
 
 
@@ -39,7 +39,9 @@ def read_people(path: str, form: Form) -> pl.DataFrame:
     if wrong.any():
         at = int(wrong.arg_max() or 0)
         raise InputError(
-            f"{len(fields[at])} columns", place=place(at), remedy=f"write {' '.join(names)}"
+            counted(len(fields[at]), "column"),
+            place=place(at),
+            remedy=f"write {' '.join(names)}",
         )
     frame = pl.DataFrame({name: fields.list.get(at) for at, name in enumerate(names)})
     level = frame["level"].cast(pl.Float64, strict=False)

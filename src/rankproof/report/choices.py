@@ -10,11 +10,12 @@ from markupsafe import Markup
 
 from rankproof.report.decision import SEED, Chosen, chosen, decision, sentence, span
 from rankproof.report.finalists import finalists
-from rankproof.report.found import Result
+from rankproof.report.found import Result, titled
 from rankproof.report.history import history
 from rankproof.report.parts import Section, figure, fold, paragraph, table
 from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
 from rankproof.results.judged import some_unjudged
+from rankproof.sentences import counted
 from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
 from rankproof.tradeoffs.recommend import Limits
@@ -40,13 +41,13 @@ def sweep(
     by = result.manifest["best_by"]
     if not (frame[by].is_not_null() & frame[by].is_not_nan()).any():
         words = [f"{by} is defined on no query: there is nothing to choose by."]
-        return [Section(f"sweep-{at}", _titled("Configurations", result), words)]
+        return [Section(f"sweep-{at}", titled("Configurations", result), words)]
     one = chosen(result, row, limits, most)
     title = "The choice" if row is None else "One configuration"
-    sections = [decision(one, at, _titled(title, result)), _map(one, frame, at, most)]
-    sections += finalists(one, at, _titled("Where the finalists differ", result))
+    sections = [decision(one, at, titled(title, result)), _map(one, frame, at, most)]
+    sections += finalists(one, at, titled("Where the finalists differ", result))
     if earlier is not None:
-        sections += history(one, earlier, at, _titled("Since the last sweep", result))
+        sections += history(one, earlier, at, titled("Since the last sweep", result))
     if "answers" in result.manifest and ACCURACY in frame.columns:
         sections.append(_answers(one, frame, at, most))
     names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
@@ -64,7 +65,7 @@ def _load(driven: pl.DataFrame, result: Result, at: int) -> Section:
     columns = ["engine", "qps", "p50_ms", "p95_ms", "p99_ms", "errors", "lost"]
     body = [table(heads, driven.select(columns).rows(), digits=1)]
     words = list(result.manifest["load"]["words"])
-    return Section(f"load-{at}", _titled("Under load", result), words, body)
+    return Section(f"load-{at}", titled("Under load", result), words, body)
 
 
 # ------------------------------------------------------------------------------------- the map
@@ -129,14 +130,17 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
     made = one.result.manifest
     shares = [row["judged"] for row in rows if row["judged"] is not None]
     open_ = some_unjudged(shares)
+    front = sum(row["pareto"] for row in rows)
     words = [
-        f"{len(rows):,} configurations, {len(together):,} that these questions tell apart in "
-        f"quality, latency or cost; {sum(row['pareto'] for row in rows):,} are on the front: no "
+        f"{counted(len(rows), 'configuration')}, {len(together):,} that these questions tell "
+        "apart in "
+        f"quality, latency or cost; {counted(front, 'is', 'are')} on the front: no "
         "other is as good, as fast, as small and as cheap."
     ]
     if made["configurations"] > len(rows):
         words.append(
-            f"{made['configurations'] - len(rows):,} more are left out: dominated, or without "
+            f"{counted(made['configurations'] - len(rows), 'more is', 'more are')} left out: "
+            "dominated, or without "
             f"{one.by}."
         )
     if open_:
@@ -170,7 +174,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
         ),
         *(paragraph(sentence(note), "note") for note in made.get("notes", ())),
     ]
-    title = _titled("Configurations", one.result)
+    title = titled("Configurations", one.result)
     return Section(f"sweep-{at}", title, words, body, quiet=True)
 
 
@@ -202,7 +206,7 @@ def _every(one: Chosen, frame: pl.DataFrame, open_: bool, most: int) -> Markup:
         ]
         for row in some.head(most).iter_rows(named=True)
     ]
-    title = f"Every configuration: {len(rows):,} rows"
+    title = f"Every configuration: {counted(len(rows), 'row')}"
     if some.height > most:
         title = f"The best {most:,} of {some.height:,} configurations"
     return fold(title, [table(heads, rows, digits=3)])
@@ -256,7 +260,7 @@ def _answers(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
         _correlations(one.result.manifest["answers"]["correlations"]),
     ]
     words = list(one.result.manifest["answers"]["words"])[:2]
-    return Section(f"answers-{at}", _titled("Answers", one.result), words, body, words[1])
+    return Section(f"answers-{at}", titled("Answers", one.result), words, body, words[1])
 
 
 def _correlations(found: dict[str, Any]) -> Markup:
@@ -311,13 +315,13 @@ def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int, most:
             "and what no order can add because the candidates lack it.",
         ),
         fold(
-            f"Every ceiling: {len(rows)} rows"
+            f"Every ceiling: {counted(len(rows), 'row')}"
             if len(some) == len(best)
             else f"Ceilings of the best {len(some):,} of {len(best):,} configurations",
             [table(heads, rows, digits=3)],
         ),
     ]
-    title = _titled("Ceilings", one.result)
+    title = titled("Ceilings", one.result)
     return Section(f"ceilings-{at}", title, _advice(one), body)
 
 
@@ -332,8 +336,3 @@ def _advice(one: Chosen) -> list[str]:
     measure = one.by.replace("@prompt", f"@{prompt}")
     found = ceilings(path, one.results.judgements, [measure], seed=SEED)
     return [f"{one.words[one.name].short}. {found[measure].words()}", *found.notes()]
-
-
-def _titled(what: str, result: Result) -> str:
-    folder = result.path.parent.name
-    return what if folder == result.kind else f"{what}: {folder}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from base64 import b64encode
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -23,6 +22,9 @@ from rankproof.report.found import Result
 from rankproof.report.parts import Section, fold, paragraph
 from rankproof.report.svg import element, shown
 from rankproof.report.wording import Words, in_words, meaning
+from rankproof.results.leads import could
+from rankproof.results.plain import plain
+from rankproof.sentences import counted, typed
 from rankproof.statistics.intervals import CONFIDENCE, FEW
 from rankproof.statistics.resampling import BAGS, origin
 from rankproof.tradeoffs.amounts import money
@@ -30,6 +32,9 @@ from rankproof.tradeoffs.recommend import (
     Choice,
     Limits,
     Recommendation,
+    cheaper_or_faster,
+    faster,
+    in_brackets,
     pick,
     recommend,
     shortfall,
@@ -69,8 +74,7 @@ class Chosen:
         return self.choice.configuration
 
     def money(self, amount: float) -> str:
-        form = ".2f" if amount == 0 or amount >= 0.01 else ".4f"
-        return money(amount, self.limits.currency, form)
+        return money(amount, self.limits.currency)
 
 
 def chosen(result: Result, row: str | None, limits: Limits | None, most: int) -> Chosen:
@@ -156,12 +160,13 @@ def about(sweep: Chosen) -> str:
     """The data in a sentence."""
     made = sweep.result.manifest
     passages = made.get("passages")
-    of = f" of {passages:,} passages" if isinstance(passages, int) else ""
+    of = f" of {counted(passages, 'passage')}" if isinstance(passages, int) else ""
     machine = made.get("machine") or {}
-    where = f", on {machine['cores']} cores" if machine.get("cores") else ""
+    where = f", on {counted(machine['cores'], 'core')}" if machine.get("cores") else ""
     return (
-        f"{made['queries']:,} questions were asked{of} in {made['configurations']:,} "
-        f"configurations{_when(made.get('made'))}{where}. Quality is {sweep.by}."
+        f"{counted(made['queries'], 'question was', 'questions were')} asked{of} in "
+        f"{counted(made['configurations'], 'configuration')}{_when(made.get('made'))}{where}. "
+        f"Quality is {sweep.by}."
     )
 
 
@@ -188,7 +193,7 @@ def _why(sweep: Chosen) -> str:
     lead = "The choice" if limits == Limits(currency=limits.currency) else limits.words()
     count = sweep.within
     rule = f"the best {sweep.by}" if limits.quality is None else "the fastest"
-    return f"{lead[:1].upper()}{lead[1:]}: {rule} of {count:,} configuration{'s' * (count != 1)}"
+    return f"{lead[:1].upper()}{lead[1:]}: {rule} of {counted(count, 'configuration')}"
 
 
 def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
@@ -244,17 +249,16 @@ def _command(sweep: Chosen) -> str:
 def _folder(sweep: Chosen) -> str:
     """The sweep as a command names it; where it lies on this machine nobody else needs to know."""
     folder = sweep.result.path.parent
-    return visible(shlex.quote(folder.name if folder.is_absolute() else str(folder)))
+    return visible(typed(folder.name if folder.is_absolute() else folder))
 
 
 def _flattered(sweep: Chosen) -> str:
-    expected, ends = sweep.choice.expected, sweep.choice.expected_ci
+    expected = sweep.choice.expected
     if expected is None:
         return ""
-    fair = "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
     return (
         "The best of several on these questions is flattered by chance: on questions that it was "
-        f"not chosen by, expect about {expected:.3f}{fair}."
+        f"not chosen by, expect about {expected:.3f}{in_brackets(sweep.choice.expected_ci)}."
     )
 
 
@@ -273,7 +277,7 @@ def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
     if not others:
         words = "Nothing: every other one is worse by more than chance explains."
         return head + paragraph(words if sweep.within > 1 else _ALONE)
-    others.sort(key=lambda r: (not _better(r, row), -r["quality"]))
+    others.sort(key=lambda r: (not cheaper_or_faster(r, row), -r["quality"]))
     lines = [_other(sweep, r, row) for r in others]
     rest = []
     if lines[_NAMED:]:
@@ -287,7 +291,7 @@ _ALONE = "Nothing else is within these limits."
 
 def _other(sweep: Chosen, r: dict[str, Any], row: dict[str, Any]) -> Markup:
     said = [f"{sweep.by} {r['quality']:.3f}"]
-    if _faster(r, row):
+    if faster(r, row):
         said.append(f"faster: {_ms(r['latency'])}")
     if r["cost"] < row["cost"]:
         said.append(f"cheaper: {sweep.money(r['cost'])}")
@@ -295,25 +299,12 @@ def _other(sweep: Chosen, r: dict[str, Any], row: dict[str, Any]) -> Markup:
     return element("li", [shown(name), element("span", f" {', '.join(said)}", class_="quiet")])
 
 
-def _faster(r: dict[str, Any], row: dict[str, Any]) -> bool:
-    noise = max(row["jitter"], r["jitter"])
-    if row["among_network"] > 0 and r["among_network"] > 0:
-        noise = max(noise, row["among_network"], r["among_network"])
-    return bool(row["latency"] - r["latency"] > noise)
-
-
-def _better(r: dict[str, Any], row: dict[str, Any]) -> bool:
-    return _faster(r, row) or bool(r["cost"] < row["cost"])
-
-
 def _changes(sweep: Chosen) -> Markup:
     """The nearest limits at which another would be chosen."""
     row = sweep.row
     if sweep.named:
         best, _ = pick(sweep.table, sweep.limits)
-        name = shown(sweep.words[best["configuration"]].short)
-        figures = element("span", f" {_brief(sweep, best)}", class_="quiet")
-        line = element("li", [element("b", "The best: "), name, figures])
+        line = _instead(sweep, "The best", best)
         return element("h3", "What would be chosen") + element("ul", [line])
     limits = sweep.limits
     axes = (
@@ -346,17 +337,7 @@ def _changes(sweep: Chosen) -> Markup:
                     break
     if limits.quality is not None:
         another("Without a target", "quality", None)
-    found = [
-        element(
-            "li",
-            [
-                element("b", f"{lead}: "),
-                shown(sweep.words[other["configuration"]].short),
-                element("span", f" {_brief(sweep, other)}", class_="quiet"),
-            ],
-        )
-        for lead, other in lines
-    ]
+    found = [_instead(sweep, lead, other) for lead, other in lines]
     words = "Nothing: with no other limit on time, money or memory another is chosen."
     if not sweep.choice.feasible:
         words = "No single limit: several would have to be raised."
@@ -370,8 +351,11 @@ def _raised(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
-def _brief(sweep: Chosen, row: dict[str, Any]) -> str:
-    return f"{sweep.by} {row['quality']:.3f}, {_ms(row['latency'])}, {sweep.money(row['cost'])}"
+def _instead(sweep: Chosen, lead: str, row: dict[str, Any]) -> Markup:
+    """Another choice, and its figures."""
+    name = shown(sweep.words[row["configuration"]].short)
+    brief = f" {sweep.by} {row['quality']:.3f}, {_ms(row['latency'])}, {sweep.money(row['cost'])}"
+    return element("li", [element("b", f"{lead}: "), name, element("span", brief, class_="quiet")])
 
 
 def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
@@ -381,8 +365,8 @@ def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
         names = [sweep.words[n].short for n in sweep.choice.unsettled if n in sweep.words]
         some = "; ".join(names[:3]) + (f"; and {len(names) - 3} more" if len(names) > 3 else "")
         words = (
-            f"Grades of unjudged passages could put {some} level with it or ahead: judge them "
-            "(rankproof holes) before it is decided."
+            f"Grades of unjudged passages {could(all(sweep.choice.unsettled.values()))} put {some} "
+            "level with it or ahead: judge them (rankproof holes) before it is decided."
         )
         found.append(paragraph(words, "holes unsettled"))
     return found
@@ -456,17 +440,8 @@ def _data(sweep: Chosen) -> Markup:
     placed = {name: at for at, name in enumerate(sorted(order))}
     level = sweep.choice.level
     columns = (
-        *(
-            "quality",
-            "low",
-            "high",
-            "surely",
-            "latency",
-            "jitter",
-            "among_network",
-            "cost",
-            "memory",
-        ),
+        *("quality", "low", "high", "surely", "latency", "jitter", "among_network"),
+        *("cost", "memory"),
         *("prompt_k", "k", "stages", "unpriced", "p95_low", "p95_high"),
         *("judged", "lowest", "highest"),
     )
@@ -477,7 +452,7 @@ def _data(sweep: Chosen) -> Markup:
         "currency": money(0, sweep.limits.currency, "").rstrip("0"),
         "full": [visible(sweep.words[name].full) for name in order],
         "short": [visible(sweep.words[name].short) for name in order],
-        **{name: [_finite(v) for v in sweep.table[name]] for name in columns},
+        **{name: plain(sweep.table[name].to_list()) for name in columns},
         "place": [placed[name] for name in order],
         "first": order[sweep.name],
         "named": sweep.named,
@@ -510,10 +485,6 @@ def _values(sweep: Chosen, names: list[str]) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "few": FEW,
     }
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # -------------------------------------------------------------------------------- the figures

@@ -8,9 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rankproof.report.found import Result
+from rankproof.report.found import Result, titled
 from rankproof.report.parts import Section, badge, figure, fold, paragraph, table
 from rankproof.report.svg import Bar, Series, Stack, curves, ranges, stacked
+from rankproof.sentences import counted
 
 GRADES = ("5 answers", "4 highly relevant", "3 partial", "2 weak", "1 not relevant", "no grade")
 FAMILIES = ("base", "identity", "formatting", "layout")
@@ -30,7 +31,8 @@ def golden(result: Result, at: int) -> Section:
         stacks.append(Stack(line["query"], list(zip(GRADES, sizes, strict=True))))
     judge = made["judge"]
     words = [
-        f"{len(lines)} questions; {counts['graded']} of {counts['total']} passages graded, "
+        f"{counted(len(lines), 'question')}; {counts['graded']} of "
+        f"{counted(counts['total'], 'passage')} graded, "
         f"{counts['failed']} failed; {counts.get('validated', 0)} validated and "
         f"{counts['corrected']} corrected by people. "
         f"Judge: {judge['name']}."
@@ -50,10 +52,10 @@ def golden(result: Result, at: int) -> Section:
     ]
     body += pictures[:1]
     if pictures[1:]:
-        body.append(fold(f"The other {len(stacks) - _BARS} questions", pictures[1:]))
+        body.append(fold(f"The other {counted(len(stacks) - _BARS, 'question')}", pictures[1:]))
     body += _agreement(made.get("agreement"))
     body += _order(lines)
-    return Section(f"golden-{at}", _titled(result), words, body)
+    return Section(f"golden-{at}", titled("Golden set", result), words, body)
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:
@@ -110,11 +112,7 @@ def _order(lines: list[dict[str, Any]]) -> list[Markup]:
             for p in some[:20]
         ]
         picture = ranges(
-            bars,
-            f"Order for {line['query']}",
-            axis="rank, best first",
-            groups=GRADES,
-            ramp=True,
+            bars, f"Order for {line['query']}", axis="rank, best first", groups=GRADES, ramp=True
         )
         caption = "Rank of each passage, and where it stands in 95% of the posterior."
         parts.append(fold(f"{line['query']}: {line['text']}", [figure(picture, caption)]))
@@ -211,8 +209,7 @@ def noise(result: Result, at: int) -> Section:
             label = f"{who}, to the {'clean query' if to == 'clean' else to}"
             hues.setdefault(who, len(hues))
             line = series.setdefault(
-                (who, to),
-                Series(label, [], [], [], [], dashed=to == "passage", group=hues[who]),
+                (who, to), Series(label, [], [], [], [], dashed=to == "passage", group=hues[who])
             )
             low, high = _ends(found)
             line.x.append(float(row["level"]))
@@ -252,8 +249,3 @@ def noise(result: Result, at: int) -> Section:
         table(heads, rows, digits=3),
     ]
     return Section(f"noise-{at}", _told("Noise", data), list(data["words"]), body)
-
-
-def _titled(result: Result) -> str:
-    folder = result.path.parent.name
-    return "Golden set" if folder == result.kind else f"Golden set: {folder}"

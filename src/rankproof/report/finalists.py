@@ -15,6 +15,7 @@ from markupsafe import Markup
 from rankproof.report.decision import Chosen
 from rankproof.report.parts import Section, badge, fold, paragraph
 from rankproof.report.svg import element, shown
+from rankproof.sentences import counted
 from rankproof.tradeoffs.results import TEXTS
 
 _QUESTIONS = 10
@@ -40,7 +41,7 @@ def finalists(one: Chosen, at: int, title: str) -> list[Section]:
         return []
     ahead = int((wide["apart"] > 0).sum())
     first, second = (one.words[name].short for name in names)
-    many = f"{wide.height:,} question{'s' * (wide.height != 1)}"
+    many = counted(wide.height, "question")
     words = [
         f"On {many} {first} and {second} differ in {one.by}: the first is ahead on {ahead:,}, "
         f"behind on {wide.height - ahead:,}."

@@ -10,18 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rankproof.errors import InputError
-from rankproof.files import read_text
+from rankproof.files import check_folder, read_text
 
 Kind = Literal[
-    "sweep",
-    "gate",
-    "leaderboard",
-    "evaluation",
-    "comparison",
-    "audit",
-    "golden",
-    "names",
-    "noise",
+    "sweep", "gate", "leaderboard", "evaluation", "comparison", "audit", "golden", "names", "noise"
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of the page
 _ELSEWHERE = ("agreement", "ceilings", "holes", "recommendation", "ties")  # what verbs print
@@ -47,11 +39,15 @@ class Result:
         return found
 
 
+def titled(what: str, result: Result) -> str:
+    """A heading, with the name of its folder where that says more than the kind."""
+    folder = result.path.parent.name
+    return what if folder == result.kind else f"{what}: {folder}"
+
+
 def find(folder: str | Path) -> tuple[list[Result], list[str]]:
     """The results in a folder and those below it, and files that could not be read."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise InputError("there is no such folder", place=str(folder), remedy="check the path")
+    place = check_folder(folder)
     found: list[Result] = []
     broken: list[str] = []
     for path in sorted(_files(place)):

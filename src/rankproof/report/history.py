@@ -10,6 +10,7 @@ from rankproof.report.decision import SEED, Chosen
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, table
 from rankproof.report.wording import in_words
+from rankproof.sentences import counted
 from rankproof.tradeoffs.recommend import Limits, pick, recommend
 from rankproof.tradeoffs.results import read_results
 
@@ -55,10 +56,11 @@ def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
             for row in moved.head(_SHOWN).iter_rows(named=True)
         ]
         heads = ["configuration", f"{by} then", "now", "change", "p95 ms then", "p95 ms"]
-        caption = f"Quality that changed: {moved.height} of {both.height} configurations"
+        caption = f"Quality that changed: {moved.height} of {counted(both.height, 'configuration')}"
         body.append(table(heads, rows, digits=3, caption=caption))
     elif both.height:
-        words.append(f"The quality of the {both.height} configurations that both have is the same.")
+        several = counted(both.height, "configuration")
+        words.append(f"The quality of the {several} that both have is the same.")
     return [Section(f"history-{at}", title, words, body, quiet=True)]
 
 
@@ -76,7 +78,9 @@ def _apart(one: Chosen, earlier: Result, before: set[str], now: set[str]) -> lis
     made, was = one.result.manifest, earlier.manifest
     said = []
     if now - before or before - now:
-        said.append(f"{len(now - before)} configurations are new, {len(before - now)} are gone")
+        new = counted(len(now - before), "configuration is", "configurations are")
+        gone = counted(len(before - now), "is", "are")
+        said.append(f"{new} new, {gone} gone")
     for role, file in (made.get("inputs") or {}).items():
         old = (was.get("inputs") or {}).get(role) or {}
         if old.get("sha256") != file.get("sha256"):

@@ -76,7 +76,8 @@ def write_report(
     inputs = [result.path for result in found]
     check_output(path if out is None else out, inputs)
     named = title or f"Results in {place.resolve().name}"
-    for most in _MOST:
+    sweeps = any(result.kind == "sweep" for result in found)
+    for most in _MOST if sweeps else _MOST[:1]:  # which shortens sweeps alone
         sections, misshapen = _sections(found, place, row, limits, most)
         data = render(sections, named).encode()
         if len(data) < _LARGEST:

@@ -12,7 +12,8 @@ from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
 from rankproof.report.wording import sign_of
-from rankproof.results.leads import ZERO
+from rankproof.results.leads import ZERO, put_ahead, rests
+from rankproof.sentences import counted, part, signed
 
 SHOWN = 5e-5  # what four decimals show
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
@@ -80,7 +81,8 @@ def evaluation(result: Result, at: int) -> Section:
 def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
     words, calm = [], []
     for run in runs:
-        tied = f"{run['tied']} of {run['queries']} queries of {run['name']} have ties"
+        has = part(run["tied"], run["queries"], "query", "has", "have")
+        tied = f"{run['name']}: {has} ties"
         wide = max(
             ((s["range"] or 0.0, measure) for measure, s in run["measures"].items()),
             default=(0.0, ""),
@@ -88,7 +90,8 @@ def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
         if wide[0] >= SHOWN:
             s = run["measures"][wide[1]]
             words.append(
-                f"{tied}: its {wide[1]} lies anywhere from {s['min']:.4f} to {s['max']:.4f} by how "
+                f"{tied}, and its {wide[1]} lies anywhere from {s['min']:.4f} to {s['max']:.4f} "
+                "by how "
                 f"they are broken, and is {s['expected']:.4f} on average."
             )
         else:
@@ -173,10 +176,14 @@ def _word(d: Difference) -> str:
     if d.reversed:
         return "reversed by ties"
     if d.rests_on_holes:
-        return "rests on ties and unjudged" if d.rests_on_ties else "rests on unjudged documents"
+        if d.rests_on_ties:
+            return f"rests on ties {'and' if d.holes_exact else 'and perhaps'} unjudged"
+        return f"{rests(d.holes_exact)} unjudged documents"
     if d.certain:
         return "certain"
-    return "rests on tie order" if d.rests_on_ties else "sure enough"
+    if d.rests_on_ties:
+        return "rests on tie order"
+    return "level at worst" if d.level_at_worst else "sure enough"
 
 
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
@@ -200,12 +207,13 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     ]
     turned = [item for item in every if item[2].reversed]
     unsure = sum(d.rests_on_ties or d.reversed for _, _, d in every)
-    left = sum(d.rests_on_holes for _, _, d in every)
+    left = [d for _, _, d in every if d.rests_on_holes]
+    perhaps = "" if all(d.holes_exact for d in left) else "perhaps "
     clear = sum(d.p_holm < 0.05 for _, _, d in every)
     words = [
-        f"{len(every)} comparison{'s' if len(every) > 1 else ''}: {unsure} resting on how ties are "
+        f"{counted(len(every), 'comparison')}: {unsure} resting on how ties are "
         + (f"broken, {len(turned)} of them reversed by it, " if turned else "broken, ")
-        + (f"{left} on documents that nobody judged, " if left else "")
+        + (f"{len(left)} {perhaps}on documents that nobody judged, " if left else "")
         + f"{clear} with p < 0.05 after Holm's correction."
     ]
     for pair, measure, d in turned[:4]:
@@ -231,8 +239,8 @@ def gate(result: Result, at: int) -> Section:
             d["difference"],
             d["bounds"][0],
             d["bounds"][1],
-            f"{measure}: {d['difference']:+.4f}, from {d['bounds'][0]:+.4f} to "
-            f"{d['bounds'][1]:+.4f}; {d['verdict']}",
+            f"{measure}: {signed(d['difference'])}, from {signed(d['bounds'][0])} to "
+            f"{signed(d['bounds'][1])}; {d['verdict']}",
             -sign_of(measure) * d["margin"],
         )
         for measure, d in figures.items()
@@ -279,14 +287,12 @@ def leaderboard(result: Result, at: int) -> Section:
         for run in ordered
     ]
     level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
-    behind = (
-        f"not told apart from {level} other{'s' * (level > 1)}" if level else "told apart from all"
-    )
+    behind = f"not told apart from {counted(level, 'other')}" if level else "told apart from all"
     words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
-    others = [run["name"] for run in ordered[1:] if run["measures"][lead].get("could_lead")]
+    found = [(run["name"], run["measures"][lead]) for run in ordered]
+    others = [(name, s.get("lead_exact") is True) for name, s in found if s.get("could_lead")]
     if others:
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        words.append(f"Unjudged documents could put {', '.join(others[:3])}{more} ahead.")
+        words.append(f"Unjudged documents {put_ahead(others)}.")
     title = _titled("Leaderboard", result)
     body = [table(heads, rows), *(paragraph(note, "note") for note in result.data["notes"])]
     return Section(f"leaderboard-{at}", title, words, body)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
 from rankproof.errors import MeasureError
 from rankproof.measures import REGISTRY, parse
+from rankproof.sentences import counted
 
 _SPARSE = {"bm25": "BM25", "lucene": "BM25 as in Lucene"}
 _INDEXES = {"flat": "exact", "hnsw": "HNSW"}
@@ -89,6 +91,7 @@ def sign_of(measure: str) -> int:
         return 1
 
 
+@lru_cache(256)  # every table asks anew, and what is no measure is looked for long
 def meaning(term: str) -> str | None:
     """What a heading or a measure means; None where it speaks for itself."""
     if term in TERMS:
@@ -147,10 +150,10 @@ def _parts(row: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
         _found(row, config),
         _said("questions rewritten by", row.get("rewriter")),
         _said("documents cut by", row.get("chunking")),
-        f"{_pool(row, config)} candidates",
+        _pool(row, config),
         _said("duplicates dropped by", row.get("duplicates")),
         _said("reranked by", row["reranker"]),
-        "" if prompt is None else f"{prompt} passage{'s' * (prompt != 1)} in the prompt",
+        "" if prompt is None else f"{counted(prompt, 'passage')} in the prompt",
     ]
 
 
@@ -193,6 +196,6 @@ def _kind(name: str, settings: Any) -> str:
 
 def _pool(row: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     if row["pool"] != "dynamic":
-        return str(row["pool"])
+        return counted(int(row["pool"]), "candidate")
     depth = config.get("depth") or {}
-    return f"{depth.get('start', '?')} to {depth.get('deep', '?')}"
+    return f"{depth.get('start', '?')} to {depth.get('deep', '?')} candidates"

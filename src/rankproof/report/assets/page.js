@@ -409,8 +409,8 @@
       if (limits.mb !== null && row.mb > limits.mb) parts.push(`${(row.mb - limits.mb).toFixed(1)} MB too large`);
       if (limits.quality !== null && row.quality < limits.quality) parts.push(`${(limits.quality - row.quality).toFixed(3)} short in quality`);
       else if (limits.quality !== null && row.surely < limits.quality) {
-        const words = `the lower end of its quality is ${(limits.quality - row.surely).toFixed(3)} short`;
-        parts.push(row.low !== null && row.low >= limits.quality ? `${words}, as one of many` : words);
+        const many = row.low !== null && row.low >= limits.quality ? ` as one of many, ${row.surely.toFixed(3)},` : "";
+        parts.push(`the lower end of its quality${many} is ${(limits.quality - row.surely).toFixed(3)} short`);
       }
       return parts.join(" and ");
     };
