@@ -19,6 +19,7 @@ test: $(DEV) browser ## linters, types, and the whole suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python -m compileall -q src # many tests start the command; some systems keep no bytecode
 	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 fuzz: $(DEV) $(FUZZ) ## what the tests do not think of: make fuzz SECONDS=600 [SEED=7]

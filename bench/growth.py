@@ -307,10 +307,30 @@ in_python(
     "rp.evaluate_arrays(s, (s > 2).astype(int), ['nDCG@10', 'AP'])",
 )
 in_python(
+    "front of all rows",
+    4_000,
+    "from rankproof.tradeoffs import pareto_front\n"
+    "cost, latency = np.random.default_rng(0).random((2, n))\n"
+    "pareto_front(cost, latency, cost + latency)",
+)
+in_python(
     "ERR of one tie",
     200_000,
     "g = np.zeros((1, n), int); g[0, ::10] = 1; g[0, 0] = 4\n"
     "rp.evaluate_arrays(np.zeros((1, n)), g, ['ERR'])",
+)
+in_python(
+    "AP11 of many ties",
+    20_000,
+    "s = np.repeat(np.arange(n)[None, ::-1], 2, axis=1)\n"
+    "rp.evaluate_arrays(s, np.tile([[1, 0]], n), ['AP11', 'IPrec@0.5'])",
+)
+in_python(
+    "infAP of one tie",
+    20_000,
+    "d = [f'd{i}' for i in range(n)]\n"
+    "grades = {x: i % 4 - 1 for i, x in enumerate(d)}\n"
+    "rp.evaluate({'q': dict.fromkeys(d, 1.0)}, {'q': grades}, 'infAP')",
 )
 in_python(
     "duplicates",
@@ -321,11 +341,26 @@ in_python(
     "suppress([str(i) for i in range(n)], texts)",
 )
 in_python(
+    "duplicates of few words",
+    500,
+    "from rankproof.retrieval.duplicates import DuplicatesSettings, suppress\n"
+    "r = np.random.default_rng(0).integers(0, 30, (n, 3))\n"
+    "texts = [' '.join(f'w{w}' for w in row) for row in r]\n"
+    "suppress([str(i) for i in range(n)], texts, DuplicatesSettings(shingle=1))",
+)
+in_python(
     "BM25",
     2_000,
     "from rankproof.retrieval.sparse.bm25 import Bm25\n"
     "r = np.random.default_rng(0).integers(0, 3000, (n, 80))\n"
     "Bm25([' '.join(f'mot{w}é' for w in row) for row in r])",
+)
+in_python(
+    "vectors of long texts",
+    250,
+    "from rankproof.retrieval.embedders.wordllama import WordllamaEmbedder, WordllamaSettings\n"
+    "texts = [f'{i} ' + 'star ' * n for i in range(60)]\n"
+    "WordllamaEmbedder(WordllamaSettings()).embed_passages(texts)",
 )
 in_python(
     "chunks of dots",

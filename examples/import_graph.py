@@ -77,7 +77,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("config", "database", "manifest", "kernels"),
     ("lines",),
     ("memory", "files", "hub", "locks", "interrupts", "plugins"),
-    ("errors", "arrays", "version", "visible"),
+    ("errors", "arrays", "version", "visible", "sentences"),
     ("redaction",),
 )
 TOGETHER = {"streaming": "evaluation"}  # one door, whatever the size of a run
