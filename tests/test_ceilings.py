@@ -350,9 +350,9 @@ def test_nothing_is_left_only_where_the_upper_end_says_so() -> None:
 def test_a_part_of_what_is_left_is_no_more_than_all_of_it() -> None:
     """That nothing is lost by ordering is known of these queries; of others, what is left allows
     no more."""
-    judged = {f"q{i}": {"a": 5, "b": 5} for i in range(25)}
-    run = {q: {"a": 2.0, "b": 1.0} for q in judged} | {"q0": {"a": 1.0}}
-    found = ceilings(run, judged, "NRecall5", at=2)["NRecall5@2"]
+    judged = {f"q{i}": dict.fromkeys("abcdefghij", 5) for i in range(25)}
+    run = {f"q{i}": dict.fromkeys("abcdefghij"[i < 8 :], 1.0) for i in range(25)}
+    found = ceilings(run, judged, "NRecall5", at=10)["NRecall5@10"]
     assert found.ordering == 0
     assert 0 < found.ordering_ci[1] == found.left_ci[1] < 0.1
 

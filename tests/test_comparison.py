@@ -199,6 +199,22 @@ def test_a_run_that_ties_make_level_and_never_behind_is_not_said_to_lead_always(
     assert not difference.certain
 
 
+@pytest.mark.parametrize("queries", [2, 30])
+def test_a_lead_that_ties_make_level_at_worst_is_turned_by_no_order(queries: int) -> None:
+    """A tenth of the orders of each query give a its lead: as many are nearly normal, and a normal
+    tail reaches past where no order does."""
+    qrels = {f"q{n}": {"r": 1, **dict.fromkeys("abcdefghi", 0)} for n in range(queries)}
+    lucky = {q: dict.fromkeys(docs, 1.0) for q, docs in qrels.items()}
+    never = {q: {"a": 2.0, "r": 1.0} for q in qrels}
+    for measure in ("Success@1", "nDCG@1"):
+        for pair in ({"a": lucky, "b": never}, {"b": never, "a": lucky}):
+            found = rp.compare(pair, qrels, measure)
+            (difference,) = found.pairs[0].measures.values()
+            assert difference.level_at_worst
+            assert difference.flip == 0.0
+            assert "a is ahead of b or level with it under every tie-break" in str(found)
+
+
 def test_of_runs_that_are_level_on_average_a_random_order_turns_nothing() -> None:
     qrels = {"q": {"r": 1, "n": 0}}
     tied = {"q": {"r": 1.0, "n": 1.0}}

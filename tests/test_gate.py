@@ -69,7 +69,7 @@ def test_verdicts_are_read_from_the_interval_and_the_margin() -> None:
     assert verdict(noise * 8, margin=0.01, allow_undecided=True)
     within = verdict(noise - 0.02)
     assert within.verdict == "passed", "a loss within the margin for sure is what a margin is for"
-    assert "worse for sure, by less than the margin" in str(within)
+    assert "The queries show it to be worse, by less than the margin" in str(within)
 
 
 def test_the_sentence_says_what_differs_where_and_what_would_decide_it() -> None:
@@ -458,13 +458,26 @@ def test_unjudged_documents_that_could_only_make_it_worse_are_told_too() -> None
     }
     found = rp.gate(qrels, before, after, "P@2", margin=0.03)
     assert found.verdict == "passed"
-    assert "worse for sure" not in str(found)
+    assert "show it to be worse" not in str(found)
     assert "nobody judged could make it anything from -0.5112 to -0.0112" in str(found)
     level = rp.gate(qrels, before, {q: {"r": 3.0, "n": 2.0} for q in qrels}, "P@2", margin=0.03)
     assert "No query of 400 differs. Documents that nobody judged" in str(level)
     same = rp.gate(qrels, before, before, ["AP", "P@2"])
     assert "nobody judged" not in str(same)
     assert same.measures[parse("AP")].holes == (0.0, 0.0)
+
+
+def test_a_loss_that_ties_could_turn_is_not_said_to_be_one() -> None:
+    qrels = {f"q{n:02}": {"r": 1, "n": 0, "m": 0} for n in range(60)}
+    sure, tied = {"r": 2.0, "n": 1.0}, {"r": 1.0, "n": 1.0, "m": 1.0}
+    before = {q: sure if at % 2 else tied for at, q in enumerate(qrels)}
+    after = {q: {"r": 1.0, "n": 1.0} if at in range(1, 14, 2) else before[q]
+             for at, q in enumerate(qrels)}  # fmt: skip
+    found = rp.gate(qrels, before, after, "RR", margin=0.2)
+    assert found.verdict == "passed"
+    assert found.measures[rp.RR].bounds[1] < 0
+    assert "Which is ahead rests on how ties are broken" in str(found)
+    assert "worse" not in str(found)
 
 
 def test_more_of_what_harms_is_worse() -> None:
@@ -479,4 +492,4 @@ def test_more_of_what_harms_is_worse() -> None:
     judged = {q: {**docs, "x": 3} for q, docs in qrels.items()}
     slight = rp.gate(judged, sound, harmful, harm, margin=0.9)
     assert slight.verdict == "passed"
-    assert "worse for sure, by less than the margin" in str(slight)
+    assert "The queries show it to be worse, by less than the margin" in str(slight)

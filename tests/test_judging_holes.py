@@ -288,6 +288,38 @@ def test_a_sample_without_anything_relevant_does_not_say_that_there_is_nothing()
     assert all("does not tell A and B apart" in said for said in nothing.words())
 
 
+@pytest.mark.parametrize("share", [0.02, 0.95])
+def test_an_estimate_stays_within_what_grades_could_make_of_it(share: float) -> None:
+    """Precision below 0, above 1, or below what is judged relevant already."""
+    rng = np.random.default_rng(1)
+    for seed in range(6):
+        truth = {
+            f"q{q:02}": {f"d{d}": int(not d or rng.random() < share) for d in range(8)}
+            for q in range(30)
+        }
+        qrels = {q: {"d0": docs["d0"], "d1": docs["d1"]} for q, docs in truth.items()}
+        runs = [
+            rp.read_run(
+                {q: {f"d{d}": float(at) for d, at in enumerate(rng.permutation(8))} for q in truth},
+                name=name,
+            )
+            for name in "AB"
+        ]
+        view = View(runs, rp.read_qrels(qrels), Policy())
+        p5 = parse("P@5")
+        found = estimate(view, [p5, parse("P@2")], rp.read_qrels(truth), 8, seed=seed)
+        for at, name in enumerate("AB"):
+            bound, one = view.run_bound(at, p5), found.runs[name][p5]
+            assert bound.lowest - 1e-9 <= one.ci[0] <= one.estimate <= one.ci[1]
+            assert one.ci[1] <= bound.highest + 1e-9
+            assert 0.0 <= one.ci_new[0] <= one.ci_new[1] <= 1.0
+            value = rp.evaluate(runs[at], truth, p5)[p5].expected
+            assert one.ci[0] - 1e-9 <= value <= one.ci[1] + 1e-9
+            assert found.runs[name][parse("P@2")].ci[0] >= 0.0
+        bound, one = view.pair_bound(0, 1, p5), found.pairs["A", "B"][p5]
+        assert bound.lowest - 1e-9 <= one.ci[0] <= one.ci[1] <= bound.highest + 1e-9
+
+
 def test_a_sample_is_refused_where_it_cannot_estimate() -> None:
     known = world(5, queries=20)
     full = rp.read_qrels(known.truth)

@@ -9,11 +9,15 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.standings import ALPHA, expand
+from rankproof.evaluation import Evaluation, Policy
+from rankproof.measures import parse
+from rankproof.measures.registry import Outcomes
+from rankproof.standings import ALPHA, expand, rank_evaluations
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 
 Runs = dict[str, dict[str, dict[str, float]]]
@@ -66,6 +70,74 @@ def test_fewer_than_six_queries_leave_every_rank_open(queries: int) -> None:
     standing = rp.leaderboard(qrels, runs, "RR")["RR"]
     assert standing.rank.tolist() == [1, 2, 3]
     assert (standing.rank_low.tolist(), standing.rank_high.tolist()) == ([1] * 3, [3] * 3)
+
+
+def test_runs_that_differ_on_fewer_than_six_queries_share_their_ranks() -> None:
+    """One query of thirty puts a ahead in two of three resamples, and b in none."""
+    qrels = {f"q{n:02}": {"r": 1, "n": 0} for n in range(30)}
+    best = {q: {"r": 2.0, "n": 1.0} for q in qrels}
+    worst = {q: {"n": 2.0, "r": 1.0} for q in qrels}
+    runs = {"a": best, "b": {**best, "q00": worst["q00"]}, "c": worst, "d": dict(worst)}
+    for first in (runs, {name: runs[name] for name in "dcba"}):
+        board = rp.leaderboard(qrels, first, "RR")
+        ranks = dict(zip(board.runs, board["RR"].rank.tolist(), strict=True))
+        assert ranks == {"a": 1, "b": 2, "c": 3, "d": 3}
+        ends = zip(board["RR"].rank_low.tolist(), board["RR"].rank_high.tolist(), strict=True)
+        found = dict(zip(board.runs, ends, strict=True))
+        assert found == {"a": (1, 2), "b": (1, 2), "c": (3, 4), "d": (3, 4)}
+
+
+def test_the_ranks_of_runs_that_hardly_differ_cover_the_true_ones() -> None:
+    """b, the second, is first on the queries seen in a fifth of samples, and level in another: then
+    no resample puts it second."""
+    rng = np.random.default_rng(3)
+    covered = 0
+    for seed in range(60):
+        luck = rng.random(30)
+        some = {"a": luck < 0.03, "b": (luck >= 0.03) & (luck < 0.05)}
+        qrels = {f"q{n:02}": {"r": 1, "n": 0} for n in range(30)}
+        runs = {
+            name: {
+                q: {"r": 2.0, "n": 3.0 if luck[n] < 0.05 and not wins[n] else 1.0}
+                for n, q in enumerate(qrels)
+            }
+            for name, wins in some.items()
+        }
+        board = rp.leaderboard(qrels, runs, "RR", seed=seed)
+        at = board.runs.index("b")
+        covered += int(board["RR"].rank_low[at] <= 2 <= board["RR"].rank_high[at])
+    assert covered >= 55
+
+
+def test_runs_that_are_level_but_for_rounding_are_not_told_apart() -> None:
+    """0.1 + 0.2 of each query, and 0.3."""
+    values = np.array([[0.3] * 30, [0.1 + 0.2] * 30, [0.1 + 0.2] * 30])
+    queries = pl.Series("query", [f"q{n:02}" for n in range(30)])
+    each = [
+        Evaluation(
+            *(name, queries, {rp.RR: Outcomes(v, v, v, v, np.zeros(30))}, 0, 0, 0, Policy()),
+            "float64",
+        )
+        for name, v in zip("abc", values, strict=True)
+    ]
+    board = rank_evaluations(each)
+    assert board["RR"].rank.tolist() == [1, 1, 1]
+    assert board["RR"].above.tolist() == board["RR"].below.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("measure", ["Hits@10", "DCG@10", "NumRet", "NumRel", "NumRelRet"])
+def test_a_measure_that_counts_has_no_end_though_none_was_seen_past_1(measure: str) -> None:
+    qrels = {f"q{n}": {"r": 1} for n in range(12)}
+    runs = {name: {q: {"r": 2.0} for q in qrels} for name in "ab"}
+    assert np.isnan(rp.leaderboard(qrels, runs, measure)[measure].high).all()
+    mixed = {q: {"r": 1.0} if n % 2 else {"x": 1.0} for n, q in enumerate(qrels)}
+    found = rp.leaderboard(qrels, {"a": mixed, "b": mixed}, ["R@1", measure])
+    assert found["R@1"].high[0] == pytest.approx(0.8318, abs=1e-4)
+    few = {q: {"x": 1.0} for q in qrels} | {q: {"r": 1.0} for q in list(qrels)[:3]}
+    if measure in ("Hits@10", "DCG@10", "NumRelRet"):
+        assert rp.compare({"a": runs["a"], "b": few}, qrels, measure).pairs[0].measures[
+            parse(measure)
+        ].ci == pytest.approx((0.4626, 1.0374), abs=1e-4)
 
 
 def test_a_measure_that_one_run_takes_past_1_has_no_end_for_the_others() -> None:

@@ -311,6 +311,45 @@ def test_intervals_of_a_mean_near_its_end_cover_it(truth: float, queries: int) -
     assert covered > 0.92, (truth, queries, covered)
 
 
+@pytest.mark.parametrize("queries", [5, 10, 20, 30])
+@pytest.mark.parametrize("near", [0.99, 1.0 - 1e-6])
+def test_intervals_of_values_that_hardly_differ_cover_what_is_rare(
+    near: float, queries: int
+) -> None:
+    """A fiftieth finds nothing, a tenth nearly all: Student's alone covered .4 to .6."""
+    luck = np.random.default_rng(9).random((4_000, queries))
+    values = np.select([luck < 0.02, luck < 0.12], [0.0, near], 1.0)
+    truth = 0.98 - 0.1 * (1.0 - near)
+    ends = mean_intervals(values)
+    assert ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() > 0.92, (near, queries)
+    assert ((ends >= 0.0) & (ends <= 1.0)).all()
+
+
+def test_one_query_that_differs_a_little_does_not_make_an_interval_a_point() -> None:
+    alike, nearly = mean_intervals(np.array([[1.0] * 10, [1.0] * 9 + [0.99]]))
+    assert nearly == pytest.approx(alike, abs=0.002)
+    alike, nearly = difference_intervals(np.array([[0.5] * 10, [0.5] * 9 + [0.51]]), 1.0)
+    assert nearly == pytest.approx(alike, abs=0.002)
+    (known,) = mean_intervals(np.array([[1.0] * 9 + [5.0]]))
+    assert known == pytest.approx((0.4951, 2.3049), abs=1e-4), "where nobody knows the most"
+    many = np.repeat([[1.0, 0.99]], [20, 6], axis=1)  # six are enough to tell how they vary
+    mean, half = many.mean(), stats.sem(many[0]) * stats.t.ppf(0.975, 25)
+    assert mean_intervals(many)[0] == pytest.approx((mean - half, min(mean + half, 1.0)))
+
+
+def test_an_interval_of_a_difference_stays_inside_its_range() -> None:
+    rows = np.array([[1.0] * 6 + [0.7], [0.97, 0.98, 0.99, 1.0, 0.95, 0.5, 0.99]])
+    for ends in (difference_intervals(rows, 1.0), -difference_intervals(-rows, 1.0)[:, ::-1]):
+        assert (ends[:, 1] == 1.0).all()
+        assert (ends[:, 0] > -1.0).all()
+    assert difference_intervals(rows, 2.0)[1, 1] > 1.0
+
+
+def test_queries_that_differ_by_rounding_do_not_differ() -> None:
+    rows = np.array([[0.5] + [1e-17] * 20, [0.5] + [0.0] * 20])
+    assert np.isnan(difference_intervals(rows, 1.0)).all()
+
+
 def test_queries_that_all_differ_alike_have_an_interval_but_no_students_p() -> None:
     rows = np.array([[1.0] * 6, [0.1 + 0.2] * 5 + [0.3], [-0.5] * 6, [7.0] * 6, [0.0] * 6])
     ends = difference_intervals(rows, 1.0)

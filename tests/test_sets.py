@@ -218,10 +218,32 @@ def test_accuracy_given_hit_is_that_of_every_tie_break(
     assert (found.min, found.max) == pytest.approx((min(ratios), max(ratios)))
     assert math.copysign(1.0, found.min) == 1.0  # no -0.0
     seen = [correct[q] for q in defined if expected[q] > 0]
-    if len(seen) < 6 and len(set(seen)) > 1:  # too few to resample
+    known = total**2 / sum(chance**2 for chance in expected.values())
+    if known < 6 - 1e-9 and len(set(seen)) > 1:  # too few to resample
         assert np.isnan(found.ci).all()
     else:
         assert found.ci[0] - 1e-9 <= found.expected <= found.ci[1] + 1e-9
+
+
+def test_queries_that_hardly_ever_hit_hardly_make_accuracy_surer() -> None:
+    """The first query hits, the others where a tie of many happens to fall well."""
+    ties = {f"d{n:03}": 1.0 for n in range(400)}
+    run = {f"q{n}": {"a": 1.0} | (ties if n else {}) for n in range(10)}
+    qrels = {q: {"a": 5} for q in run}
+    found = accuracy_given_hit(run, qrels, dict.fromkeys(run, 1.0), 1)
+    assert found.possible == 10
+    assert found.ci == pytest.approx((0.025, 1.0), abs=1e-9)
+    found = accuracy_given_hit(run, qrels, {q: float(q != "q9") for q in run}, 1)
+    assert np.isnan(found.ci).all(), "it is the matter of one query"
+
+
+def test_a_wrong_answer_where_few_orders_hit_does_not_make_accuracy_sure() -> None:
+    """Ten queries that hit are all right; what is wrong counts a hundredth."""
+    ties = {f"d{n:02}": 1.0 for n in range(99)}
+    run = {f"q{n:02}": {"a": 1.0} | (ties if n >= 10 else {}) for n in range(30)}
+    qrels = {q: {"a": 5} for q in run}
+    low, high = accuracy_given_hit(run, qrels, {q: float(q != "q20") for q in run}, 1).ci
+    assert low < 0.7 < 0.999 < high
 
 
 def test_queries_that_never_hit_do_not_make_accuracy_sure() -> None:

@@ -463,7 +463,7 @@ def _paired(
         return np.asarray(values.sum(axis=1) / n)
 
     p, exact = randomisation(apart, seed=seed)
-    ends = difference_intervals(apart, float(np.nanmax(figure["expected"])))
+    ends = difference_intervals(apart, max(measure.most, float(np.nanmax(figure["expected"]))))
     differing = (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64)
     found = {
         "expected": expected,
@@ -503,11 +503,8 @@ class _Orders:
         """(P,) the chance that a random order turns the sign; 0 where none can."""
         n = found["queries"]
         total = found["expected"] * n
-        sure = np.sign(np.where(np.abs(found["lowest"]) < ZERO, 0.0, found["lowest"])) == np.sign(
-            np.where(np.abs(found["highest"]) < ZERO, 0.0, found["highest"])
-        )
-        flip = np.zeros(len(a))
-        open_ = np.flatnonzero(~sure)
+        flip = np.zeros(len(a))  # as where some order makes both level and none goes past that
+        open_ = np.flatnonzero((found["lowest"] <= -ZERO) & (found["highest"] >= ZERO))
         if not len(open_):
             return flip
         one, other = a[open_], b[open_]

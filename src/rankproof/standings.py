@@ -431,7 +431,7 @@ def rank_evaluations(
         columns.append(figure["expected"][:, every])
     ranges = _ranges(columns, shared, seed, progress)
     standings = {
-        m: _standing(figure, every, found, seed, m.sign)
+        m: _standing(figure, every, found, seed, m)
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
     }
     standings = {m: _beside(s, m, evaluations, holes) for m, s in standings.items()}
@@ -469,25 +469,19 @@ def _ranges(
 
 
 def _standing(
-    figure: dict[str, Float], every: Bool, ranges: Float, seed: int, sign: int
+    figure: dict[str, Float], every: Bool, ranges: Float, seed: int, measure: Measure
 ) -> Standing:
     values = {name: column[:, every] for name, column in figure.items()}
+    sign = measure.sign
     queries = int(every.sum())
     expected, least, most, stated = (  # rounded once, as `evaluate` does
         np.array([math.fsum(row) / queries for row in values[name].tolist()])
         for name in ("expected", "min", "max", "oblivious")
     )
-    ends = mean_intervals(values["expected"])
+    ends = mean_intervals(values["expected"], measure.most)
     gained = sign * expected
     rank = _ranked(gained)
-    drawn = resampled_means(values["expected"].T, seed, RESAMPLES)
-    ranks = np.empty(drawn.shape, np.float32)
-    for at, row in enumerate(drawn):
-        ranks[at] = _ranked(sign * row)
-    span = percentile_intervals(ranks, queries)
-    known = queries >= FEW  # fewer leave every rank open
-    rank_low = np.fmin(np.floor(span[0]), rank) if known else np.ones(len(rank))
-    rank_high = np.fmax(np.ceil(span[1]), rank) if known else np.full(len(rank), len(rank))
+    rank_low, rank_high = _likely_ranks(sign * values["expected"], rank, seed)
     # Told apart where the difference is larger than the shuffled range in all but 5%; the least
     # such difference is the same for all pairs, so that groups are stretches of the sorted means.
     apart = _critical(ranges)
@@ -504,7 +498,7 @@ def _standing(
     unknown = np.full(len(rank), np.nan)
     return Standing(
         *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
-        *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(sign * stated)),
+        *(rank_low, rank_high, _ranked(sign * stated)),
         *(first, last, above, below),
         *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
         (lead < -_LEVEL).sum(axis=1),
@@ -516,6 +510,33 @@ def _standing(
         np.ones(len(rank), np.bool_),
         queries,
         best,
+    )
+
+
+def _likely_ranks(gained: Float, rank: Int, seed: int) -> tuple[Int, Int]:
+    """(R,) 95% intervals of the ranks of rows (R, Q), over queries.
+
+    Fewer than six queries leave every rank open, and so two runs that differ on fewer than six
+    leave it open which of them is ahead: no resample holds what these did not show.
+    """
+    runs, queries = gained.shape
+    if queries < FEW:
+        return np.ones(runs, np.int64), np.full(runs, runs)
+    drawn = resampled_means(gained.T, seed, RESAMPLES)
+    ranks = np.empty(drawn.shape, np.float32)
+    for at, row in enumerate(drawn):
+        ranks[at] = _ranked(row)
+    open_ = np.zeros(runs, np.int64)
+    for one in range(runs):
+        unsure = (np.abs(gained - gained[one]) > _LEVEL).sum(axis=1) < FEW
+        open_[one] = unsure.sum() - 1  # but for itself
+        if open_[one]:
+            ahead = drawn[:, ~unsure] > drawn[:, one, None] + _LEVEL
+            ranks[:, one] = 1 + ahead.sum(axis=1)
+    low, high = percentile_intervals(ranks, queries)
+    return (
+        np.fmin(np.floor(low), rank).astype(np.int64),
+        np.fmax(np.ceil(high) + open_, rank).astype(np.int64),
     )
 
 
@@ -560,7 +581,7 @@ def _critical(ranges: Float) -> float:
         return float(np.inf)
     limit = float(ranges[size - 1 - allowed])
     assert hsd_p(np.array(limit), ranges) >= ALPHA
-    return limit * (1.0 + 1e-9)
+    return max(limit * (1.0 + 1e-9), _LEVEL)
 
 
 def _ranked(means: Float) -> Int:

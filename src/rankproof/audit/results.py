@@ -14,7 +14,7 @@ import polars as pl
 from rankproof.audit.agreement import Agreement
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation
-from rankproof.measures.registry import Measure
+from rankproof.measures.registry import Measure, parse
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.leads import sign
 from rankproof.results.plain import told
@@ -372,7 +372,8 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
             )
         }
         apart = (rows["expected"] - rows["expected_b"]).to_numpy()
-        most = rows.select(pl.max_horizontal("expected", "expected_b").max()).item()
+        seen = rows.select(pl.max_horizontal("expected", "expected_b").max()).item()
+        most = max(parse(str(measure)).most, seen)
         low, high = difference_intervals(apart[None], most)[0].tolist()
         found[str(measure)] |= {"ci": (low, high), "queries": rows.height}
     return found

@@ -10,9 +10,10 @@ margin that is tolerated:
 Of a measure of which less is better the ends trade places, and every sign turns.
 
 A candidate that is worse by the margin or more passes in at most 2.5% of cases, and one that is as
-good is called worse in at most 2.5%, for each measure. Where fewer than six queries differ there is
-no interval: then the largest share of queries that could differ (Clopper and Pearson), times the
-largest change that was seen, must lie within the margin.
+good is called worse in at most 2.5%, for each measure; but a loss that none of the queries shows
+passes. Where fewer than six queries differ there is no interval: then the largest share of queries
+that could differ (Clopper and Pearson), times the largest change that was seen, must lie within the
+margin.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ class Gated:
         ]
         named = ", ".join(f"{q} {signed(x, 3)}" for q, x in self.most)
         parts.append(f"Changed most: {named}.")
-        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and not open_:
-            parts.append("It is worse for sure, by less than the margin.")
+        told = not open_ and not d.rests_on_ties
+        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and told:
+            parts.append("The queries show it to be worse, by less than the margin.")
         if self.verdict == "undecided" and self.needed is not None:
             more = self.needed - d.queries
             parts.append(f"About {counted(self.needed, 'query')} would decide it: {more:,} more.")

@@ -20,7 +20,7 @@ def _found(groups: TieGroups, rel: int) -> Float:
     return groups.sum_by_query(groups.doc_query, groups.grade >= rel)
 
 
-@measure("NumRet", limits=REL, aliases=("num_ret",))
+@measure("NumRet", limits=REL, aliases=("num_ret",), endless=True)
 def num_ret(groups: TieGroups, rel: int | None = None) -> Outcomes:
     """How many documents are listed; with `rel`, how many of at least that grade.
 
@@ -33,7 +33,7 @@ def num_ret(groups: TieGroups, rel: int | None = None) -> Outcomes:
     )
 
 
-@measure("NumRel", limits=REL, aliases=("num_rel",))
+@measure("NumRel", limits=REL, aliases=("num_rel",), endless=True)
 def num_rel(groups: TieGroups, rel: int = 1) -> Outcomes:
     """How many documents are relevant, listed or not: R.
 
@@ -44,7 +44,7 @@ def num_rel(groups: TieGroups, rel: int = 1) -> Outcomes:
     return Outcomes.certain(groups.relevant(rel).astype(np.float64))
 
 
-@measure("NumRelRet", limits=REL, aliases=("num_rel_ret",))
+@measure("NumRelRet", limits=REL, aliases=("num_rel_ret",), endless=True)
 def num_rel_ret(groups: TieGroups, rel: int = 1) -> Outcomes:
     """How many relevant documents are listed.
 

@@ -172,7 +172,7 @@ def spelled_out(first: Int, count: Int) -> Iterator[tuple[slice, Int, Int]]:
 REL = {"rel": (1, math.inf)}
 
 
-@measure("Hits", at="cutoff", limits=REL)
+@measure("Hits", at="cutoff", limits=REL, endless=True)
 def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r).
 
@@ -352,7 +352,7 @@ def _ideal(pool: Pool, gain: Gain, rel: int, top: Int, weigh: _Discount, longest
     return sums.astype(np.float64)
 
 
-@measure("DCG", at="cutoff", limits=REL, aliases=("dcg_burges(gain='exp')",))
+@measure("DCG", at="cutoff", limits=REL, aliases=("dcg_burges(gain='exp')",), endless=True)
 def dcg(
     groups: TieGroups, cutoff: int | None, gain: Literal["linear", "exp"] = "linear", rel: int = 1
 ) -> Outcomes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,6 +127,7 @@ class Definition:
     grades: tuple[int, int] | None
     geometric: bool  # whether its mean over queries is one
     less_is_better: bool
+    endless: bool  # whether it may be above 1
 
     @property
     def summary(self) -> str:
@@ -222,6 +224,11 @@ class Measure:
         """Of a difference that puts the first of two runs ahead."""
         return -1 if self.definition.less_is_better else 1
 
+    @property
+    def most(self) -> float:
+        """That it can be: 1, or no end."""
+        return math.inf if self.definition.endless else 1.0
+
     def __matmul__(self, cutoff: float) -> Measure:
         if self.definition.at == "recall":
             return self(recall=cutoff)
@@ -301,6 +308,7 @@ def measure(
     grades: tuple[int, int] | None = None,
     geometric: bool = False,
     less_is_better: bool = False,
+    endless: bool = False,
 ) -> Callable[[Callable[..., Outcomes]], Measure]:
     """Register a function of tie groups as a measure.
 
@@ -310,7 +318,7 @@ def measure(
     other tools use, with the parameters they stand for (`ndcg_burges(gain='exp')`): what is asked
     for under such a name is answered under ours. `grades` is the scale the measure is defined on,
     where it is not 0 and up; `geometric` says that its mean over queries is the geometric one,
-    `less_is_better` that who has less of it is ahead.
+    `less_is_better` that who has less of it is ahead, `endless` that it goes above 1: a count, say.
 
     >>> @rp.measure("Listed")
     ... def listed(groups: rp.TieGroups) -> rp.Outcomes:
@@ -345,6 +353,7 @@ def measure(
             grades=grades,
             geometric=geometric,
             less_is_better=less_is_better,
+            endless=endless,
         )
         return Measure(name, resolved=_resolve(name, {}))
 

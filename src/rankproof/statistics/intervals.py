@@ -15,6 +15,11 @@ exact interval, [(α/2)^{1/n}, 1]. Ten queries that all find it say .69 to 1; St
 a true .99 in a tenth of such samples. So it is with differences, from −1 to 1: six queries that all
 differ by 1 say .08 to 1.
 
+Where all but a few are one value, s is the matter of these few: nine ones and .99 are no better a
+witness than ten ones. Where most queries share a value and fewer than six do not, the interval
+reaches as far as Student's and as what may be unseen does, of the mean in place of c. Where one
+query in fifty finds nothing and one in ten .99, Student's alone covers .4 to .6.
+
 Of what is no mean (a ratio, a rank, a coefficient of agreement) the percentile interval of the
 bootstrap, its tails widened from α/2 to Φ(−√(n/(n−1)) · t_{n−1}), which for a mean makes it as wide
 as Student's. No resample goes beyond the values that were seen, and in 2^{1−n} of samples all of
@@ -34,6 +39,7 @@ CONFIDENCE = 0.95
 FEW = 6  # queries that differ: with fewer no interval can be trusted, nor can p fall below .05
 
 ROUNDING = 1e-9  # values that differ by no more are one value
+NONE = 1e-12  # a difference below this is none
 
 Interval = tuple[float, float]
 
@@ -71,37 +77,47 @@ def steady_interval(c: float, n: int, least: float, most: float) -> Interval:
     return (c - unseen * (c - least), c + unseen * (most - c))
 
 
-def mean_intervals(values: Float) -> Float:
+def mean_intervals(values: Float, most: float = 1.0) -> Float:
     """(C, 2) of the means of rows (C, Q) of a measure; NaN values are left out.
 
-    A measure lies between 0 and 1, and so does its mean; of one that was seen above 1, in whichever
-    row, nobody knows the most.
+    A measure lies between 0 and 1, and so does its mean, but for one that has no end (`most`); of
+    one that was seen beyond, in whichever row, nobody knows how far it goes.
     """
     n, mean, sd = spread_of(values)
     half = t_halfwidth(n, sd)
-    high = np.fmax.reduce(values, axis=-1, initial=-np.inf)
-    low = np.fmin.reduce(values, axis=-1, initial=np.inf)
-    least = 0.0 if low.min(initial=0.0) >= -ROUNDING else -math.inf
-    most = 1.0 if high.max(initial=1.0) <= 1.0 + ROUNDING else math.inf
-    with np.errstate(invalid="ignore"):
-        ends = np.stack([np.maximum(mean - half, least), np.minimum(mean + half, most)], axis=-1)
-    for at in np.argwhere(high - low <= ROUNDING):
-        ends[*at] = steady_interval(float(low[*at]), int(n[*at]), least, most)
-    return ends
+    seen = np.fmax.reduce(values, axis=None, initial=-np.inf)
+    least = 0.0 if np.fmin.reduce(values, axis=None, initial=0.0) >= -ROUNDING else -math.inf
+    most = most if seen <= most + ROUNDING else math.inf
+    ends = np.stack([np.maximum(mean - half, least), np.minimum(mean + half, most)], axis=-1)
+    return _widened(ends, values, n, mean, least, most)
 
 
 def difference_intervals(differences: Float, most: float) -> Float:
     """(C, 2) of the mean differences of rows (C, Q); NaN where fewer than six queries differ, and
-    where all differ alike in a measure that was seen above 1, at `most`: it has no end."""
+    where all differ alike in a measure that goes above 1, to `most`: it has no end."""
     n, mean, sd = spread_of(differences)
     half = t_halfwidth(n, sd)
-    ends = np.stack([mean - half, mean + half], axis=-1)
     reach = 1.0 if most <= 1.0 + ROUNDING else math.inf
-    for at in np.argwhere(sd <= ROUNDING):
-        ends[*at] = steady_interval(float(mean[*at]), int(n[*at]), -reach, reach)
+    ends = np.stack([np.maximum(mean - half, -reach), np.minimum(mean + half, reach)], axis=-1)
+    ends = _widened(ends, differences, n, mean, -reach, reach)
     with np.errstate(invalid="ignore"):
-        differing = (np.abs(differences) > 0).sum(axis=-1)
+        differing = (np.abs(differences) >= NONE).sum(axis=-1)
     ends[differing < FEW] = np.nan
+    return ends
+
+
+def _widened(ends: Float, values: Float, n: Int, mean: Float, least: float, most: float) -> Float:
+    """Student's ends (C, 2); where hardly a value differs from the others, what may be unseen."""
+    if not values.shape[-1]:
+        return ends
+    # A value that most queries share stands in the middle.
+    middle = np.take_along_axis(np.sort(values, axis=-1), n[..., None] // 2, axis=-1)
+    others = (np.abs(values - middle) > ROUNDING).sum(axis=-1)
+    for at in np.argwhere((others < FEW) & (2 * others < n)):
+        low, high = steady_interval(float(mean[*at]), int(n[*at]), least, most)
+        if others[*at]:
+            low, high = np.fmin(low, ends[*at][0]), np.fmax(high, ends[*at][1])
+        ends[*at] = low, high
     return ends
 
 

@@ -14,11 +14,10 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.statistics.distributions import normal_cdf, t_quantile
-from rankproof.statistics.intervals import CONFIDENCE, FEW
+from rankproof.statistics.intervals import CONFIDENCE, FEW, NONE
 
 RESAMPLES = 10_000
 BAGS = 2_000  # by which many are told apart, and the best of them is judged
-_ROUNDING = 1e-12  # a difference below this is none
 _SUMS = 1e-9  # so of sums over queries
 
 CELLS = 1 << 22  # of a table held at a time
@@ -117,7 +116,7 @@ def lower_ends(values: Float, seed: int) -> Float:
     n = values.shape[1]
     means = values.mean(axis=1)
     error = values.std(axis=1) / math.sqrt(n)
-    steady = error < _ROUNDING
+    steady = error < NONE
     drawn = resampled_means((values - means[:, None]).T, seed, BAGS)
     over = np.where(steady, 0.0, np.abs(drawn) / np.where(steady, 1.0, error)).max(axis=1)
     t = student(float(np.quantile(over, CONFIDENCE)), n)  # both sides, for values near their end
@@ -177,7 +176,7 @@ def _signs(count: int, seed: int, resamples: int) -> Iterator[Float]:
 
 def _differing(chosen: int, values: Float) -> Int:
     """(C,) queries on which each differs from the chosen."""
-    counted: Int = (np.abs(values[chosen] - values) >= _ROUNDING).sum(axis=1)
+    counted: Int = (np.abs(values[chosen] - values) >= NONE).sum(axis=1)
     return counted
 
 
@@ -191,7 +190,7 @@ def _past(chosen: int, values: Float, limit: float) -> Bool:
 def _sizes(one: int, values: Float) -> Float:
     """(C,) √(Σ d²) of the differences from one of the rows; infinite where there are none."""
     sizes: Float = np.sqrt(np.square(values[one] - values).sum(axis=1))
-    return np.where(sizes < _ROUNDING, np.inf, sizes)
+    return np.where(sizes < NONE, np.inf, sizes)
 
 
 def student(q: float, count: int) -> float:

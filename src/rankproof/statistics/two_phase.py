@@ -105,11 +105,15 @@ class TwoPhase:
 
 
 def two_phase(
-    judge: Sequence[float] | Array, people: Sequence[float] | Array, labelled: Array | None = None
+    judge: Sequence[float] | Array,
+    people: Sequence[float] | Array,
+    labelled: Array | None = None,
+    most: float = 1.0,
 ) -> TwoPhase:
     """Of per-query values (N,), NaN where the measure is not defined.
 
-    `labelled` says which queries people labelled; by default those with a value of theirs.
+    `labelled` says which queries people labelled; by default those with a value of theirs. `most`
+    is what the measure can be.
     """
     told = np.asarray(judge, np.float64)
     f = np.nan_to_num(told, nan=0.0)
@@ -124,7 +128,7 @@ def two_phase(
         none = (math.nan, math.nan)
         return TwoPhase(alone, none, alone, none, by_judge, rho, math.nan, len(own), total, False)
     varies = float(np.ptp(own)) > 1e-12
-    bounds = mean_intervals(own[None])[0]
+    bounds = mean_intervals(own[None], most)[0]
     people_ci = (float(bounds[0]), float(bounds[1]))
     unaided = TwoPhase(
         *(alone, people_ci, alone, people_ci, by_judge, rho, float(len(own)), len(own), total),
@@ -159,7 +163,7 @@ def two_phase(
     variance = error * (1 / n - 1 / total + lever) + own_variance / total
     half = t_quantile((1 + CONFIDENCE) / 2, n - 2.0) * math.sqrt(variance)
     low = 0.0 if own.min() >= 0.0 else -math.inf  # so is every mean
-    high = 1.0 if own.max() <= 1.0 else math.inf
+    high = most if own.max() <= most else math.inf
     ends = (max(theta - half, low), min(theta + half, high))
     told_of = 0.0 if math.isnan(rho) else min(rho * rho, 1 - UNSEEN / (n + 1))
     worth = n / (1 - told_of * (1 - n / total))
@@ -185,7 +189,7 @@ def two_phase_of(
         both = told.join(own, on="query", how="left", maintain_order="left")["people"]
         asked = both.is_not_null().to_numpy()
         values = both.fill_null(math.nan).to_numpy()
-        found[mine] = two_phase(judged.outcomes[mine].averaged(), values, asked)
+        found[mine] = two_phase(judged.outcomes[mine].averaged(), values, asked, other.most)
     return found
 
 

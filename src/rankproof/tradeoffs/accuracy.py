@@ -21,7 +21,12 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.plain import plain
-from rankproof.statistics.intervals import Interval, percentile_interval, steady_interval
+from rankproof.statistics.intervals import (
+    ROUNDING,
+    Interval,
+    percentile_interval,
+    steady_interval,
+)
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.ties import Order, check_order
 from rankproof.tradeoffs.pairs import Pairs, read_pairs
@@ -147,15 +152,23 @@ def _highest(certain: Float, undecided: Float) -> float:
 
 
 def _interval(chance: Float, right: Float, seed: int, resamples: int) -> Interval:
-    """Of Σ P·correct / Σ P over queries; those that never hit say nothing of it."""
+    """Of Σ P·correct / Σ P over queries, and no narrower than what may be unseen.
+
+    Queries that hardly ever hit hardly say anything of it: it is the matter of (Σ P)²/Σ P² of them
+    (one that hits, and nine that do in a thousandth of all orders: of one).
+    """
     hit = right[chance > 0]
     if not len(hit):
         return (math.nan, math.nan)
-    if np.ptp(hit) == 0:
-        return steady_interval(float(hit[0]), len(hit), 0.0, 1.0)
+    known = int(chance.sum() ** 2 / (chance @ chance) + ROUNDING)
+    value = _ratio(math.fsum(chance * right), math.fsum(chance))
+    low, high = steady_interval(value, known, 0.0, 1.0)
+    if np.ptp(hit) <= ROUNDING:
+        return (low, high)
     sums, over = resampled_means(np.stack([chance * right, chance], axis=1), seed, resamples).T
     with np.errstate(invalid="ignore", divide="ignore"):
-        return percentile_interval(np.where(over > 0, sums / over, np.nan), len(hit))
+        ends = percentile_interval(np.where(over > 0, sums / over, np.nan), known)
+    return (float(np.minimum(ends[0], low)), float(np.maximum(ends[1], high)))
 
 
 def _ratio(a: float, b: float) -> float:

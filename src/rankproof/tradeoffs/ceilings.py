@@ -430,7 +430,7 @@ def _ceiling(
         return math.fsum(values[defined]) / int(defined.sum())
 
     def ends(values: Float) -> Interval:
-        low, high = mean_intervals(values[None])[0]
+        low, high = mean_intervals(values[None], measure.most)[0]
         return (float(low), float(high))
 
     left = ends(ideal - actual)
@@ -445,7 +445,9 @@ def _ceiling(
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
     apart = ((proc - actual) - (ideal - proc))[None]
-    balance = difference_intervals(apart, float(ideal[defined].max()))[0].tolist()
+    balance = difference_intervals(apart, max(measure.most, float(ideal[defined].max())))[
+        0
+    ].tolist()
     low, high = percent_intervals(percent[:, None], int(defined.sum()))[:, 0].tolist()
     return Ceiling(
         measure=measure,

@@ -442,11 +442,11 @@ def _with_intervals(
     added: list[pl.Series] = []
     for at, measure in enumerate(wanted.measures):
         rows: Float = np.stack([f.values["counted"][at] for f in figures])
-        added += _ends(str(measure), mean_intervals(rows).T)
+        added += _ends(str(measure), mean_intervals(rows, measure.most).T)
         if measure in wanted.limited:
             place = wanted.limited.index(measure)
             best: Float = np.stack([f.values["proc"][place] for f in figures])
-            added += _ends(f"{measure} PROC", mean_intervals(best).T)
+            added += _ends(f"{measure} PROC", mean_intervals(best, measure.most).T)
             share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
             defined = int((~np.isnan(rows[0])).sum())
             added += _ends(f"{measure} %PROC", percent_intervals(share, defined))

@@ -18,6 +18,9 @@ Eight queries without anything relevant among their holes are predicted without 
 0; where one query in twenty has something, that covered .4. Where fewer than three of the sample
 differ from what was reported, or from an end, s_r is at least what one query more would make of it
 that goes from end to end: the root of the mean square of (highest − lowest), over √(m + 1).
+
+Nothing is told beyond what a measure can be, nor, where the ends over completions are of the same
+holes, beyond what the queries that were not judged could make of it.
 """
 
 from __future__ import annotations
@@ -39,11 +42,11 @@ from rankproof.results.leads import ZERO
 from rankproof.results.plain import plain, told
 from rankproof.sentences import amount, counted, part, signed
 from rankproof.statistics.distributions import t_quantile
-from rankproof.statistics.intervals import CONFIDENCE
+from rankproof.statistics.intervals import CONFIDENCE, Interval
 from rankproof.statistics.resampling import sampled, uniforms
 from rankproof.tables import Qrels
 from rankproof.ties import TieGroups
-from rankproof.unjudged.bounds import View
+from rankproof.unjudged.bounds import View, lowest_mean
 from rankproof.unjudged.reach import NOWHERE, Ends
 from rankproof.unjudged.sharing import Holes
 
@@ -58,9 +61,15 @@ class Estimate:
     """A mean, or a difference of means, as it would be if every hole were judged."""
 
     estimate: float
-    ci: tuple[float, float]  # for these queries
-    ci_new: tuple[float, float]  # for queries like them
+    ci: Interval  # for these queries
+    ci_new: Interval  # for queries like them
     reported: float  # with unjudged documents as they are: not relevant
+
+    def inside(self, these: Interval, every: Interval) -> Estimate:
+        """Within what is known of these queries, and of all."""
+        value, *ci = np.clip([self.estimate, *self.ci], *these).tolist()
+        new = np.clip(self.ci_new, *every).tolist()
+        return Estimate(value, (ci[0], ci[1]), (new[0], new[1]), self.reported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +189,22 @@ def estimate(
         counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
         if len(of) == 1:
             guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
-            ends = view.run_ends(of[0], m, everyone)
+            ends, alike = view.run_ends(of[0], m, everyone), view.holes(everyone, m)
+            least = 0.0
         else:
             a, b = of
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
-            ends = view.pair_ends(a, b, m)
-        return _combine(guesses, true, reported, ends, open_, in_sample, counted)
+            ends, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
+            least = -m.most
+        found = _combine(guesses, true, reported, ends, open_, in_sample, counted)
+        within = (least, m.most)
+        if len(alike) == len(holes):
+            settled = in_sample | ~open_
+            low, high = (np.where(settled, true, x)[counted] for x in (ends.low, ends.high))
+            defined = ~np.isnan(np.where(settled, true, reported))[counted]
+            within = (lowest_mean(low, defined), -lowest_mean(-high, defined))
+        return found.inside(within, (least, m.most))
 
     names = [run.name for run in view.runs]
     return Sampled(
