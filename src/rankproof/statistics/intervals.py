@@ -16,9 +16,10 @@ a true .99 in a tenth of such samples. So it is with differences, from −1 to 1
 differ by 1 say .08 to 1.
 
 Where all but a few are one value, s is the matter of these few: nine ones and .99 are no better a
-witness than ten ones. Where most queries share a value and fewer than six do not, the interval
-reaches as far as Student's and as what may be unseen does, of the mean in place of c. Where one
-query in fifty finds nothing and one in ten .99, Student's alone covers .4 to .6.
+witness than ten ones. Where fewer than six, and no more than a third, do not share the value of
+the others, the interval reaches as far as Student's and as what may be unseen does, of the mean in
+place of c. Where one query in fifty finds nothing and one in ten .99, Student's alone covers .4 to
+.6. (With more than a third two runs that differ by .3 or not at all would not be told apart.)
 
 Of what is no mean (a ratio, a rank, a coefficient of agreement) the percentile interval of the
 bootstrap, its tails widened from α/2 to Φ(−√(n/(n−1)) · t_{n−1}), which for a mean makes it as wide
@@ -113,7 +114,7 @@ def _widened(ends: Float, values: Float, n: Int, mean: Float, least: float, most
     # A value that most queries share stands in the middle.
     middle = np.take_along_axis(np.sort(values, axis=-1), n[..., None] // 2, axis=-1)
     others = (np.abs(values - middle) > ROUNDING).sum(axis=-1)
-    for at in np.argwhere((others < FEW) & (2 * others < n)):
+    for at in np.argwhere((n > 0) & (others < FEW) & (3 * others <= n)):
         low, high = steady_interval(float(mean[*at]), int(n[*at]), least, most)
         if others[*at]:
             low, high = np.fmin(low, ends[*at][0]), np.fmax(high, ends[*at][1])
