@@ -396,9 +396,23 @@ def test_fewer_than_six_queries_have_no_percentile_interval() -> None:
     drawn = np.random.default_rng(8).random((500, 2))
     assert np.isnan(percentile_intervals(drawn, 5)).all()
     assert not np.isnan(percentile_intervals(drawn, 6)).any()
-    assert np.isnan(percent_intervals(drawn, 2)).all()
-    steady = percent_intervals(np.full((500, 1), 80.0), 2)
+    assert np.isnan(percent_intervals(drawn, np.array([[0.1, 0.9]] * 2), np.ones((2, 2)))).all()
+    steady = percent_intervals(np.full((500, 1), 80.0), np.full((1, 2), 0.4), np.full((1, 2), 0.5))
     assert steady[:, 0] == pytest.approx((80 * 0.025**0.5, 100 - 20 * 0.025**0.5))
+
+
+def test_percentages_that_hardly_vary_cover_what_is_rare() -> None:
+    """A fiftieth is ordered as badly as can be, a tenth nearly well; a fifth says nothing of it."""
+    rng = np.random.default_rng(10)
+    covered = 0
+    for seed in range(60):
+        luck = rng.random(20)
+        best = np.where(rng.random(20) < 0.2, 0.0, 0.5)
+        actual = best * np.select([luck < 0.02, luck < 0.12], [0.0, 0.99], 1.0)
+        a, b = resampled_means(np.stack([actual, best], axis=1), seed, 500).T
+        ((low,), (high,)) = percent_intervals((100 * a / b)[:, None], actual[None], best[None])
+        covered += low <= 97.9 <= high
+    assert covered >= 55, "the bootstrap's alone: about 25"
 
 
 def test_draws_depend_on_the_seed_and_the_number_of_queries_alone(

@@ -216,3 +216,16 @@ def test_few_of_peoples_queries_have_no_interval_and_undefined_ones_do_not_count
     assert found.to_dict()["ci"] is None
     assert "too few" in found.words()
     assert math.isnan(two_phase([], []).estimate)
+
+
+def test_queries_unlike_the_others_do_not_take_a_figure_past_what_it_can_be() -> None:
+    """People labelled where the run is bad: by the judge the others would be at 1.4."""
+    generator = np.random.default_rng(7)
+    judge = np.concatenate([0.4 * generator.random(12), 0.6 + 0.4 * generator.random(88)])
+    people = np.full(100, N)
+    people[:12] = np.clip(2.2 * judge[:12] + 0.02 * generator.standard_normal(12), 0, 1)
+    for turned in (False, True):
+        found = two_phase(1 - judge if turned else judge, 1 - people if turned else people)
+        assert 0 <= found.ci[0] <= found.estimate <= found.ci[1] <= 1
+        assert not found.used
+        assert "drawn at random" in found.words()

@@ -108,17 +108,20 @@ def difference_intervals(differences: Float, most: float) -> Float:
 
 
 def _widened(ends: Float, values: Float, n: Int, mean: Float, least: float, most: float) -> Float:
-    """Student's ends (C, 2); where hardly a value differs from the others, what may be unseen."""
+    """The ends (C, 2); where hardly a value differs from the others, what may be unseen."""
     if not values.shape[-1]:
         return ends
     # A value that most queries share stands in the middle.
     middle = np.take_along_axis(np.sort(values, axis=-1), n[..., None] // 2, axis=-1)
     others = (np.abs(values - middle) > ROUNDING).sum(axis=-1)
     for at in np.argwhere((n > 0) & (others < FEW) & (3 * others <= n)):
-        low, high = steady_interval(float(mean[*at]), int(n[*at]), least, most)
-        if others[*at]:
-            low, high = np.fmin(low, ends[*at][0]), np.fmax(high, ends[*at][1])
-        ends[*at] = low, high
+        unseen = steady_interval(float(mean[*at]), int(n[*at]), least, most)
+        known = not math.isnan(unseen[0])
+        if others[*at] and known:
+            low, high = ends[*at]
+            ends[*at] = np.minimum(low, unseen[0]), np.maximum(high, unseen[1])
+        elif not others[*at]:
+            ends[*at] = unseen
     return ends
 
 
@@ -142,13 +145,17 @@ def percentile_intervals(samples: Array, n: int) -> Float:
     return ends
 
 
-def percent_intervals(samples: Array, n: int) -> Float:
-    """The same of percentages, (2, C); of those that never vary as unseen queries allow."""
-    ends = percentile_intervals(samples, n)
-    low, high = np.fmin.reduce(samples), np.fmax.reduce(samples)
-    for at in np.flatnonzero(high - low <= ROUNDING):
-        ends[:, at] = steady_interval(float(low[at]), n, 0.0, 100.0)
-    return ends
+def percent_intervals(samples: Array, actual: Float, best: Float) -> Float:
+    """The same of what rows (C, Q) are in percent of others, (2, C); of those that hardly vary as
+    far as unseen queries allow, too."""
+    ends = percentile_intervals(samples, int((~np.isnan(actual)).sum(axis=-1).max(initial=0))).T
+    some = best > 0
+    ratio = np.full(actual.shape, np.nan)
+    np.divide(100.0 * actual, best, out=ratio, where=some)
+    n = (~np.isnan(ratio)).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = 100.0 * np.nansum(actual, axis=-1) / np.nansum(best, axis=-1)
+    return _widened(ends, ratio, n, share, 0.0, 100.0).T
 
 
 def percentile_interval(samples: Array, n: int) -> Interval:

@@ -18,8 +18,9 @@ the judge, and covered 0 of 1,000 times on SciFact.
 A judge that is nearly always right, and seldom far off, shows too little of how it errs: with the
 few such queries that a sample holds the interval covers .62 to .92. What is left of people's values
 beside the judge's, e, is the matter of k = (Σe²)²/Σe⁴ queries (n for equal ones, 1 for a single
-one); below three the judge is not used, and what is told is people's alone. So it is below six
-queries, and there, and where their values never vary, without an interval. Nor is s_e² taken to be
+one); below three the judge is not used, and what is told is people's alone. So it is where θ ± … is
+beyond what the measure can be, which queries drawn at random do not do; where people's values never
+vary; and below six queries, there without an interval. Nor is s_e² taken to be
 less than 2s_y²/(n + 1), what one query more would add of which the judge knows nothing: ten queries
 on which a judge is nearly exact do not show that it never fails (where it fails on one in ten, .72
 were covered without this, .95 are with it). Errors of fewer than one query in n/3 may be unseen.
@@ -70,8 +71,8 @@ class TwoPhase:
             return "on people's queries a figure never varies: the judge tells nothing of it"
         if not self.used:
             return (
-                "too few of people's queries show how the judge errs: the estimate is people's "
-                "alone; label more"
+                "people's queries, too few or unlike the others, do not show how the judge errs: "
+                "the estimate is people's alone; label more, drawn at random"
             )
         weak = f"; below {WEAK} the judge saves little" if abs(self.rho) < WEAK else ""
         rare = max(2, self.n // 3)
@@ -164,6 +165,8 @@ def two_phase(
     half = t_quantile((1 + CONFIDENCE) / 2, n - 2.0) * math.sqrt(variance)
     low = 0.0 if own.min() >= 0.0 else -math.inf  # so is every mean
     high = most if own.max() <= most else math.inf
+    if theta - half > high or theta + half < low:  # people's queries are unlike the others
+        return unaided
     ends = (max(theta - half, low), min(theta + half, high))
     told_of = 0.0 if math.isnan(rho) else min(rho * rho, 1 - UNSEEN / (n + 1))
     worth = n / (1 - told_of * (1 - n / total))

@@ -448,7 +448,7 @@ def _ceiling(
     balance = difference_intervals(apart, max(measure.most, float(ideal[defined].max())))[
         0
     ].tolist()
-    low, high = percent_intervals(percent[:, None], int(defined.sum()))[:, 0].tolist()
+    low, high = percent_intervals(percent[:, None], actual[None], proc[None])[:, 0].tolist()
     return Ceiling(
         measure=measure,
         actual=mean(actual),

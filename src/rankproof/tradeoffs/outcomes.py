@@ -448,8 +448,7 @@ def _with_intervals(
             best: Float = np.stack([f.values["proc"][place] for f in figures])
             added += _ends(f"{measure} PROC", mean_intervals(best, measure.most).T)
             share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
-            defined = int((~np.isnan(rows[0])).sum())
-            added += _ends(f"{measure} %PROC", percent_intervals(share, defined))
+            added += _ends(f"{measure} %PROC", percent_intervals(share, rows, best))
     return frame.with_columns(added)
 
 
