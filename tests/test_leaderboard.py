@@ -87,6 +87,25 @@ def test_runs_that_differ_on_fewer_than_six_queries_share_their_ranks() -> None:
         assert found == {"a": (1, 2), "b": (1, 2), "c": (3, 4), "d": (3, 4)}
 
 
+def test_copies_of_a_run_do_not_tell_another_apart_by_a_few_queries() -> None:
+    """Two queries of thirty: of thirty runs the same one is seldom ahead on both by chance, but it
+    is one run set against another, and p of that is a half."""
+    qrels = {f"q{n:02}": {"r": 1, "n": 0} for n in range(30)}
+    worst = {q: {"n": 2.0, "r": 1.0} for q in qrels}
+    for count, told in ((2, 0), (5, 0), (6, 29)):
+        lucky = worst | {q: {"r": 2.0, "n": 1.0} for q in list(qrels)[:count]}
+        runs = {"lucky": lucky} | {f"copy{n}": worst for n in range(29)}
+        standing = rp.leaderboard(qrels, runs, "RR")["RR"]
+        assert (standing.group_first > 1).sum() == told
+        assert standing.below.tolist() == [told] + [0] * 29
+        assert standing.above.tolist() == [0] + [told > 0] * 29
+        assert standing.group_last.tolist() == [1 if told else 2] + [2] * 29
+    one = {"q0": {"r": 1, "n": 0}}
+    runs = {f"copy{n}": {"q0": {"n": 2.0, "r": 1.0}} for n in range(29)}
+    standing = rp.leaderboard(one, {"a": {"q0": {"r": 1.0}}, **runs}, "RR")["RR"]
+    assert (standing.group_first == 1).all()
+
+
 def test_the_ranks_of_runs_that_hardly_differ_cover_the_true_ones() -> None:
     """b, the second, is first on the queries seen in a fifth of samples, and level in another: then
     no resample puts it second."""

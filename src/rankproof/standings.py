@@ -4,7 +4,9 @@ All pairs of a measure are tested together by Tukey's HSD, randomised (Carterett
 were alike, a query's values could have belonged to any of them, so runs are shuffled within each
 query; two runs are told apart where their means differ by more than the best and the worst run do
 in all but 5% of the shuffles. Holm over all pairs is no choice here: with 556 runs the first of its
-steps asks for p < 3·10⁻⁷, which no sample of sign flips reaches.
+steps asks for p < 3·10⁻⁷, which no sample of sign flips reaches. Two runs that differ on fewer than
+six queries are not told apart: copies of one of them make the range of shuffles smaller, and add no
+query that could tell.
 """
 
 from __future__ import annotations
@@ -219,7 +221,7 @@ class Leaderboard(Displayed):
             "the ranks that a run is not told apart from; w/t/l: queries won, tied and lost "
             f"against {self.runs[first.best]}",
             f"† worse than the best of the column, p < {ALPHA:g}: Tukey's HSD over all pairs, "
-            f"{self.shuffles:,} shuffles of runs within queries",
+            f"{self.shuffles:,} shuffles of runs within queries; {FEW} queries must differ",
         ]
         if open_:
             notes.append(NOTE)
@@ -481,18 +483,15 @@ def _standing(
     ends = mean_intervals(values["expected"], measure.most)
     gained = sign * expected
     rank = _ranked(gained)
-    rank_low, rank_high = _likely_ranks(sign * values["expected"], rank, seed)
-    # Told apart where the difference is larger than the shuffled range in all but 5%; the least
-    # such difference is the same for all pairs, so that groups are stretches of the sorted means.
-    apart = _critical(ranges)
-    ordered = np.sort(-gained)
-    sorted_ranks = np.sort(rank)
-    first = sorted_ranks[
-        np.minimum(np.searchsorted(ordered, -gained - apart, "left"), len(rank) - 1)
-    ]
-    last = sorted_ranks[np.searchsorted(ordered, -gained + apart, "right") - 1]
-    above = np.searchsorted(ordered, -gained - apart, "left")
-    below = len(rank) - np.searchsorted(ordered, -gained + apart, "right")
+    few = np.stack([_level(values["expected"], one) for one in range(len(rank))])
+    rank_low, rank_high = _likely_ranks(sign * values["expected"], rank, few, seed)
+    # Told apart where the difference is larger than the shuffled range in all but 5%: the least
+    # such difference is the same for all pairs.
+    lost = gained[None] - gained[:, None]  # (R, R) of each to each
+    told = ~few & (np.abs(lost) > _critical(ranges))
+    first = np.where(told, len(rank), rank).min(axis=1)
+    last = np.where(told, 0, rank).max(axis=1)
+    above, below = ((told & side).sum(axis=1) for side in (lost > 0, lost < 0))
     best = int(np.argmin(rank))
     lead = sign * (values["expected"] - values["expected"][best])
     unknown = np.full(len(rank), np.nan)
@@ -513,7 +512,13 @@ def _standing(
     )
 
 
-def _likely_ranks(gained: Float, rank: Int, seed: int) -> tuple[Int, Int]:
+def _level(values: Float, one: int) -> Bool:
+    """(R,) the rows of (R, Q) that differ from one of them on fewer than six queries."""
+    few: Bool = (np.abs(values - values[one]) > _LEVEL).sum(axis=1) < FEW
+    return few
+
+
+def _likely_ranks(gained: Float, rank: Int, few: Bool, seed: int) -> tuple[Int, Int]:
     """(R,) 95% intervals of the ranks of rows (R, Q), over queries.
 
     Fewer than six queries leave every rank open, and so two runs that differ on fewer than six
@@ -526,13 +531,10 @@ def _likely_ranks(gained: Float, rank: Int, seed: int) -> tuple[Int, Int]:
     ranks = np.empty(drawn.shape, np.float32)
     for at, row in enumerate(drawn):
         ranks[at] = _ranked(row)
-    open_ = np.zeros(runs, np.int64)
-    for one in range(runs):
-        unsure = (np.abs(gained - gained[one]) > _LEVEL).sum(axis=1) < FEW
-        open_[one] = unsure.sum() - 1  # but for itself
-        if open_[one]:
-            ahead = drawn[:, ~unsure] > drawn[:, one, None] + _LEVEL
-            ranks[:, one] = 1 + ahead.sum(axis=1)
+    open_ = few.sum(axis=1) - 1  # but for itself
+    for one in np.flatnonzero(open_).tolist():
+        ahead = drawn[:, ~few[one]] > drawn[:, one, None] + _LEVEL
+        ranks[:, one] = 1 + ahead.sum(axis=1)
     low, high = percentile_intervals(ranks, queries)
     return (
         np.fmin(np.floor(low), rank).astype(np.int64),
