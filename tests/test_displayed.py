@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 from rankproof_cli import in_text
+from rich.cells import cell_len
+from rich.console import Console
 
 import rankproof as rp
 from rankproof.cli import output
@@ -24,6 +26,7 @@ from rankproof.results.tables import (
     as_html,
     as_latex,
     as_markdown,
+    draw,
     fitted,
     middle,
 )
@@ -115,6 +118,42 @@ def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> No
     few, _ = fitted(table, 34)
     assert [column.name for column in few.columns] == ["run", "a", "b"]
     assert few.notes[-1] == "left out for want of room: c; --wide shows it"
+
+
+def test_names_are_as_wide_as_the_terminal_shows_them() -> None:
+    """A letter of Chinese or an emoji takes two columns: counted as one, rows ran over the edge."""
+    assert middle("检索模型检索模型", 9) == "检索…模型"
+    assert middle("e\u0301" * 5, 5) == "e\u0301" * 5, "an accent takes none"
+    names = [f"检索模型的名字很长{at}" for at in range(3)] + ["emoji😀run", "\x1b" * 5]
+    columns = [Column("run", "text", folds=True), *Column.each(*names)]
+    for room in range(40, 90):
+        shown, padding = fitted(Table(columns, [[name] + [0.5] * 5 for name in names]), room)
+        lines = drawn_at(shown, padding)
+        assert max(map(cell_len, lines)) <= room, (room, lines)
+
+
+def drawn_at(shown: Table, padding: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=10_000)
+    console.print(draw(shown, padding))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_sentences_in_a_table_go_on_below_and_lose_no_word() -> None:
+    says = "The share of the R relevant documents that is in the top k, one of the two"
+    columns = [Column("measure", "text"), Column("figure"), Column("meaning", "text", prose=True)]
+    table = Table(columns, [("R", 0.25, says), ("P", 0.5, "Precision")])
+    for room in (30, 40, 60, 80):
+        lines = drawn_at(*fitted(table, room))
+        assert all(len(line) <= room for line in lines)
+        assert " ".join(" ".join(lines[3:-2]).replace("0.2500", "").split()) == f"R {says}"
+    assert says in "".join(drawn_at(*fitted(table, 120)))
+
+
+@pytest.mark.parametrize("verb", ["measures", "parts"])
+def test_a_listing_says_all_of_what_it_lists_at_80_columns(verb: str) -> None:
+    narrow, wide = printed(verb, columns=80), printed(verb, "--wide", columns=80)
+    assert max(map(cell_len, narrow.splitlines())) <= 80
+    assert sorted(narrow.split()) == sorted(re.sub("─{3,}", "─" * 78, wide).split())
 
 
 def printed(*words: str, columns: int) -> str:
