@@ -23,7 +23,7 @@ def command(
         str, typer.Argument(metavar="SOURCE", help="A sweep's YAML file, or a BEIR folder.")
     ],
     question: Annotated[
-        str | None, typer.Argument(metavar="[QUESTION]", help="What is asked.")
+        str | None, typer.Argument(metavar="QUESTION", help="What is asked.")
     ] = None,
     retriever: Annotated[
         str | None,
