@@ -16,6 +16,8 @@ from rankproof.results.leads import ZERO, put_ahead, rests
 from rankproof.sentences import counted, part, signed
 
 SHOWN = 5e-5  # what four decimals show
+_FAINT = "Ties change figures of {} by less than four decimals show."
+_RUNS = 8  # whose ties have a sentence
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
 
 
@@ -79,7 +81,9 @@ def evaluation(result: Result, at: int) -> Section:
 
 
 def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
-    words, calm = [], []
+    words: list[str] = []
+    calm: list[str] = []
+    faint: list[str] = []
     for run in runs:
         has = part(run["tied"], run["queries"], "query", "has", "have")
         tied = f"{run['name']}: {has} ties"
@@ -95,11 +99,14 @@ def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
                 f"they are broken, and is {s['expected']:.4f} on average."
             )
         else:
-            calm.append(run["name"])
-    if calm:
-        more = f" and {len(calm) - 3} more" if len(calm) > 4 else ""
-        some = ", ".join(calm[:3] if more else calm)
-        words.append(f"No tie changes a figure of {some}{more}.")
+            (faint if wide[0] else calm).append(run["name"])
+    if len(words) > _RUNS:
+        more = counted(len(words) - _RUNS, "more run has", "more runs have")
+        words[_RUNS:] = [f"{more} ties that change a figure: they are in the table."]
+    for names, say in ((calm, "No tie changes a figure of {}."), (faint, _FAINT)):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+            words.append(say.format(", ".join(names[:3] if more else names) + more))
     return words
 
 
@@ -225,6 +232,8 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
             f"over all orders of ties it is behind by {abs(d.expected):.4f}. The verdict is "
             "reversed."
         )
+    if len(turned) > 4:
+        words.append(f"{counted(len(turned) - 4, 'more is', 'more are')} reversed.")
     return words
 
 
@@ -254,7 +263,10 @@ def gate(result: Result, at: int) -> Section:
     caption += f"{turned if less else ''}."
     heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
     rows = [
-        [measure, d["verdict"], d["difference"], *d["bounds"], d["margin"], d["queries_needed"]]
+        [
+            *(measure, d["verdict"], d["difference"], *d["bounds"], d["margin"]),
+            d["queries_needed"] if d["verdict"] == "undecided" else None,
+        ]
         for measure, d in figures.items()
     ]
     body = [
