@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from markdown_it import MarkdownIt
 from rankproof_cli import in_text
 from rich.cells import cell_len
 from rich.console import Console
@@ -241,7 +243,7 @@ def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
     tex = as_latex(table)
     assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
     assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
-    assert r"a_b & 50% \<x> \|y\| ~^{}\\$#" in as_markdown(table)
+    assert r"a_b & 50% \<x> \|y\| \~^{}\\$#" in as_markdown(table)
 
 
 def test_one_of_everything_is_told_in_the_singular() -> None:
@@ -271,3 +273,36 @@ def test_one_of_everything_is_told_in_the_singular() -> None:
     plural = r"\b1 (?:[a-z]+ )?(?:queries|documents|runs|lists|holes|grades|measures|others)\b"
     assert not re.findall(plural, text)
     assert not re.findall(r"[+-]0\.0+\b", text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[a](http://x)",
+        "![a](http://x/y.png)",
+        "~~a~~",
+        "&amp;",
+        "&#60;b>",
+        "a`b",
+        "__a__",
+        "*a*|<b>",
+    ],
+)
+def test_markdown_makes_nothing_of_a_name(name: str) -> None:
+    """A summary on a forge would link to, or load, what a run's name says."""
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    written = markdown.render(as_markdown(Table([Column("run", "text")], [(name,)])))
+    (cell,) = re.findall("<td[^>]*>(.*?)</td>", written, re.S)
+    assert html.unescape(cell) == name
+    assert "<" not in cell
+
+
+def test_latex_shows_a_name_as_it_is_and_a_minus_as_one() -> None:
+    """A row that began with [ was taken for the room below the row before: an error."""
+    columns = [Column("run", "text"), Column("bias", "signed"), Column("n")]
+    names = ["[a]", "*b", "c---d", "`e`", "-1"]
+    tex = as_latex(Table(columns, [(name, Marked(-0.25, True, "†"), -3) for name in names]))
+    rows = [line.split(" & ") for line in tex.splitlines()[4:-2]]
+    begins = ["{}[a]", "{}*b", "c-{}-{}-d", r"\textasciigrave{}e\textasciigrave{}", "-1"]
+    assert [row[0] for row in rows] == begins
+    assert {tuple(row[1:]) for row in rows} == {(r"\textbf{$-$0.2500}$^{\dagger}$", r"$-$3 \\")}

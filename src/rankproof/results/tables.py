@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -301,7 +302,8 @@ _TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "–": "--",
+    "`": r"\textasciigrave{}",
+    "–": r"\textendash{}",
     "−": "$-$",
     "ρ": r"$\rho$",
     "τ": r"$\tau$",
@@ -321,17 +323,22 @@ def as_latex(table: Table) -> str:
     """A booktabs tabular; the best of a column in bold, marks raised."""
 
     def escape(text: str) -> str:
-        return "".join(_TEX.get(c, c) for c in text)
+        return re.sub("-(?=-)", "-{}", "".join(_TEX.get(c, c) for c in text))  # no dash
 
     def cell_of(column: Column, cell: Cell) -> str:
+        value = cell.value if isinstance(cell, Marked) else cell
+        text = escape(column.write(value))
+        if isinstance(value, int | float):
+            text = re.sub("^-(?=.)", "$-$", text)
         if not isinstance(cell, Marked):
-            return escape(column.write(cell))
-        text = escape(column.write(cell.value))
+            return text
         mark = "".join(_TEX_MARKS.get(c, escape(c)) for c in cell.mark)
         return (rf"\textbf{{{text}}}" if cell.best else text) + (f"$^{{{mark}}}$" if mark else "")
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(cells) + r" \\"
+        row = " & ".join(cells)
+        # The end of the row before would take these for its own.
+        return ("{}" if row.startswith(("[", "*")) else "") + row + r" \\"
 
     layout = "".join("l" if column.is_text else "r" for column in table.columns)
     rows = [
