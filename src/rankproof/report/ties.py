@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rankproof.comparison import Difference
+from rankproof.errors import few
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
@@ -298,9 +299,13 @@ def leaderboard(result: Result, at: int) -> Section:
         ]
         for run in ordered
     ]
-    level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
-    behind = f"not told apart from {counted(level, 'other')}" if level else "told apart from all"
-    words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
+    first = [run["name"] for run in ordered if run["measures"][lead]["rank"] == 1]
+    level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - len(first)
+    behind = "; told apart from all others" if len(first) < len(runs) else ""
+    if level:
+        behind = f"; not told apart from {counted(level, 'other')}"
+    are = "is" if len(first) == 1 else "are level and"
+    words = [f"{few(first)} {are} first of {len(runs)} by {lead}{behind}."]
     found = [(run["name"], run["measures"][lead]) for run in ordered]
     others = [(name, s.get("lead_exact") is True) for name, s in found if s.get("could_lead")]
     if others:
