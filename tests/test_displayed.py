@@ -19,6 +19,7 @@ from rich.console import Console
 
 import rankproof as rp
 from rankproof.cli import output
+from rankproof.cli.options import Format
 from rankproof.diagnostics import diagnose_names, diagnose_noise
 from rankproof.results.tables import (
     Cell,
@@ -244,6 +245,14 @@ def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
     assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
     assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
     assert r"a_b & 50% \<x> \|y\| \~^{}\\$#" in as_markdown(table)
+
+
+def test_what_is_not_0_does_not_read_as_0() -> None:
+    """An index of 6 kB took 0.0 MB."""
+    write = output.writer(Format.table)
+    given = [(0.006, ".1f"), (0.25, ".1f"), (0.0, ".1f"), (-0.004, "+.1f"), (0.00002, ".2f")]
+    assert [write(*each) for each in given] == ["0.006", "0.2", "0.0", "-0.004", "2e-05"]
+    assert output.writer(Format.csv)(0.006, ".1f") == 0.006
 
 
 def test_one_of_everything_is_told_in_the_singular() -> None:
