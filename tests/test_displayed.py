@@ -150,6 +150,7 @@ def test_sentences_in_a_table_go_on_below_and_lose_no_word() -> None:
         assert all(len(line) <= room for line in lines)
         assert " ".join(" ".join(lines[3:-2]).replace("0.2500", "").split()) == f"R {says}"
     assert says in "".join(drawn_at(*fitted(table, 120)))
+    assert f'<td style="text-align:left">{says}</td>' in as_html(table), "a notebook wraps it"
 
 
 @pytest.mark.parametrize("verb", ["measures", "parts"])

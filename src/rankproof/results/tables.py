@@ -373,10 +373,13 @@ def as_html(table: Table, most: int | None = None) -> str:
         return text
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        sides = ["left" if column.is_text else "right" for column in table.columns]
+        looks = [
+            f"text-align:{'left' if column.is_text else 'right'}"
+            + ("" if column.prose else ";white-space:nowrap")
+            for column in table.columns
+        ]
         return "".join(
-            f'<{tag} style="text-align:{side};white-space:nowrap">{cell}</{tag}>'
-            for side, cell in zip(sides, cells, strict=True)
+            f'<{tag} style="{look}">{cell}</{tag}>' for look, cell in zip(looks, cells, strict=True)
         )
 
     rows = table.rows if most is None else table.rows[:most]
