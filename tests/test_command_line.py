@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from rankproof_cli import rankproof
+from rankproof_cli import in_text, rankproof
 
 import rankproof as rp
 
@@ -199,6 +199,20 @@ def test_help_names_every_verb_and_option() -> None:
         *("--score-dtype", "--like", "--format"),
     ):
         assert option in text
+
+
+@pytest.mark.parametrize("verb", ["eval", "compare", "leaderboard", "verify", "search", "ties"])
+def test_help_names_an_argument_once_and_by_the_type_of_one(verb: str) -> None:
+    said = in_text(verb, "--help", env={"COLUMNS": "100"}).stdout
+    assert not re.search(r"\[\[|\.{3}\S*\.{3}|list\[", said), said
+
+
+def test_an_error_ends_in_one_mark_and_its_remedy_fits_the_verb() -> None:
+    mistyped = in_text("evla").stderr
+    assert re.search(r"Did you mean 'eval'\? See .*rankproof --help\n$", mistyped)
+    done = in_text("ties", QRELS)
+    assert done.returncode == 2
+    assert done.stderr.endswith("it looks like judgements: name a run here\n")
 
 
 def test_help_says_of_each_verb_the_first_line_of_its_own_help() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from markdown_it import MarkdownIt
 from rankproof_cli import in_text
+from rich.cells import cell_len
+from rich.console import Console
 
 import rankproof as rp
 from rankproof.cli import output
+from rankproof.cli.options import Format
 from rankproof.diagnostics import diagnose_names, diagnose_noise
 from rankproof.results.tables import (
     Cell,
@@ -24,6 +29,7 @@ from rankproof.results.tables import (
     as_html,
     as_latex,
     as_markdown,
+    draw,
     fitted,
     middle,
 )
@@ -117,6 +123,43 @@ def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> No
     assert few.notes[-1] == "left out for want of room: c; --wide shows it"
 
 
+def test_names_are_as_wide_as_the_terminal_shows_them() -> None:
+    """A letter of Chinese or an emoji takes two columns: counted as one, rows ran over the edge."""
+    assert middle("检索模型检索模型", 9) == "检索…模型"
+    assert middle("e\u0301" * 5, 5) == "e\u0301" * 5, "an accent takes none"
+    names = [f"检索模型的名字很长{at}" for at in range(3)] + ["emoji😀run", "\x1b" * 5]
+    columns = [Column("run", "text", folds=True), *Column.each(*names)]
+    for room in range(40, 90):
+        shown, padding = fitted(Table(columns, [[name] + [0.5] * 5 for name in names]), room)
+        lines = drawn_at(shown, padding)
+        assert max(map(cell_len, lines)) <= room, (room, lines)
+
+
+def drawn_at(shown: Table, padding: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=10_000)
+    console.print(draw(shown, padding))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_sentences_in_a_table_go_on_below_and_lose_no_word() -> None:
+    says = "The share of the R relevant documents that is in the top k, one of the two"
+    columns = [Column("measure", "text"), Column("figure"), Column("meaning", "text", prose=True)]
+    table = Table(columns, [("R", 0.25, says), ("P", 0.5, "Precision")])
+    for room in (30, 40, 60, 80):
+        lines = drawn_at(*fitted(table, room))
+        assert all(len(line) <= room for line in lines)
+        assert " ".join(" ".join(lines[3:-2]).replace("0.2500", "").split()) == f"R {says}"
+    assert says in "".join(drawn_at(*fitted(table, 120)))
+    assert f'<td style="text-align:left">{says}</td>' in as_html(table), "a notebook wraps it"
+
+
+@pytest.mark.parametrize("verb", ["measures", "parts"])
+def test_a_listing_says_all_of_what_it_lists_at_80_columns(verb: str) -> None:
+    narrow, wide = printed(verb, columns=80), printed(verb, "--wide", columns=80)
+    assert max(map(cell_len, narrow.splitlines())) <= 80
+    assert sorted(narrow.split()) == sorted(re.sub("─{3,}", "─" * 78, wide).split())
+
+
 def printed(*words: str, columns: int) -> str:
     done = in_text(*words, env={"COLUMNS": str(columns), "NO_COLOR": "1"})
     assert done.returncode in (0, 1), done.stderr
@@ -202,7 +245,15 @@ def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
     tex = as_latex(table)
     assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
     assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
-    assert r"a_b & 50% \<x> \|y\| ~^{}\\$#" in as_markdown(table)
+    assert r"a_b & 50% \<x> \|y\| \~^{}\\$#" in as_markdown(table)
+
+
+def test_what_is_not_0_does_not_read_as_0() -> None:
+    """An index of 6 kB took 0.0 MB."""
+    write = output.writer(Format.table)
+    given = [(0.006, ".1f"), (0.25, ".1f"), (0.0, ".1f"), (-0.004, "+.1f"), (0.00002, ".2f")]
+    assert [write(*each) for each in given] == ["0.006", "0.2", "0.0", "-0.004", "2e-05"]
+    assert output.writer(Format.csv)(0.006, ".1f") == 0.006
 
 
 def test_one_of_everything_is_told_in_the_singular() -> None:
@@ -232,3 +283,36 @@ def test_one_of_everything_is_told_in_the_singular() -> None:
     plural = r"\b1 (?:[a-z]+ )?(?:queries|documents|runs|lists|holes|grades|measures|others)\b"
     assert not re.findall(plural, text)
     assert not re.findall(r"[+-]0\.0+\b", text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[a](http://x)",
+        "![a](http://x/y.png)",
+        "~~a~~",
+        "&amp;",
+        "&#60;b>",
+        "a`b",
+        "__a__",
+        "*a*|<b>",
+    ],
+)
+def test_markdown_makes_nothing_of_a_name(name: str) -> None:
+    """A summary on a forge would link to, or load, what a run's name says."""
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    written = markdown.render(as_markdown(Table([Column("run", "text")], [(name,)])))
+    (cell,) = re.findall("<td[^>]*>(.*?)</td>", written, re.S)
+    assert html.unescape(cell) == name
+    assert "<" not in cell
+
+
+def test_latex_shows_a_name_as_it_is_and_a_minus_as_one() -> None:
+    """A row that began with [ was taken for the room below the row before: an error."""
+    columns = [Column("run", "text"), Column("bias", "signed"), Column("n")]
+    names = ["[a]", "*b", "c---d", "`e`", "-1"]
+    tex = as_latex(Table(columns, [(name, Marked(-0.25, True, "†"), -3) for name in names]))
+    rows = [line.split(" & ") for line in tex.splitlines()[4:-2]]
+    begins = ["{}[a]", "{}*b", "c-{}-{}-d", r"\textasciigrave{}e\textasciigrave{}", "-1"]
+    assert [row[0] for row in rows] == begins
+    assert {tuple(row[1:]) for row in rows} == {(r"\textbf{$-$0.2500}$^{\dagger}$", r"$-$3 \\")}

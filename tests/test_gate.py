@@ -86,6 +86,15 @@ def test_the_sentence_says_what_differs_where_and_what_would_decide_it() -> None
     assert repr(found) == said
 
 
+def test_what_is_decided_needs_no_more_queries_in_the_table() -> None:
+    """A table said worse by 30 queries, and beside it that 32 would decide it."""
+    noise = np.random.default_rng(1).normal(0, 0.1, 30)
+    for shift, needs in ((-0.2, False), (0.0, False), (-0.03, True)):
+        found = verdict(noise - noise.mean() + shift)
+        (needed,) = found._shown().plain()["queries needed"]
+        assert (found.verdict == "undecided") == needs == (needed is not None)
+
+
 def test_equal_runs_pass_whatever_the_margin() -> None:
     found = verdict(np.zeros(3), margin=0.0)
     assert found.passed

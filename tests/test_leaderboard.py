@@ -318,6 +318,29 @@ def test_a_report_finds_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
     assert found == ["board.json", "eval.json", "gate.json", "plain.json"]
 
 
+def test_runs_that_are_level_share_the_lead() -> None:
+    """One of two equal runs was said to lead."""
+    from rankproof.report.found import Result
+    from rankproof.report.ties import leaderboard
+
+    qrels = {f"q{n}": {"d0": 1} for n in range(12)}
+    runs = {name: {q: {"d0": 2.0, "d1": 1.0} for q in qrels} for name in ("a", "b")}
+    runs["c"] = {q: {"d0": 1.0, "d1": 2.0} for q in qrels}
+    board = rp.leaderboard(qrels, runs, ["P@1", "R@2"])
+    assert str(board).splitlines() == [
+        "P@1: a, b share the lead with 1.0000",
+        "R@2: a, b, c share the lead with 1.0000",
+    ]
+    for kept, words in (
+        (runs, "a, b are level and first of 3 by P@1; told apart from all others."),
+        ({"a": runs["a"], "b": runs["b"]}, "a, b are level and first of 2 by P@1."),
+        ({"b": runs["b"], "c": runs["c"]}, "b is first of 2 by P@1; told apart from all others."),
+    ):
+        found = rp.leaderboard(qrels, kept, "P@1").to_dict()
+        result = Result("leaderboard", Path("board.json"), "board", found)
+        assert leaderboard(result, 0).words[0] == words
+
+
 def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
     runs = {
@@ -434,7 +457,7 @@ def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
     assert "3 on documents that nobody judged" in pages[0]
     assert "rests on unjudged documents" in pages[0]
     assert "judged of a and b" in pages[0]
-    assert "not told apart from 1 other." in pages[1]
+    assert "a, b are level and first of 3 by P@2; told apart from all others." in pages[1]
     assert "over unjudged documents" in pages[2]
 
 

@@ -138,6 +138,25 @@ def test_python_in_the_documents_runs(
         ENDINGS.update(endings)
 
 
+@pytest.mark.parametrize("name", ["ceilings.md", "recommend.md"])
+def test_a_page_quotes_what_its_commands_print(name: str, tmp_path: Path) -> None:
+    """The intervals of a page were those of an earlier method. test_audit_… has audit.md."""
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    makes = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.S | re.M))
+    subprocess.run([sys.executable, "-c", makes], cwd=tmp_path, check=True, capture_output=True)
+    quoted = re.findall(
+        r"^```console\n\$ rankproof (.*?)\n```\n+```text\n(.*?)^```", page, re.S | re.M
+    )
+    assert quoted
+    for command, text in quoted:
+        done = rankproof(*command.split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr.decode()
+        printed = done.stdout.decode().split()
+        for line in filter(None, map(str.split, text.splitlines())):
+            at = (n for n, word in enumerate(printed) if word == line[0])
+            assert any(printed[n : n + len(line)] == line for n in at), " ".join(line)
+
+
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
     """Commands run in one folder, page after page; a YAML block that names itself is a file.
 

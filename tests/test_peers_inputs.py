@@ -380,7 +380,7 @@ def test_swapped_tables_and_files_are_noticed(write: Any) -> None:
         rp.evaluate(SCORES, rp.read_run(SCORES), "RR")
     run = write("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in rows(SCORES)))
     qrels = write("".join(f"{q} 0 {d} {s}\n" for q, d, s in rows(GRADES)), "qrels.txt")
-    with pytest.raises(rp.InputError, match="it looks like a run: name run and"):
+    with pytest.raises(rp.InputError, match="it looks like a run: name judgements here"):
         rp.evaluate(qrels, run, "RR")
     with pytest.raises(rp.InputError, match="it looks like judgements"):
         rp.read_run(qrels)

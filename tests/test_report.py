@@ -754,6 +754,51 @@ def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> Non
 
     word = "0" * 1_000_000
     assert _said(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
+    assert _said(f"ש{':' * 1_000_000}") == f"<bdi>ש</bdi>{':' * 1_000_000}"
+
+
+def test_a_name_that_runs_backward_is_one_and_ends_before_the_colon() -> None:
+    """Word by word its words changed places, and the colon went to its other side."""
+    from rankproof.report.page import _said
+
+    assert _said("שלום עולם: 12 of 12") == "<bdi>שלום עולם</bdi>: 12 of 12"
+    assert _said("ahead of a-ש.trec.") == "ahead of <bdi>a-ש.trec</bdi>."
+
+
+@pytest.mark.parametrize("letter", ["W", "8", "x", "模", "Ω"])
+def test_a_label_of_wide_letters_begins_inside_its_chart(
+    letter: str, tmp_path: Path, running: Browser
+) -> None:
+    folder = results(tmp_path)
+    data = json.loads((folder / "eval.json").read_text())
+    data["runs"][1]["name"] = letter * 60
+    (folder / "eval.json").write_text(json.dumps(data))
+    with tab(running) as page:
+        page.page.goto(write_report(folder)[0].as_uri())
+        begins = "[...document.querySelectorAll('.chart .label')].map(t => t.getBBox().x)"
+        assert min(page.page.evaluate(begins)) >= 0
+
+
+def test_the_words_on_ties_say_no_more_than_the_figures_and_are_few() -> None:
+    from rankproof.report.ties import _compared, _evaluated
+
+    def run(name: str, width: float) -> dict[str, Any]:
+        figures = {"range": width, "min": 0.5, "max": 0.5 + width, "expected": 0.5}
+        return {"name": name, "queries": 3, "tied": 1, "measures": {"RR": figures}}
+
+    assert _evaluated([run("a", 0.0), run("b", 1e-6)]) == [
+        "No tie changes a figure of a.",
+        "Ties change figures of b by less than four decimals show.",
+    ]
+    many = _evaluated([run(f"r{at}", 0.1) for at in range(300)])
+    assert len(many) == 9
+    assert many[-1] == "292 more runs have ties that change a figure: they are in the table."
+    data = Path(rp.__file__).parent / "data"
+    runs = {name: str(data / f"demo-{name}.trec") for name in ("saturated", "plain")}
+    found = rp.compare(runs, str(data / "demo-qrels.txt"), [f"nDCG@{k}" for k in range(2, 8)])
+    told = _compared(found.to_dict()["pairs"])
+    assert "6 of them reversed" in told[0]
+    assert told[-1] == "2 more are reversed."
 
 
 def test_an_element_is_escaped_part_by_part_and_no_format_is_parsed(

@@ -232,7 +232,7 @@ def _stage(at: int) -> str:
 
 def _there(place: Path, name: str) -> Path:
     if not (place / name).is_file():
-        absent = "this is a file" if place.exists() else "there is no such folder"
+        absent = "this is a file and no folder" if place.exists() else "there is no such folder"
         raise InputError(
             f"there is no {name} in this folder" if place.is_dir() else absent,
             place=str(place),

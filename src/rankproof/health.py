@@ -88,7 +88,7 @@ class Health(Displayed):
 
     def _shown(self) -> Table:
         columns = [Column("about", "text"), Column("name", "text"), Column("well", "text")]
-        columns += [Column("what", "text", folds=True), Column("to mend it", "text", folds=True)]
+        columns += [Column("what", "text", prose=True), Column("to mend it", "text", folds=True)]
         rows = [
             (c.about, c.name, "yes" if c.well else "no", c.says, c.mend or "–") for c in self.checks
         ]

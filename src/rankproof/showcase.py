@@ -329,7 +329,8 @@ def _reversed(comparison: dict[str, Any]) -> Finding:
         "Ties turned a verdict round",
         f"In nDCG@5 the usual tie-break puts {pair['a']} ahead of {pair['b']} by "
         f"{d['oblivious']:.3f}. Over all orders of its ties it is behind by {-d['expected']:.3f} "
-        f"(p = {d['p_holm']:.3f}). {turned} of {len(pair['measures'])} measures are reversed.",
+        f"(p = {d['p_holm']:.3f} after Holm's correction). {turned} of {len(pair['measures'])} "
+        "measures are reversed.",
     )
 
 

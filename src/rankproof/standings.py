@@ -24,7 +24,7 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.comparison import aligned
-from rankproof.errors import InputError, library
+from rankproof.errors import InputError, few, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels
@@ -117,12 +117,11 @@ class Leaderboard(Displayed):
     def __str__(self) -> str:
         lines = []
         for measure, s in self.measures.items():
-            alike = int((s.group_first == 1).sum())
-            rest = f", not told apart from {counted(alike - 1, 'other')}" if alike > 1 else ""
-            lines.append(
-                f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}"
-                f"{self._open(s)}"
-            )
+            first = [self.runs[at] for at in np.flatnonzero(s.rank == 1)]
+            leads = f"{few(first)} share the lead" if len(first) > 1 else f"{first[0]} leads"
+            alike = int((s.group_first == 1).sum()) - len(first)
+            rest = f", not told apart from {counted(alike, 'other')}" if alike else ""
+            lines.append(f"{measure}: {leads} with {s.expected[s.best]:.4f}{rest}{self._open(s)}")
         return "\n".join(lines)
 
     def where_others_could_lead(self) -> tuple[Leaderboard, bool]:

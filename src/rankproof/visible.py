@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 ACTING = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _ACTING = re.compile(f"[{ACTING}]")
 _ACTING_IN_TEXT = re.compile(f"(?![\n\t])[{ACTING}]")
-# What Markdown reads as a tag, emphasis or the end of a cell, and what undoes its own escapes; an
-# underscore inside a word is none.
-_MARKUP = re.compile(r"[*<|]|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{-~])")
+# What Markdown reads as a tag, emphasis, a link, a picture, a character's name or the end of a
+# cell, and what undoes its own escapes; an underscore inside a word is none.
+_MARKUP = re.compile(r"[*<|~]|(?<![^\W_])_|_(?![^\W_])|\](?=\()|&(?=#?\w+;)|\\(?=[!-/:-@\[-`{-~])")
 _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
@@ -149,6 +150,8 @@ def tidy(command: Any) -> Any:
             param.metavar = ""
         elif param.metavar is None:
             _name_type(param)
+        elif param.nargs == -1:
+            param.display_type_rich = partial(_type_of_items, param)
         if hasattr(param, "_runtime_param"):
             param._runtime_param = _Plain()
     for inner in getattr(command, "commands", {}).values():
@@ -156,11 +159,15 @@ def tidy(command: Any) -> Any:
     return command
 
 
+def _type_of_items(param: Any, ctx: Any) -> str:
+    return f"<{get_args(param.type_descriptor.annotation)[0].__name__.lower()}>"
+
+
 def _name_type(param: Any) -> None:
     """A list shows the type of its items, and a long choice its words where lines can break."""
     kind = param.type_descriptor.annotation
     if getattr(param, "multiple", False):
-        param.metavar = f"<{get_args(kind)[0].__name__.lower()}>"
+        param.metavar = _type_of_items(param, None)
     enumerated = isinstance(kind, type) and issubclass(kind, Enum)
     words = [each.value for each in kind] if enumerated else get_args(kind)
     if len("|".join(map(str, words))) > 20 and all(isinstance(word, str) for word in words):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def command(
     qrels: options.QrelsArgument,
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="Runs; - is standard input.")
+        list[str] | None, typer.Argument(metavar="RUN", help="Runs; - is standard input.")
     ] = None,
     measure: options.MeasureOption = None,
     judge: Annotated[

@@ -246,7 +246,7 @@ def diff(
         ("queries with another top 10", len(found.reordered), _some(found.reordered)),
     ]
     columns = [output.Column("what", "text"), output.Column("count")]
-    columns += [output.Column("which", "text", folds=True)]
+    columns += [output.Column("which", "text", prose=True)]
     notes = [f"judge: {' → '.join(dict.fromkeys(found.judges))}"]
     if found.cost is not None:
         less = "less" if found.cost < 0 else "more"
@@ -560,7 +560,7 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
 
     found = standing(store)
     columns = [output.Column("stage", "text"), output.Column("done", "text")]
-    columns += [output.Column("what", "text", folds=True)]
+    columns += [output.Column("what", "text", prose=True)]
     rows = [(step.name, "yes" if step.done else "no", step.what) for step in found.steps]
     notes = [f"judge: {found.judge or 'none yet'}"]
     if found.simulated:
@@ -588,7 +588,7 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
 
 def _coefficients(found: list[Coefficient], title: str, notes: list[str]) -> Table:
     columns = [Column("figure", "text"), Column("value"), Column("ci low"), Column("ci high")]
-    columns += [Column("items"), Column("undefined", "text", folds=True)]
+    columns += [Column("items"), Column("undefined", "text", prose=True)]
     rows = [(c.name, c.value, c.low, c.high, c.items, c.undefined or "") for c in found]
     return Table(columns, rows, title=title, notes=notes)
 

@@ -16,7 +16,7 @@ def command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="Runs: files, folders, globs or rows of a sweep (FOLDER::ROW).",
             callback=options.rows,
         ),

@@ -46,7 +46,11 @@ def command(form: options.FormatOption = Format.table, wide: options.WideOption 
         Column("measure", "text"),
         Column("@k", "text", drop=2),
         Column("parameters", "text", drop=1),
-        Column("meaning", "text", folds=True),
+        Column("meaning", "text", prose=True),
+    ]
+    notes = [
+        "rel: the lowest grade that counts as relevant",
+        "[T n]: equation n of arXiv 2508.03306; [R §n]: section n of arXiv 2511.09545",
     ]
     made = Made("measures", {}, {})
-    deliver(form, [Table(columns, rows)], {"measures": described}, made)
+    deliver(form, [Table(columns, rows, notes=notes)], {"measures": described}, made)

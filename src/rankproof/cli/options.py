@@ -60,7 +60,7 @@ def rows(runs: list[str] | None) -> list[str] | None:
 RunsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN...",
+        metavar="RUN",
         help="Runs, or rows of a sweep (FOLDER::ROW); - is standard input.",
         callback=rows,
     ),
@@ -190,7 +190,7 @@ QrelsFormatOption = Annotated[
     typer.Option(
         metavar="FORMAT",
         parser=_format,
-        help="Format of QRELS, as for --input-format.",
+        help=f"Format of QRELS: {FORMATS}.",
         show_default="by ending and first bytes",
     ),
 ]

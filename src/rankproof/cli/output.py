@@ -125,12 +125,16 @@ Writer = Callable[[float | None, str], Cell]
 
 
 def writer(form: Format) -> Writer:
-    """Milliseconds and dollars need no four decimals, but in a file for programs."""
+    """Milliseconds and dollars need no four decimals, but in a file for programs; what is not 0
+    does not read as 0."""
 
     def write(value: float | None, digits: str) -> Cell:
         if form is Format.csv:
             return value
-        return None if value is None or value != value else format(value, digits)
+        if value is None or value != value:
+            return None
+        text = format(value, digits)
+        return text if float(text) or not value else format(value, re.sub(r"\.\d+f", ".1g", digits))
 
     return write
 

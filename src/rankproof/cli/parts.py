@@ -16,7 +16,7 @@ def command(form: options.FormatOption = Format.table, wide: options.WideOption 
     columns = [
         *Column.each("kind", "type", style="text"),
         *Column.each("extra", "installed", style="text", drop=1),
-        Column("what it does", "text", folds=True),
+        Column("what it does", "text", prose=True),
     ]
     rows = [
         (d["kind"], d["type"], d["extra"] or "–", "yes" if d["installed"] else "no", d["does"])

@@ -23,7 +23,7 @@ def command(
         str, typer.Argument(metavar="SOURCE", help="A sweep's YAML file, or a BEIR folder.")
     ],
     question: Annotated[
-        str | None, typer.Argument(metavar="[QUESTION]", help="What is asked.")
+        str | None, typer.Argument(metavar="QUESTION", help="What is asked.")
     ] = None,
     retriever: Annotated[
         str | None,
@@ -83,7 +83,7 @@ def _show(run: Run, texts: dict[str, str], form: Format, made: Made) -> None:
         Column("rank", "text"),
         Column("score"),
         Column("doc", "text"),
-        Column("text", "text", folds=True),
+        Column("text", "text", prose=True),
     ]
     rows: list[list[Cell]] = [
         [hit["rank"], hit["score"], hit["doc"], _excerpt(hit["text"])] for hit in hits

@@ -18,7 +18,7 @@ def command(
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[INPUT]...",
+            metavar="INPUT",
             help="Its inputs, or folders that hold them, where they are neither beside it nor in "
             "this folder.",
             show_default=False,

@@ -213,7 +213,7 @@ class Gate(Displayed):
                 g.margin,
                 f"{signed(g.difference.lowest)} to {signed(g.difference.highest)}",
                 f"{g.difference.differing} of {g.difference.queries}",
-                g.needed,
+                g.needed if g.verdict == "undecided" else None,  # the others are decided
             )
             for m, g in self.measures.items()
         ]

@@ -348,8 +348,8 @@ def _other_way(kind: Kind, first: list[int]) -> str | None:
     """A remedy where a run stands for qrels or qrels for a run."""
     other: Kind = "qrels" if kind == "run" else "run"
     if all(count == len(_FIELDS[other]) for count in first):
-        found = "judgements" if other == "qrels" else "a run"
-        return f"it looks like {found}: name run and judgements the other way round"
+        words = {"qrels": "judgements", "run": "a run"}
+        return f"it looks like {words[other]}: name {words[kind]} here"
     return None
 
 

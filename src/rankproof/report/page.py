@@ -158,9 +158,9 @@ def render(sections: list[Section], title: str) -> str:
 
 
 # A word is looked at from its first letter alone: a long id would be read from each on.
-_BACKWARD = re.compile(
-    r"(?<![^\s<>&;,()])[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*"
-)
+# Words in a row are one name; the colon or full stop behind it is the sentence's.
+_WORD = r"[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*"
+_BACKWARD = re.compile(rf"(?<![^\s<>&;,()]){_WORD}(?: {_WORD})*(?<![:.?!])")
 
 
 def _said(words: str) -> Markup:

@@ -8,6 +8,7 @@ script sooner, and to the keyboard.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,8 +34,16 @@ def colour(at: int, ramp: bool = False) -> str:
 
 
 def margin(labels: Iterable[str], most: int = CLIP) -> float:
-    """Room at the left for labels as they are clipped."""
-    return 28.0 + 7.0 * max((min(len(label), most) for label in labels), default=0)
+    """Room at the left for labels as they are clipped, in a font that runs wide."""
+    clipped = (clip(visible(label), most) for label in labels)
+    return 28.0 + max((sum(map(_broad, label)) for label in clipped), default=0.0)
+
+
+def _broad(letter: str) -> float:
+    """Pixels that a letter may take."""
+    if letter in "mwMW@%" or unicodedata.east_asian_width(letter) in "WF":
+        return 13.0
+    return 9.0 if letter.isupper() or letter.isdigit() else 7.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rankproof.comparison import Difference
+from rankproof.errors import few
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
@@ -16,6 +17,8 @@ from rankproof.results.leads import ZERO, put_ahead, rests
 from rankproof.sentences import counted, part, signed
 
 SHOWN = 5e-5  # what four decimals show
+_FAINT = "Ties change figures of {} by less than four decimals show."
+_RUNS = 8  # whose ties have a sentence
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
 
 
@@ -79,7 +82,9 @@ def evaluation(result: Result, at: int) -> Section:
 
 
 def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
-    words, calm = [], []
+    words: list[str] = []
+    calm: list[str] = []
+    faint: list[str] = []
     for run in runs:
         has = part(run["tied"], run["queries"], "query", "has", "have")
         tied = f"{run['name']}: {has} ties"
@@ -95,11 +100,14 @@ def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
                 f"they are broken, and is {s['expected']:.4f} on average."
             )
         else:
-            calm.append(run["name"])
-    if calm:
-        more = f" and {len(calm) - 3} more" if len(calm) > 4 else ""
-        some = ", ".join(calm[:3] if more else calm)
-        words.append(f"No tie changes a figure of {some}{more}.")
+            (faint if wide[0] else calm).append(run["name"])
+    if len(words) > _RUNS:
+        more = counted(len(words) - _RUNS, "more run has", "more runs have")
+        words[_RUNS:] = [f"{more} ties that change a figure: they are in the table."]
+    for names, say in ((calm, "No tie changes a figure of {}."), (faint, _FAINT)):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+            words.append(say.format(", ".join(names[:3] if more else names) + more))
     return words
 
 
@@ -225,6 +233,8 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
             f"over all orders of ties it is behind by {abs(d.expected):.4f}. The verdict is "
             "reversed."
         )
+    if len(turned) > 4:
+        words.append(f"{counted(len(turned) - 4, 'more is', 'more are')} reversed.")
     return words
 
 
@@ -254,7 +264,10 @@ def gate(result: Result, at: int) -> Section:
     caption += f"{turned if less else ''}."
     heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
     rows = [
-        [measure, d["verdict"], d["difference"], *d["bounds"], d["margin"], d["queries_needed"]]
+        [
+            *(measure, d["verdict"], d["difference"], *d["bounds"], d["margin"]),
+            d["queries_needed"] if d["verdict"] == "undecided" else None,
+        ]
         for measure, d in figures.items()
     ]
     body = [
@@ -286,9 +299,13 @@ def leaderboard(result: Result, at: int) -> Section:
         ]
         for run in ordered
     ]
-    level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
-    behind = f"not told apart from {counted(level, 'other')}" if level else "told apart from all"
-    words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
+    first = [run["name"] for run in ordered if run["measures"][lead]["rank"] == 1]
+    level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - len(first)
+    behind = "; told apart from all others" if len(first) < len(runs) else ""
+    if level:
+        behind = f"; not told apart from {counted(level, 'other')}"
+    are = "is" if len(first) == 1 else "are level and"
+    words = [f"{few(first)} {are} first of {len(runs)} by {lead}{behind}."]
     found = [(run["name"], run["measures"][lead]) for run in ordered]
     others = [(name, s.get("lead_exact") is True) for name, s in found if s.get("could_lead")]
     if others:

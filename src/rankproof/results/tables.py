@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,7 +35,9 @@ class Column:
     style: str = ""  # text | "" for a number | signed | p
     dim: bool = False
     folds: bool = False  # text that may be shortened in the middle on a narrow terminal
+    prose: bool = False  # sentences, which go on below where a narrow terminal ends
     drop: int = 0  # left out on a narrow terminal, the lowest number first; 0 stays
+    width: int | None = None  # of prose that was fitted
 
     @classmethod
     def each(cls, *names: str, style: str = "", **how: Any) -> list[Column]:
@@ -106,11 +109,21 @@ _SHORTEST = 8
 
 
 def middle(text: str, width: int) -> str:
-    """A name shortened in the middle: its beginning and its end tell it apart."""
-    if len(text) <= width:
+    """A name shortened in the middle: its beginning and its end tell it apart.
+
+    A width is that on the terminal, where a letter of Chinese or an emoji takes two columns.
+    """
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
         return text
     tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :] if tail else ''}"
+    begin, end = text[: width - 1 - tail], text[len(text) - tail :]
+    while cell_len(begin) > width - 1 - tail:
+        begin = begin[:-1]
+    while cell_len(end) > tail:
+        end = end[1:]
+    return f"{begin}…{end}"
 
 
 def _without_common_ends(table: Table) -> Table:
@@ -135,7 +148,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
 
     First padding goes, then what all names end in, then names are shortened in the middle, then
     columns are left out, in their order and with a note: so many that different names still look
-    different. A figure is never cut, nor does a row take two lines.
+    different. A figure is never cut, nor does a row take two lines, but for prose.
     """
     from rich.cells import cell_len
 
@@ -154,8 +167,9 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
             column, cells = table.columns[at], widest[at]
             head = cell_len(column.heading)
             if shortest is not None:
-                head = min(head, max(shortest, cells if not column.folds else 0))
-                if column.folds:
+                gives = column.folds or column.prose
+                head = min(head, max(shortest, cells if not gives else 0))
+                if gives:
                     cells = min(cells, shortest)
             found.append(max(head, cells))
         return found
@@ -184,7 +198,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     shortest: int | None = None
     dropped: list[int] = []
     if needed(None) > room:
-        shortest = max([_SHORT, *(len(c.name) for c in table.columns if c.folds)])
+        shortest = max([_SHORT, *(cell_len(c.name) for c in table.columns if c.folds)])
         for order in sorted({c.drop for c in table.columns if c.drop}):
             if needed(shortest) <= room and told_apart(shortest):
                 break
@@ -199,7 +213,8 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     sizes = widths(shortest)
     shown = table.only(kept)
     columns = [
-        replace(c, name=middle(c.name, size)) for c, size in zip(shown.columns, sizes, strict=True)
+        replace(c, name=middle(c.heading, size), width=size if c.prose else None)
+        for c, size in zip(shown.columns, sizes, strict=True)
     ]
     rows = [
         [
@@ -210,7 +225,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     ]
     notes = list(table.notes)
     if dropped:
-        names = [middle(table.columns[at].name, 24) for at in sorted(dropped)]
+        names = [middle(table.columns[at].heading, 24) for at in sorted(dropped)]
         some = few(names, 8)
         shows = "them" if len(names) > 1 else "it"
         notes.append(f"left out for want of room: {some}; --wide shows {shows}")
@@ -218,7 +233,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
 
 
 def draw(table: Table, padding: int) -> Any:
-    """A table for rich, each row one line."""
+    """A table for rich, each row one line where it holds no prose."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -235,6 +250,7 @@ def draw(table: Table, padding: int) -> Any:
             justify="left" if column.is_text else "right",
             style="dim" if column.dim else "",
             header_style="dim bold" if column.dim else "bold",
+            max_width=column.width,
         )
     for row in table.rows:
         drawn.add_row(
@@ -286,7 +302,8 @@ _TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "–": "--",
+    "`": r"\textasciigrave{}",
+    "–": r"\textendash{}",
     "−": "$-$",
     "ρ": r"$\rho$",
     "τ": r"$\tau$",
@@ -306,17 +323,22 @@ def as_latex(table: Table) -> str:
     """A booktabs tabular; the best of a column in bold, marks raised."""
 
     def escape(text: str) -> str:
-        return "".join(_TEX.get(c, c) for c in text)
+        return re.sub("-(?=-)", "-{}", "".join(_TEX.get(c, c) for c in text))  # no dash
 
     def cell_of(column: Column, cell: Cell) -> str:
+        value = cell.value if isinstance(cell, Marked) else cell
+        text = escape(column.write(value))
+        if isinstance(value, int | float):
+            text = re.sub("^-(?=.)", "$-$", text)
         if not isinstance(cell, Marked):
-            return escape(column.write(cell))
-        text = escape(column.write(cell.value))
+            return text
         mark = "".join(_TEX_MARKS.get(c, escape(c)) for c in cell.mark)
         return (rf"\textbf{{{text}}}" if cell.best else text) + (f"$^{{{mark}}}$" if mark else "")
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(cells) + r" \\"
+        row = " & ".join(cells)
+        # The end of the row before would take these for its own.
+        return ("{}" if row.startswith(("[", "*")) else "") + row + r" \\"
 
     layout = "".join("l" if column.is_text else "r" for column in table.columns)
     rows = [
@@ -351,10 +373,13 @@ def as_html(table: Table, most: int | None = None) -> str:
         return text
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        sides = ["left" if column.is_text else "right" for column in table.columns]
+        looks = [
+            f"text-align:{'left' if column.is_text else 'right'}"
+            + ("" if column.prose else ";white-space:nowrap")
+            for column in table.columns
+        ]
         return "".join(
-            f'<{tag} style="text-align:{side};white-space:nowrap">{cell}</{tag}>'
-            for side, cell in zip(sides, cells, strict=True)
+            f'<{tag} style="{look}">{cell}</{tag}>' for look, cell in zip(looks, cells, strict=True)
         )
 
     rows = table.rows if most is None else table.rows[:most]
