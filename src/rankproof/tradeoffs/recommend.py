@@ -570,12 +570,15 @@ def _fastest(feasible: pl.DataFrame) -> dict[str, Any]:
     return level.sort(*simplest, nulls_last=True).row(0, named=True)
 
 
+def _noise(a: dict[str, Any], b: dict[str, Any]) -> float:
+    """What the latencies of two may differ by and mean nothing."""
+    both = min(a["among_network"], b["among_network"]) > 0
+    return float(max(map(_jitter, (a, b))) if both else max(a["jitter"], b["jitter"]))
+
+
 def faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
     """Whether it is, by more than the jitter of the two."""
-    noise = max(row["jitter"], other["jitter"])
-    if row["among_network"] > 0 and other["among_network"] > 0:
-        noise = max(noise, row["among_network"], other["among_network"])
-    return bool(row["latency"] - other["latency"] > noise)
+    return bool(row["latency"] - other["latency"] > _noise(row, other))
 
 
 def cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
@@ -655,7 +658,7 @@ def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
     rows = []
     for (a, b), apart in zip(pairs, found.differences(named, measure), strict=True):
         gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
-        level = abs(slower) <= max(_jitter(a), _jitter(b))
+        level = abs(slower) <= _noise(a, b)
         rows.append(
             {
                 "family": a["family"],
