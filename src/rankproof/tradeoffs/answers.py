@@ -372,8 +372,8 @@ def by_configuration(
         low, high = mean_intervals(scored["mean"].to_numpy()[None])[0].tolist()
         read, written = (float(some[key].mean() or 0.0) for key in ("tokens_in", "tokens_out"))  # type: ignore[arg-type]
         cost = None
-        if price is not None:
-            cost = token_cost(read, price.per_million_tokens or 0.0)
+        if price is not None and price.per_million_tokens is not None:
+            cost = token_cost(read, price.per_million_tokens)
             cost += token_cost(written, price.per_written)
         row: dict[str, Any] = {
             "configuration": name,

@@ -14,14 +14,13 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import Field
 
 from rankproof.arrays import Array
-from rankproof.config import Settings, Share
+from rankproof.config import NonNegative, Settings, Share
 from rankproof.errors import InputError, library
 from rankproof.records.columns import row_ids
 from rankproof.retrieval.archive import read_archive, write_archive
@@ -94,7 +93,7 @@ class Bm25Settings(Settings):
 
     type: Literal["bm25"] = "bm25"
     language: Literal["en", "fr", "none"] = "en"
-    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.2
+    k1: NonNegative = 1.2
     b: Share = 0.75
     method: Literal["lucene", "robertson", "atire", "bm25+", "bm25l"] = "lucene"
 
