@@ -473,6 +473,35 @@ def test_a_target_that_only_the_mean_meets_is_said_to_be_missed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("RAnWG@10", math.inf, "RAnWG@10 of 'b' is inf; mend it"),
+        ("RAnWG@10 low", 0.9, "RAnWG@10 low of 'b' is 0.9 beside 0.8"),
+        ("RAnWG@10 high", 0.5, "RAnWG@10 high of 'b' is 0.5 beside 0.8"),
+        ("RAnWG@10 low", -math.inf, "RAnWG@10 low of 'b' is -inf beside 0.8"),
+        ("index_bytes", -1.0, "index_bytes of 'b' is -1;"),
+        ("index_bytes", math.nan, "index_bytes of 'b' is not known"),
+        ("latency_p95_high", math.inf, "latency_p95_high of 'b' is inf"),
+    ],
+)
+def test_figures_that_cannot_be_are_refused_with_their_row(
+    name: str, value: float, said: str
+) -> None:
+    """A table may come from anywhere: two rows whose intervals lie beside their figures dominated
+    each other, and nothing was left to choose."""
+    fine = {"RAnWG@10 low": 0.7, "RAnWG@10 high": 0.9, "index_bytes": 5.0, "latency_p95_high": 9.0}
+    rows = [row("a", 0.8, 5.0, 1.0) | fine, row("b", 0.8, 5.0, 1.0) | fine | {name: value}]
+    with pytest.raises(rp.InputError, match=re.escape(f"results: {said}")):
+        recommend(pl.DataFrame(rows), memory_mb=1)
+
+
+def test_an_end_that_is_not_a_number_is_not_shown() -> None:
+    ends = {"RAnWG@10 low": math.nan, "RAnWG@10 high": 0.9, "latency_p95_low": math.nan}
+    [choice] = recommend(pl.DataFrame([row("a", 0.8, 5.0, 1.0) | ends])).choices
+    assert "a, RAnWG@10 0.800, p95 5.0 ms, $1.00" in choice.words
+
+
 # -------------------------------------------------------- random sweeps against the rules by hand
 
 
