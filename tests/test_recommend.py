@@ -531,7 +531,7 @@ def random_rows(rng: np.random.Generator) -> list[Row]:
 
 def noise(a: Row, b: Row) -> float:
     both = a["network"] and b["network"]
-    return max(a["jitter_ms"], b["jitter_ms"], 75.0 if both else 0.0)
+    return float(max(a["jitter_ms"], b["jitter_ms"], 75.0 if both else 0.0))
 
 
 def beats(a: Row, b: Row) -> bool:
