@@ -47,6 +47,7 @@ CASES: list[tuple[str, str, str]] = [
     ("corpus: 2025-13-45\n", "not YAML: month must be in 1..12", "quote"),
     ("corpus: c\nseed: -1\n", "seed: -1", "greater than or equal to 0"),
     ("corpus: c\npools: [99999999999999999999]\n", "9999999999", "less than or equal"),
+    ("corpus: c\npools: [deep]\n", "pools.0: 'deep'", "as an integer, or 'dynamic'"),
     ("corpus: c\nfusion: {weights: [-1, 2]}\n", "fusion.weights.0: -1", "greater than or equal"),
     ("corpus: c\nfusion: {weights: [0, 0]}\n", "fusion: weights: all are 0", "above 0"),
     (

@@ -79,6 +79,16 @@ def test_a_mask_takes_exactly_all_of_the_name_margin(diagnosis: NamesDiagnosis) 
     assert mask.confused.mean == 1.0
 
 
+def test_a_margin_that_rises_is_not_said_to_fall(diagnosis: NamesDiagnosis) -> None:
+    rows = list(diagnosis.rows)
+    at = [row.ablation for row in rows].index("gibberish_name")
+    found = rows[at].percent["name"]
+    rows[at] = replace(rows[at], percent={**rows[at].percent, "name": replace(found, mean=174.2)})
+    said = " ".join(replace(diagnosis, rows=tuple(rows)).words())
+    assert "the margin rises by 174%; in the paper it falls by 68 to 77%, and" in said
+    assert "by -" not in said
+
+
 def test_where_no_text_changes_nothing_changes() -> None:
     plain = Lists(
         tuple(Author(given, "Holm") for given in ("Ada", "Bo", "Cy", "Di", "Ed", "Flo")),

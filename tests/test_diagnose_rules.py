@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from toy_embedder import Toy
 
@@ -105,6 +107,23 @@ def test_a_family_answers_with_its_worst(names: NamesDiagnosis) -> None:
     worst = max(drops, key=lambda name: drops[name])
     assert verdict.value == pytest.approx(drops[worst])
     assert verdict.where == f"under {worst}"
+
+
+def test_what_was_not_tried_fails_and_says_so(names: NamesDiagnosis) -> None:
+    """Names without accents passed every rule about accents."""
+    rows = tuple(
+        replace(row, changed=0) if row.ablation == "strip_diacritics" else row for row in names.rows
+    )
+    plain = replace(names, rows=rows)
+    rules = ["name drop > 99% under strip_diacritics", "name drop > 9999% under formatting"]
+    alone, family = check_rules([parse_rule(text, "names") for text in rules], plain)
+    assert alone.failed
+    assert alone.sentence == (
+        "failed: name drop > 99% under strip_diacritics: there is no figure under "
+        "strip_diacritics: it changes none of these texts"
+    )
+    assert not family.failed
+    assert "strip_diacritics" not in family.where
 
 
 def test_rules_hold_against_a_diagnosis_of_noise(noise: NoiseDiagnosis) -> None:

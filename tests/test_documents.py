@@ -93,6 +93,39 @@ def test_a_page_that_is_nested_deeper_than_it_is_read_says_so(tmp_path: Path) ->
     assert cut.notes == ["not read past line 1 (Excessive depth in document: 2048)"]
 
 
+_NOT_1252 = "not UTF-8; read as Windows-1252"
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "notes"),
+    [
+        (b"<p>\x93Caf\xe9\x94</p>", "“Café”", [_NOT_1252]),
+        (b'<meta charset="utf-8"><p>\x93Caf\xe9\x94</p>', "“Café”", [_NOT_1252]),
+        (b'<meta charset="made-up"><p>\x93Caf\xe9\x94</p>', "“Café”", [_NOT_1252]),
+        (b"<meta charset=iso-8859-1><p>\x93Caf\xe9\x94</p>", "“Café”", []),
+        (b'<?xml version="1.0" encoding="iso-8859-15"?><p>\xe9t\xe9 \xa4</p>', "été €", []),
+        (b'<meta content="text/html; charset=windows-1251"><p>\xc4\xe0</p>', "Да", []),
+        (b'<meta charset="latin1"><p>\xc3\xa9</p>', "é", []),
+        (b"<meta charset=shift_jis><p>\x93\xfa\xff", "日\ufffd", ["some of it is not shift_jis"]),
+        ("<p>Grüße</p>".encode("utf-16"), "Grüße", []),
+    ],
+)
+def test_a_page_is_read_as_it_is_encoded_or_as_it_says_or_told(
+    page: bytes, text: str, notes: list[str]
+) -> None:
+    """What nobody could read was read as something else, and nothing was said."""
+    pytest.importorskip("lxml")
+    contents = FORMATS[".html"][1](page, "n", "s")
+    assert contents.documents[0].text == text
+    assert [note.partition(",")[0] for note in contents.notes] == notes
+
+
+def test_a_page_of_noise_is_not_text() -> None:
+    pytest.importorskip("lxml")
+    with pytest.raises(Broken, match="it holds NUL bytes"):
+        FORMATS[".html"][1](bytes(range(256)) * 9, "n", "s")
+
+
 @pytest.mark.parametrize(
     ("said", "title"),
     [("  A fan  ", "A fan"), ("'A \"fan\"' ", 'A "fan"'), ("\n  A fan", "A fan"), ('"', "s")],
@@ -116,15 +149,18 @@ def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
     os.mkfifo(documents / "pipe.txt")
     paragraphs = [f"Paragraph {at}.\nIt says {at}." for at in range(9)]
     (documents / "windows.txt").write_bytes("\n\n".join(paragraphs).replace("\n", "\r\n").encode())
-    named = os.fsencode(documents) + b"/bad\xff\xfe name.txt"
-    with open(named, "wb") as file:  # noqa: PTH123 - a name of bytes
-        file.write(b"A sump pump has a float.")
+    for byte in (b"\xfe", b"\xff"):
+        named = os.fsencode(documents) + b"/bad\xff" + byte + b" name.txt"
+        with open(named, "wb") as file:  # noqa: PTH123 - a name of bytes
+            file.write(b"A sump pump has a float, " + str(byte).encode())
     made = rp.init(documents, documents.parent / "set", size=60)
     states = {file.file: (file.state, file.notes) for file in made.files}
     assert states["dead.md"] == ("broken", ("is a link that leads nowhere",))
     assert states["pipe.txt"] == ("broken", ("is not a file",))
     assert states["latin.txt"][0] == "duplicate"  # also.txt comes first by name
-    assert states["bad?? name.txt"] == ("read", ())
+    assert states["bad%FF%FE name.txt"] == states["bad%FF%FF name.txt"] == ("read", ())
+    ids = [row["_id"] for row in rows(made.folder / "corpus.jsonl")]
+    assert len(ids) == len(set(ids))
     assert made.others == {".png": 1, "links to folders": 1}
     assert any(note.endswith(": 1 link to a folder, 1 .png") for note in made.notes), made.notes
     found = [r["text"] for r in rows(made.folder / "corpus.jsonl") if "Paragraph" in r["text"]]

@@ -288,6 +288,11 @@ def test_a_function_that_cannot_be_used_is_one_line(shop: Path, call: str, said:
     assert "\n" not in str(error.value)
 
 
+def test_a_function_of_python_itself_has_no_file_to_be_known_by(shop: Path) -> None:
+    with pytest.raises(InputError, match=r"os\.path:join .* TypeError"):
+        swept(shop, "  mine: {type: python, call: 'os.path:join'}\n")
+
+
 def test_a_function_that_was_changed_is_another_one(shop: Path) -> None:
     chosen = PythonSettings(type="python", call="shop:find")
     before = fingerprint(chosen)
@@ -332,6 +337,7 @@ def test_hits_of_many_shapes_are_read(answer: Any, path: str | None, wanted: Any
         ([{"id": True}], "id True is not text"),
         ([("a", float("nan"))], "a score is NaN"),
         ([("a", True)], "score True is not a number"),
+        ([("a", 1.0), ("\ud800", 0.5)], "document id '\\ud800' is not valid Unicode"),
     ],
 )
 def test_hits_that_are_none_are_refused(answer: Any, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,16 @@ def test_the_ends_of_a_p95_hold_it_as_often_as_they_say(n: int) -> None:
         assert set(highs) == {None}  # the largest of so few may lie below it
     else:
         assert np.mean([high is not None and high >= 0.95 for high in highs]) >= 0.94
+
+
+@pytest.mark.parametrize(("n", "ends"), [(59, (53, 59)), (1000, (938, 962)), (2000, (1884, 1917))])
+def test_the_p95_of_thousands_of_queries_has_its_ends_too(n: int, ends: tuple[int, int]) -> None:
+    """The number of ways to choose half of a thousand queries is no float."""
+    assert list(quantile_ends(np.arange(1.0, n + 1), 0.95)) == list(ends)
+    below = [math.comb(n, i) * 19**i for i in range(n + 1)]  # of 20**n
+    low, high = ends
+    assert 20 * sum(below[low:]) >= 19 * 20**n > 20 * sum(below[low + 1 :])
+    assert 20 * sum(below[:high]) >= 19 * 20**n > 20 * sum(below[: high - 1])
 
 
 def test_a_summary_says_between_which_times_the_p95_lies() -> None:

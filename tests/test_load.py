@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from small_corpus import write_corpus
 from rankproof.config import check_config, read_config
 from rankproof.errors import InputError
 from rankproof.retrieval.identity import identity as identity_of
+from rankproof.retrieval.retrievers.python import Called
 from rankproof.tradeoffs.latency import Stage
 from rankproof.tradeoffs.load import (
     Engine,
@@ -302,6 +303,52 @@ def test_whatever_is_timed_or_driven_looks_nothing_up_meanwhile(
     (tmp_path / "sweep.yaml").write_text(SWEEP + rewritten)
     sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
     assert set(stages) == {"rewrite", "embed", "retrieve"}
+
+
+def test_what_is_driven_is_all_that_a_name_says_as_deep_as_its_deepest_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that rewrites and drops duplicates was driven without either."""
+    asked: list[tuple[str, int]] = []
+    answers: dict[str, list[str]] = {}
+
+    def search(text: str, k: int) -> list[tuple[str, float]]:
+        asked.append((text, k))
+        return [("bees-0", 2.0), ("twin", 1.0)]
+
+    def drive_them(engines: list[Engine], *rest: Any) -> None:
+        asked.clear()
+        for name, _, answer in engines:
+            answers[name] = cast(Any, answer(0)).doc.to_list()
+
+    monkeypatch.setattr("rankproof.tradeoffs.timing.drive_all", drive_them)
+    corpus = write_corpus(tmp_path / "corpus")
+    bees = next(x for x in (corpus / "corpus.jsonl").read_text().splitlines() if "bees-0" in x)
+    with (corpus / "corpus.jsonl").open("a") as file:
+        file.write(bees.replace('"bees-0"', '"twin"') + "\n")
+    questions = (corpus / "queries.jsonl").read_text()
+    (corpus / "queries.jsonl").write_text(questions.replace("What is", "Hello! What is"))
+    settings = SweepSettings.model_validate(
+        {
+            "corpus": corpus,
+            "modes": ["sparse"],
+            "pools": [8, 6],
+            "prompts": [5],
+            "at": [5],
+            "retrievers": {"mine": Called("mine", search)},
+            "rewriters": {"none": None, "rules": {"type": "rules"}},
+            "duplicates": {"none": None, "near": {"threshold": 0.8}},
+            "latency": {"queries": 2, "repeats": 1, "warmup": 0},
+            "load": {"qps": [20], "seconds": 0.2},
+        }
+    )
+    sweep(settings, tmp_path / "out")
+    assert answers["mine"] == ["bees-0", "twin"]
+    assert answers["mine duplicates=near"] == ["bees-0"]
+    assert len(answers) == 8
+    hello = [text.startswith("Hello!") for text, _ in asked]
+    assert hello == [True, True, False, False]  # with the greeting as typed; rewritten without
+    assert [k for _, k in asked] == [8, 16, 8, 16]
 
 
 def test_the_command_shows_the_load(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ def test_a_front_of_all_rows_is_found_without_setting_each_against_each(
     pairs = []
     dominate = pareto._dominate
 
-    def counted(rows: Float, most: Float, below: Float) -> Bool:
-        pairs.append(len(most))
-        return dominate(rows, most, below)
+    def counted(rows: Float, others: Float) -> Bool:
+        pairs.append(len(others))
+        return dominate(rows, others)
 
     monkeypatch.setattr(pareto, "_dominate", counted)
     size = 5_000
@@ -68,10 +68,10 @@ def test_noise_neither_dominates_nor_saves(points: list[tuple[float, ...]]) -> N
     """cost, latency, quality, memory, jitter, half an interval, whether over a network."""
 
     def beats(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-        slack = max(b[4], 2.0) if a[6] and b[6] else b[4]
+        slack = max(a[4], b[4], 2.0 if a[6] and b[6] else 0.0)
         no_worse = a[0] <= b[0] and a[3] <= b[3] and a[2] >= b[2] and a[1] <= b[1] + slack
         told = a[2] - a[5] > b[2] + b[5]
-        return no_worse and (a[0] < b[0] or a[3] < b[3] or a[1] < b[1] - b[4] or told)
+        return no_worse and (a[0] < b[0] or a[3] < b[3] or a[1] < b[1] - slack or told)
 
     cost, latency, quality, memory, jitter, half, far = (
         np.array([p[i] for p in points], np.float64) for i in range(7)

@@ -129,3 +129,8 @@ def test_a_text_shorter_than_a_shingle_is_one_shingle() -> None:
 def test_a_threshold_of_nothing_is_refused() -> None:
     with pytest.raises(rp.InputError, match="duplicates: with the threshold 0 every passage"):
         suppress(["a"], ["x"], DuplicatesSettings(threshold=0))
+
+
+def test_nearly_equal_passages_of_chinese_are_found() -> None:
+    texts = ["鲸鱼是用肺呼吸空气的大型海洋哺乳动物", "鲸鱼是用肺呼吸空气的大型海洋哺乳动物吗"]
+    assert suppress(["a", "b"], texts).dropped == {"b": "a"}

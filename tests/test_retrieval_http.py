@@ -62,6 +62,13 @@ def after(*first: Reply) -> Callable[[Request], Reply]:
     )
 
 
+def test_half_a_surrogate_pair_in_an_answer_is_replaced() -> None:
+    """A model that stops inside an emoji leaves one, and no file can hold it."""
+    whole = Reply(b'{"said": "\\ud83d\\ude00 \\uD83D \\udbff?"}')
+    with loopback(lambda _: whole) as server:
+        assert client(server, []).post({}, said) == "\N{GRINNING FACE} ? ??"
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +160,24 @@ def test_folding_drops_every_combining_character_and_nothing_else() -> None:
         assert _fold(text) == unicodedata.normalize("NFC", kept)
 
 
+@pytest.mark.parametrize("language", ["en", "fr", "none"])
+def test_where_no_blanks_part_words_each_character_is_one(language: Any) -> None:
+    """A sentence of Chinese was one word, which no other had."""
+    words = Words(language)
+    assert words("東京タワー 2021年 mRNA疫苗") == [
+        *"東京タワー",
+        "2021",
+        "年",
+        *words("mRNA"),
+        *"疫苗",
+    ]
+    texts = ["鲸鱼用肺呼吸空气。", "猫喜欢睡觉。"]
+    found = Bm25(texts, ["whale", "cat"], Bm25Settings(language=language)).search(
+        ["鲸鱼怎样呼吸?"], 5
+    )
+    assert found.run.doc.to_list() == ["whale"]
+
+
 def test_french_is_searched_in_french() -> None:
     texts = ["L'économie de l'île", "Les îles grecques", "Une histoire de l’économie"]
     french = Bm25(texts, settings=Bm25Settings(language="fr"))
@@ -187,10 +206,10 @@ def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for wrong in (b"", b"text", whole[: len(whole) // 2]):
         path.write_bytes(wrong)
-        with pytest.raises(rp.InputError, match=r"not a BM25 \(1\) index; build it again"):
+        with pytest.raises(rp.InputError, match=r"not a BM25 \(2\) index; build it again"):
             Bm25.load(tmp_path)
     write_archive(path, "HNSW (1)", {}, {})
-    with pytest.raises(rp.InputError, match=r"not a BM25 \(1\) index; build it again"):
+    with pytest.raises(rp.InputError, match=r"not a BM25 \(2\) index; build it again"):
         Bm25.load(tmp_path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loopback import Loopback
+from loopback import Loopback, Reply, Request, loopback
 from search_servers import KEY, PASSWORD, USER, Double, Kind, search_server
 from small_corpus import write_corpus
 from toy_embedder import Toy
@@ -361,6 +361,38 @@ def test_an_engine_is_swept_like_any_other(kind: Kind, tmp_path: Path) -> None:
     assert (found.configurations["index_bytes"] > 0).all()
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes()
+
+
+@both
+def test_what_the_embedder_of_an_engine_reads_is_asked_for_once_and_paid(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """An engine of this machine was timed again and again with it, and cost nothing."""
+
+    def embeds(request: Request) -> Reply:
+        texts = request.json["input"]
+        data = [{"embedding": [1.0 + text.count(c) for c in "aeiou"]} for text in texts]
+        return Reply.of({"data": data, "usage": {"total_tokens": 10 * len(texts)}})
+
+    write_corpus(tmp_path / "corpus")
+    prices = "date: 2026-11\nsource: us\nmodels: {m: 7}\nmachine: {per_hour: 0}\n"
+    (tmp_path / "prices.yaml").write_text(prices)
+    with search_server(kind) as (there, _), loopback(embeds) as paid:
+        said = f"{{type: {kind}, url: '{there.url}', user: {USER}, password_env: ENGINE_PASSWORD"
+        (tmp_path / "sweep.yaml").write_text(
+            "corpus: corpus\nmodes: []\npools: [10]\nprompts: [5]\nat: [5]\nprices: prices.yaml\n"
+            "latency: {queries: 3, repeats: 2, warmup: 1}\nretrievers:\n"
+            f"  near: {said}, mode: exact, "
+            f"embedder: {{type: endpoint, url: '{paid.url}', model: m}}}}\n"
+        )
+        found = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
+        sent = [text for request in paid.requests for text in request.json["input"]]
+    assert len(sent) == len(set(sent)) == 36
+    [row] = found.configurations.to_dicts()
+    assert row["network"]
+    assert row["embed_cost_per_1000"] == pytest.approx(1000 * 10 * 7 / 1e6)
+    assert row["passages_cost_per_million"] == pytest.approx(10 * 7)
+    assert row["unpriced"] is None
 
 
 def test_a_double_refuses_what_it_does_not_know() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from loopback import Loopback, Reply, Request, loopback
@@ -15,7 +17,10 @@ from small_corpus import TOPICS, write_corpus
 from rankproof.config import check_config
 from rankproof.errors import InputError
 from rankproof.evaluation import evaluate_tables
+from rankproof.records.hits import Hits
+from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.identity import identity
+from rankproof.retrieval.protocols import Retrieved
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.tradeoffs import outcomes
 from rankproof.tradeoffs.plan import SweepSettings
@@ -200,8 +205,8 @@ currency: EUR
 models:
   embedder: 2
   chat: {per_million_tokens: 3, per_million_output_tokens: 5}
-machine: {per_hour: 7.2, per_gb_hour: 1}
 """
+MACHINE = "machine: {per_hour: 7.2, per_gb_hour: 1}\n"
 
 
 def counts(request: Request) -> Reply:
@@ -215,7 +220,7 @@ def counts(request: Request) -> Reply:
 
 
 def test_every_stage_has_a_price_and_what_has_none_is_named(tmp_path: Path) -> None:
-    (tmp_path / "prices.yaml").write_text(PRICES)
+    (tmp_path / "prices.yaml").write_text(PRICES + MACHINE)
     with loopback(counts) as server:
         config: dict[str, object] = {
             "modes": ["dense"],
@@ -242,6 +247,45 @@ def test_every_stage_has_a_price_and_what_has_none_is_named(tmp_path: Path) -> N
         run(tmp_path, **config)  # by the file that ships
         named = pl.read_parquet(tmp_path / "out" / "configurations.parquet")["unpriced"][0]
         assert named == "rewrite (chat), embed (embedder), rerank (unknown)"
+
+
+class Elsewhere:
+    """An engine that is paid for."""
+
+    name, bytes, build_seconds, over_network = "elsewhere", 0, 0.0, True
+
+    def search(self, queries: list[str], k: int, query_ids: list[str] | None = None) -> Retrieved:
+        hits = [Hits(["bees-0"], [1.0], False)] * len(queries)
+        return Retrieved(run_of_hits(self.name, query_ids, hits), np.full(len(queries), 0.01))
+
+
+def test_a_price_of_another_kind_is_none(tmp_path: Path) -> None:
+    """What reads tokens was free where its price was by the search, and the other way round."""
+    models = "models: {chat: {per_1000_searches: 1}, embedder: {per_1000_searches: 2}, far: 3}"
+    (tmp_path / "prices.yaml").write_text(f"date: 2026-11\nsource: us\n{models}\n" + MACHINE)
+    with loopback(counts) as server:
+        swept = run(
+            tmp_path,
+            modes=["dense"],
+            rewriter={"type": "llm", "url": server.url, "model": "chat"},
+            embedders={"e": {"type": "endpoint", "url": server.url, "model": "embedder"}},
+            retrievers={"far": Elsewhere()},
+            prices="prices.yaml",
+        )
+    chat = "rewrite (chat: no per_million_tokens)"
+    assert swept.configurations["unpriced"].to_list() == [
+        f"{chat}, embed (embedder: no per_million_tokens)",
+        f"{chat}, retrieve (far: no per_1000_searches)",
+    ]
+    with pytest.raises(InputError, match=r"no per_million_tokens.* has no price"):
+        swept.recommend(budget=1.0)
+
+
+@pytest.mark.parametrize("cost", [-1.0, math.nan, math.inf])
+def test_what_an_engine_costs_is_a_number_from_0(tmp_path: Path, cost: float) -> None:
+    engine = {"type": "python", "call": "test_sweep_reuse:serve", "cost_per_1000": cost}
+    with pytest.raises(InputError, match=r"retrievers.mine.cost_per_1000"):
+        run(tmp_path, modes=[], retrievers={"mine": engine})
 
 
 def test_tokens_that_nobody_counts_are_said_to_be_estimated(tmp_path: Path) -> None:

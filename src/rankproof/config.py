@@ -60,6 +60,7 @@ class Settings(BaseModel):
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -204,6 +205,8 @@ def _first(error: ValidationError, model: type[BaseModel]) -> KeyProblem:
         return KeyProblem(keys, "{}: " + _plain(cause.problem), cause.remedy)
     message = first["msg"][:1].lower() + first["msg"][1:]
     message = message.removeprefix("value error, ")
+    else_ = [p["msg"] for p in problems if p is not first and _descend(model, p["loc"])[1] == keys]
+    message = ", or ".join([message, *(text.removeprefix("Input should be ") for text in else_)])
     return KeyProblem(keys, "{}: " + _plain(shorten(first["input"])), message)
 
 
@@ -219,9 +222,11 @@ def _descend(
     holders: list[type[BaseModel]] = [model]
     below = holders
     keys: list[str] = []
-    for step in loc:
+    for at, step in enumerate(loc):
         if step == "[key]":
             continue
+        if at and isinstance(loc[at - 1], int) and isinstance(step, str) and not below:
+            continue  # of several kinds of number or word in a list, the one that was tried
         keys.append(str(step))
         holders = below
         fields = [m.model_fields[step] for m in below if step in m.model_fields]

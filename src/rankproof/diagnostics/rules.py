@@ -174,7 +174,7 @@ def _scope(text: str, scope: str | None, figure: str, kind: Kind) -> str | int |
 
 
 def check_rules(rules: Iterable[Rule], diagnosis: NamesDiagnosis | NoiseDiagnosis) -> list[Verdict]:
-    """Each rule held against the means of a diagnosis. What is undefined fails.
+    """Each rule held against the means of a diagnosis. What is undefined, or was not tried, fails.
 
     >>> from rankproof.diagnostics import check_rules, parse_rule
     >>> from rankproof.diagnostics import diagnose_noise
@@ -204,12 +204,15 @@ def _names(rule: Rule, diagnosis: NamesDiagnosis) -> list[tuple[float, str]]:
     if rule.scope is None:
         return [(diagnosis.ratio.mean, "in the base")]
     rows = [r for r in diagnosis.rows if rule.scope in (r.ablation, r.family)]
+    tried = [r for r in rows if r.changed or not r.family]
+    if not tried:
+        return [(math.nan, f"under {rule.scope}: it changes none of these texts")]
     return [
         (
             _name_figure(rule, row, diagnosis),
             f"under {row.ablation}" if row.family else "in the base",
         )
-        for row in rows
+        for row in tried
     ]
 
 

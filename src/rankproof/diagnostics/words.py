@@ -90,9 +90,12 @@ def _identity(diagnosis: NamesDiagnosis) -> list[str]:
             else "less far than in the paper"
         )
         mark = "Warning: " if change < low else ""
+        moved = f"falls by {-change:.0f}%, {place} ({-high:.0f} to {-low:.0f}%)"
+        if change >= 0.5:
+            moved = f"rises by {change:.0f}%; in the paper it falls by {-high:.0f} to {-low:.0f}%"
         said.append(
-            f"{mark}{name} ({reason}): the margin falls by {-change:.0f}%, {place} "
-            f"({-high:.0f} to {-low:.0f}%), and {_confused(row)}. A fall is expected here."
+            f"{mark}{name} ({reason}): the margin {moved}, and {_confused(row)}. A fall is "
+            "expected here."
         )
     return said
 

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from rankproof.config import check_config, read_config, read_keys
 from rankproof.documents.questions import (
@@ -56,6 +56,7 @@ OURS = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
 _KEPT = ("PDF", "HTML")  # formats whose text is kept: reading them takes long, and spans need it
 _LISTED = 20  # files that are named where something is wrong with them
 _LINKS = "links to folders"
+_HALVES = re.compile("[\ud800-\udfff]+")  # what bytes of no encoding become
 
 By = Literal["headings", "separators", "sentences"]
 State = Literal["read", "duplicate", "empty", "broken"]
@@ -385,7 +386,8 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
 
 
 def _shown_name(path: Path) -> str:
-    return path.as_posix().encode("utf-8", "replace").decode()
+    """As text; of a name in no encoding each byte that is none, so that two stay two."""
+    return _HALVES.sub(lambda half: quote(os.fsencode(half[0])), path.as_posix())
 
 
 def _one(

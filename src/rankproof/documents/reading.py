@@ -6,6 +6,7 @@ raises `Broken` with the reason in a few words; whoever reads a folder reports i
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -85,8 +86,9 @@ def _stem(path: Path) -> str:
     return _clean(" ".join(re.split(r"[\s_-]+", path.stem)).strip())
 
 
-def _decoded(data: bytes) -> tuple[str, list[str]]:
-    """Text in the encoding that it is found to be in, and a note where that was a guess."""
+def _decoded(data: bytes, said: str | None = None) -> tuple[str, list[str]]:
+    """Text in the encoding that it is found to be in, else in the one that it `said`, and a note
+    where that was a guess."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:
             return _clean(data.decode("utf-16")), []
@@ -98,10 +100,25 @@ def _decoded(data: bytes) -> tuple[str, list[str]]:
         return data.decode("utf-8-sig"), []
     except UnicodeDecodeError:
         pass
+    if said is not None and (codec := _codec(said)) is not None:
+        text = data.decode(codec, "replace")
+        return text, [f"some of it is not {said}, as it says"] if "\ufffd" in text else []
     try:
         return data.decode("cp1252"), ["not UTF-8; read as Windows-1252"]
     except UnicodeDecodeError:
         raise Broken("is neither UTF-8 nor Windows-1252; save it as UTF-8") from None
+
+
+def _codec(said: str) -> str | None:
+    """Python's name of an encoding, as browsers take it; None where it cannot be the one."""
+    try:
+        name = codecs.lookup(said).name
+        b"a".decode(name)  # some are not of text
+    except (LookupError, ValueError):
+        return None
+    if name.startswith("utf"):  # which was tried
+        return None
+    return "cp1252" if name in ("iso8859-1", "ascii") else name
 
 
 def _clean(text: str) -> str:
@@ -156,18 +173,22 @@ _INLINE = {
 _APART = {"br", "td", "th", "img"}  # words on both sides stay apart, in one block
 
 
+_HEAD = 4096  # bytes in which a page says how it is encoded
+_ENCODING = re.compile(
+    rb"""(?:<\?xml\s[^>]*?\bencoding|<meta\s[^>]*?\bcharset)\s*=\s*["']?\s*([\w.:-]+)""",
+    re.IGNORECASE,
+)
+
+
 def _html(data: bytes, name: str, stem: str) -> Contents:
     html, etree = _needed("lxml.html", "HTML"), _needed("lxml.etree", "HTML")
-    try:
-        data.decode("utf-8")
-        encoding = "utf-8"
-    except UnicodeDecodeError:
-        encoding = None  # what the page says
+    found = _ENCODING.search(data[:_HEAD])
+    page, guessed = _decoded(data, None if found is None else found[1].decode("ascii"))
     parser = html.HTMLParser(
-        encoding=encoding, remove_comments=True, remove_pis=True, huge_tree=True
+        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
     )
     try:
-        root = html.document_fromstring(data, parser=parser)
+        root = html.document_fromstring(page.encode(), parser=parser)
     except (etree.LxmlError, ValueError) as error:
         if "empty" in str(error).lower():
             return Contents([])
@@ -181,7 +202,9 @@ def _html(data: bytes, name: str, stem: str) -> Contents:
         for error in parser.error_log
         if error.level == etree.ErrorLevels.FATAL
     ]
-    return Contents([Document(name, _clean(title), _clean(text), headings=True)], notes[:1])
+    return Contents(
+        [Document(name, _clean(title), _clean(text), headings=True)], [*guessed, *notes[:1]]
+    )
 
 
 def _blocks(

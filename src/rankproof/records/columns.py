@@ -79,12 +79,8 @@ def text_ids(given: list[Any], what: str, place: Place) -> pl.Series:
     try:
         ids = pl.Series(what, given, pl.String)
     except UnicodeEncodeError:
-        at = next(at for at, value in enumerate(given) if not _is_text(value))
-        raise InputError(
-            f"{what} id {shorten(given[at])} is not valid Unicode",
-            place=place(at),
-            remedy="remove its lone surrogates",
-        ) from None
+        at = next(at for at, value in enumerate(given) if not is_text(value))
+        raise not_unicode(what, given[at], place(at)) from None
     check_ids(ids, what, place)
     return ids
 
@@ -101,7 +97,16 @@ def _id(value: Any, what: str, place: Place, at: int) -> str:
     )
 
 
-def _is_text(value: str) -> bool:
+def not_unicode(what: str, found: str, place: str) -> InputError:
+    """The error for an id that nothing can write."""
+    return InputError(
+        f"{what} id {shorten(found)} is not valid Unicode",
+        place=place,
+        remedy="remove its lone surrogates",
+    )
+
+
+def is_text(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:

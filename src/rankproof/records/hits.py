@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.errors import InputError, shorten
-from rankproof.records.columns import past_every_number, to_float
+from rankproof.records.columns import is_text, not_unicode, past_every_number, to_float
 
 RANKS = "ranks"  # the format of scores that were none
 IDS = ("id", "_id", "doc_id", "node_id")
@@ -58,6 +58,9 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
     else:
         pairs = [_pair(item, place, path, kept) for item in answer]
     ids = [_id(found, place, path, kept) for found, _ in pairs]
+    if not is_text("".join(ids)):
+        half = next(found for found in ids if not is_text(found))
+        raise not_unicode("document", half, place)
     again = _second(ids) if kept and len(set(ids)) < len(ids) else None
     if again is not None:
         raise InputError(

@@ -8,13 +8,12 @@ which doubt it pays to go deep is learned on pilot queries, whose grades are kno
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from rankproof.arrays import Float
-from rankproof.config import Count, Settings
+from rankproof.config import Count, NonNegative, Settings
 from rankproof.errors import InputError
 
 
@@ -24,7 +23,7 @@ class DepthSettings(Settings):
     start: Count = 50
     deep: Count = 100
     pilot: Count = 30  # queries, at most half of all, on which the threshold is learned
-    lose: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.005  # of the quality of all deep
+    lose: NonNegative = 0.005  # of the quality of all deep
 
 
 def doubt(scores: Any) -> float:

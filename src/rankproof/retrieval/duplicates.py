@@ -6,7 +6,6 @@ similarity(a, b) = |A ∩ B| / |A ∪ B|,  A and B the sets of n consecutive wor
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from array import array
 from collections import Counter
@@ -19,8 +18,7 @@ import numpy as np
 from rankproof.arrays import Int
 from rankproof.config import Count, Settings, Share
 from rankproof.errors import InputError
-
-_WORD = re.compile(r"[^\W_]+")
+from rankproof.retrieval.languages import WORD
 
 
 class DuplicatesSettings(Settings):
@@ -149,7 +147,7 @@ _ROUNDING = 1e-6  # shingles: a bound may be off by that, a similarity never
 
 def shingles(text: str, size: int) -> frozenset[tuple[str, ...]]:
     """Each run of `size` words; of a shorter text all its words as one. Case does not count."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     if not words:
         return frozenset()
     last = max(1, len(words) - size + 1)

@@ -45,6 +45,7 @@ T = TypeVar("T")
 PATIENCE_S = 600.0  # a server that asks for more is left alone
 PROXY = "RANKPROOF_PROXY"  # the environment's own proxies are meant for others
 _SLOWEST_S = 60.0
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # whole pairs too: they are few
 _QUOTED = 160  # characters of an answer that an error quotes
 _DRIPPING = 10  # times the timeout, which is that of one read: servers send blanks meanwhile
 _LARGEST = 1 << 30  # bytes of an answer
@@ -307,7 +308,7 @@ class JsonClient:
         if not response.is_success:
             raise self._refusal(response)
         try:
-            answer = json.loads(response.content)
+            answer = _read_json(response.content)
         except (ValueError, RecursionError):
             words = _words(response)  # none of a page, which is somebody's on the way
             raise _Again(f"the answer is not JSON{words}", unread=words or None) from None
@@ -505,6 +506,15 @@ def _full(url: str, path: str) -> Any:
         )
     own = base.path.rstrip("/")
     return base.copy_with(path=own if own.endswith(path) else own + path)
+
+
+def _read_json(content: bytes) -> Any:
+    """An answer without halves of surrogate pairs, which JSON can hold and nothing can write: a
+    model that stops inside an emoji leaves one."""
+    answer = json.loads(content)
+    if not _SURROGATE.search(content):
+        return answer
+    return json.loads(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _words(response: Any) -> str:

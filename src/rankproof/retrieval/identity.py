@@ -120,4 +120,5 @@ def source_digest(path: str) -> str | None:
         file = inspect.getsourcefile(load_object(path, "parts"))
     except TypeError:
         return None
-    return None if file is None else digest_file(file)
+    # Python's own functions name a file that is nowhere.
+    return digest_file(file) if file is not None and Path(file).is_file() else None

@@ -14,6 +14,10 @@ from typing import Literal
 
 Name = Literal["en", "fr"]
 
+# Chinese and Japanese put no blanks between words: there each character is one.
+_UNSPACED = "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+WORD = re.compile(rf"[^\W_{_UNSPACED}]+|[{_UNSPACED}]")
+
 
 @dataclass(frozen=True)
 class Language:

@@ -26,7 +26,7 @@ import polars as pl
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rankproof.arrays import Array, Float, Int
-from rankproof.config import BesidePath, Count, Seconds, Settings, secret
+from rankproof.config import BesidePath, Count, NonNegative, Seconds, Settings, secret
 from rankproof.errors import InputError, shorten
 from rankproof.records.columns import row_ids
 from rankproof.records.hits import Hits
@@ -65,7 +65,7 @@ class LuceneSettings(Settings):
     mode: Literal["bm25", "knn", "exact", "hybrid"] = "bm25"
     embedder: EmbedderChoice | None = None  # of knn, exact and hybrid
     analyzer: str = "english"  # any the server has: standard, french, …
-    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.2
+    k1: NonNegative = 1.2
     b: Annotated[float, Field(ge=0, le=1)] = 0.75
     format: Literal["float32", "int8", "bit"] = "float32"  # of the graph
     m: Annotated[int, Field(ge=2, le=512)] = 16
@@ -78,7 +78,7 @@ class LuceneSettings(Settings):
     text_field: FieldName = "text"
     vector_field: FieldName = "vector"
     id_field: FieldName | None = None  # of your own, where the passage's id is not _id
-    cost_per_1000: Annotated[float, Field(ge=0)] | None = None  # US dollars
+    cost_per_1000: NonNegative | None = None  # in the currency of the prices
 
     @field_validator("url")
     @classmethod

@@ -397,7 +397,14 @@ def _never(*_: Any) -> Any:
 
 
 def is_network(chosen: Any) -> bool:
-    """Whether it asks a server: its calls are paid for, and take the time of the way."""
+    """Whether it asks a server, or its embedder does: its calls are paid for, and take the time of
+    the way."""
+    inside = getattr(chosen, "embedder", None)
+    return asks_server(chosen) or (inside is not None and asks_server(inside))
+
+
+def asks_server(chosen: Any) -> bool:
+    """Whether it asks one itself."""
     said = getattr(chosen, "over_network", None)
     if said is None and isinstance(chosen, Settings):
         return part_of(chosen).network

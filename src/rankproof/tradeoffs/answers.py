@@ -41,7 +41,7 @@ from rankproof.results.plain import plain
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.chat import Chat, unused
 from rankproof.retrieval.http import Endpoint
-from rankproof.retrieval.languages import Name, language_of
+from rankproof.retrieval.languages import WORD, Name, language_of
 from rankproof.sentences import counted
 from rankproof.statistics.intervals import mean_intervals
 from rankproof.statistics.likeness import Correlation, within
@@ -53,7 +53,6 @@ from rankproof.tradeoffs.prices import Price, token_cost
 ANSWERS = "answers.parquet"
 ACCURACY = "answer accuracy"  # the column; low, high, min and max stand beside it
 _ABSTAINS = ("i do not know", "i dont know", "je ne sais pas")
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 _ARTICLES = frozenset({"a", "an", "the"})
 _VERDICTS = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
 _VERDICT = re.compile(r'"verdict"\s*:\s*"(correct|partly|wrong)"')
@@ -113,7 +112,7 @@ class AnswersSettings(Settings):
 def words_of(text: str) -> list[str]:
     """The words that are compared."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("'", "").replace("’", "")
-    return [word for word in _WORD.findall(plain) if word not in _ARTICLES]
+    return [word for word in WORD.findall(plain) if word not in _ARTICLES]
 
 
 def exact(answer: str, references: Sequence[str]) -> float:
@@ -372,8 +371,8 @@ def by_configuration(
         low, high = mean_intervals(scored["mean"].to_numpy()[None])[0].tolist()
         read, written = (float(some[key].mean() or 0.0) for key in ("tokens_in", "tokens_out"))  # type: ignore[arg-type]
         cost = None
-        if price is not None:
-            cost = token_cost(read, price.per_million_tokens or 0.0)
+        if price is not None and price.per_million_tokens is not None:
+            cost = token_cost(read, price.per_million_tokens)
             cost += token_cost(written, price.per_written)
         row: dict[str, Any] = {
             "configuration": name,

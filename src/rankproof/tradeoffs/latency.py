@@ -169,7 +169,9 @@ def quantile_ends(values: Array, share: float) -> tuple[float | None, float | No
     """
     n = len(values)
     ordered = np.sort(values)
-    chance = [math.comb(n, i) * share**i * (1.0 - share) ** (n - i) for i in range(n + 1)]
+    ways = np.cumsum([0.0, *(math.log((n - i) / (i + 1)) for i in range(n))])  # of i of n, its log
+    below_it = np.arange(n + 1)
+    chance = np.exp(ways + below_it * math.log(share) + (n - below_it) * math.log1p(-share))
     at_most = np.cumsum(chance)  # at_most[i]: so many or fewer lie below
     below = np.flatnonzero(1.0 - np.concatenate([[0.0], at_most[:-1]]) >= CONFIDENCE - 1e-12)
     above = np.flatnonzero(at_most[:-1] >= CONFIDENCE - 1e-12)  # x_(i+1), i from 0

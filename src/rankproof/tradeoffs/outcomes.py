@@ -20,7 +20,7 @@ from rankproof.measures import Measure, parse
 from rankproof.records.beir import Corpus
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.likeness import kendall, mean, overlap
-from rankproof.retrieval.parts import is_network
+from rankproof.retrieval.parts import asks_server, is_network
 from rankproof.statistics.intervals import mean_intervals, percent_intervals
 from rankproof.statistics.resampling import resampled
 from rankproof.tables import Qrels, Run, build_run
@@ -130,10 +130,12 @@ class Costs:
         settings, unpriced = self._settings, list[str]()
         found: Row = dict.fromkeys(COSTS, 0.0)
 
-        def price(stage: str, name: str) -> Price:
+        def price(stage: str, name: str, kind: str = "per_million_tokens") -> Price:
             known = self._price(name)
             if known is None:
                 unpriced.append(f"{stage} ({name})")
+            elif getattr(known, kind) is None:
+                unpriced.append(f"{stage} ({name}: no {kind})")
             return known or Price(per_million_tokens=0.0)
 
         rewriter = settings.rewriters[c.rewriter]
@@ -144,11 +146,11 @@ class Costs:
             found["rewrite_cost_per_1000"] = token_cost(
                 read, each.per_million_tokens or 0.0
             ) + token_cost(written, each.per_written)
-        embedder = None if c.embedder is None else settings.embedders[c.embedder]
+        embedder = _embedder(settings, c)
         if embedder is not None and is_network(embedder):
             each = price("embed", self._name(embedder))
             per_million = each.per_million_tokens or 0.0
-            tokens, passage = stack.embed_tokens(c)
+            tokens, passage = stack.embed_tokens(c, embedder)
             found["embed_tokens"] = tokens
             found["embed_cost_per_1000"] = token_cost(tokens, per_million)
             found["passages_cost_per_million"] = passage * per_million
@@ -156,12 +158,13 @@ class Costs:
             said = getattr(part, "cost_per_1000", None)
             if said is not None:
                 found["retrieve_cost_per_1000"] += float(said)
-            elif is_network(part):
-                each = price("retrieve", self._name(part))
+            elif asks_server(part):
+                each = price("retrieve", self._name(part), "per_1000_searches")
                 found["retrieve_cost_per_1000"] += search_cost(1.0, each.per_1000_searches or 0.0)
         reranker = None if c.reranker == NONE else self._reranker(c.reranker)
         if reranker is not None:
-            each = price("rerank", reranker)
+            by = "per_1000_searches" if c.reranker in self.by_search else "per_million_tokens"
+            each = price("rerank", reranker, by)
             found["rerank_cost_per_1000"] = search_cost(
                 ranked.searches, each.per_1000_searches or 0.0
             ) + token_cost(ranked.tokens, each.per_million_tokens or 0.0)
@@ -191,7 +194,18 @@ class Costs:
 
 def _named(settings: SweepSettings) -> list[tuple[str, Any]]:
     axes = (settings.rewriters, settings.embedders, settings.indexes, settings.rerankers)
-    return [pair for axis in (*axes, settings.retrievers) for pair in axis.items()]
+    inside = {n: getattr(engine, "embedder", None) for n, engine in settings.retrievers.items()}
+    return [pair for axis in (*axes, settings.retrievers, inside) for pair in axis.items()]
+
+
+def _embedder(settings: SweepSettings, c: Configuration) -> Any:
+    """Who embeds its questions, if somebody does: an engine may have an embedder of its own, and
+    says what that costs where it says what it costs itself."""
+    if c.embedder is not None:
+        return settings.embedders[c.embedder]
+    engine = None if c.retriever is None else settings.retrievers[c.retriever]
+    said = getattr(engine, "cost_per_1000", None) is not None
+    return None if said else getattr(engine, "embedder", None)
 
 
 def tables(

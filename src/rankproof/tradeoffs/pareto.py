@@ -2,9 +2,10 @@
 
 a dominates b where it is no dearer, no larger, of no less quality and no slower than b by more than
 the jitter, and clearly better in one of these: cheaper, smaller, faster by more than the jitter, or
-its quality told apart, the lower end of its interval above b's upper end. What differs by noise
-alone does not dominate. There are no cycles: along one, cost, memory and quality would have to stay
-the same, and latency to fall.
+its quality told apart, the lower end of its interval above b's upper end. The jitter of two is the
+larger one, and where both answer over a network that of networks. What differs by noise alone does
+not dominate. There are no cycles: along one, cost, memory and quality would have to stay the same,
+and latency to fall.
 """
 
 from __future__ import annotations
@@ -99,39 +100,51 @@ def undominated(
     does, and where one with their worst would, all of them do. Only what lies between is split.
     """
     kept = np.ones(len(latency), np.bool_)
-    own: Any = np.column_stack([exact, latency, -quality, -low])  # by which one dominates
     far = among_network > 0
-    for network in (False, True):
-        some = own[far == network]
-        if not len(some):
-            continue
-        slack = np.maximum(jitter, among_network) if network else jitter
-        most = np.column_stack([exact, latency + slack, -quality, np.full(len(own), np.inf)])
-        below = np.column_stack([exact, latency - jitter, np.full(len(own), -np.inf), -high])
-        _drop_dominated(kept, some, most, below)
+    for both in (False, True):
+        noise = np.maximum(jitter, among_network) if both else jitter
+        fixed = [exact, -quality, latency]
+        own: Any = np.column_stack([*fixed, latency - noise, -low, latency + noise])
+        seen = np.column_stack([*fixed, latency + noise, -high, latency - noise])
+        if both:
+            _drop_dominated(kept, own[far], seen, far)
+        else:
+            _drop_dominated(kept, own[~far], seen, np.ones_like(far))
+            _drop_dominated(kept, own[far], seen, ~far)
     return kept
 
 
-def _dominate(rows: Float, most: Float, below: Float) -> Bool:
-    """Which rows are at most so much in every column, and less than that in one."""
-    return np.asarray((rows <= most).all(axis=1) & (rows < below).any(axis=1))
+def _dominate(rows: Float, others: Float) -> Bool:
+    """Which rows dominate the other beside them.
+
+    Columns of both: what is exact, −quality, latency; then of a row what it may be less by, its
+    lower end, what it may be more by; of the other the opposite.
+    """
+    less, most = rows[:, :-4], others[:, :-4]
+    latency, its = (x[:, -4] for x in (rows, others))
+    no_slower = (latency <= others[:, -3]) | (rows[:, -3] <= its)
+    faster = (latency < others[:, -1]) & (rows[:, -1] < its)
+    better = (less[:, :-1] < most[:, :-1]).any(axis=1) | (rows[:, -2] < others[:, -2]) | faster
+    return np.asarray((less <= most).all(axis=1) & no_slower & better)
 
 
-def _drop_dominated(kept: Bool, rows: Float, most: Float, below: Float) -> None:
-    """Marks those that one of the rows dominates."""
+def _drop_dominated(kept: Bool, rows: Float, others: Float, among: Bool) -> None:
+    """Marks those among the others that one of the rows dominates."""
+    if not len(rows):
+        return
     # Most of most tables is far from the front: a few rows that are good in all settle it.
     rest = np.ones(len(rows), np.bool_)
-    for strong in rows[np.argsort(_places(rows).sum(axis=1), kind="stable")[:_STRONG]]:
-        kept &= ~_dominate(strong[None, :], most, below)
-        rest &= ~_dominate(strong[None, :], rows, rows)
+    for strong in rows[np.argsort(_places(rows).sum(axis=1), kind="stable")[:_STRONG], None]:
+        kept[among & _dominate(strong, others)] = False
+        rest &= ~((strong <= rows).all(axis=1) & (strong < rows).any(axis=1))
     levels = _levels(rows[rest])
-    b = np.flatnonzero(kept)
+    b = np.flatnonzero(kept & among)
     waiting = [(0, np.zeros_like(b), b)]
     while waiting:
         level, node, b = waiting.pop()
         best, worst = levels[level]
-        kept[b[_dominate(worst[node], most[b], below[b])]] = False
-        unsure = kept[b] & _dominate(best[node], most[b], below[b])  # never where both are a row
+        kept[b[_dominate(worst[node], others[b])]] = False
+        unsure = kept[b] & _dominate(best[node], others[b])  # never where both are a row
         node, b = node[unsure], b[unsure]
         for first in range(0, len(b), _PAIRS):
             part = slice(first, first + _PAIRS)

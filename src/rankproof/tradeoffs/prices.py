@@ -19,25 +19,21 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import StringConstraints, field_validator, model_validator
 
-from rankproof.config import Settings, read_config
+from rankproof.config import NonNegative, Settings, read_config
 from rankproof.errors import InputError, shorten
 
 QUERIES = 1000
 SHIPPED = Path(__file__).parents[1] / "data" / "prices.yaml"
 
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
 
 class Price(Settings):
     """A price by the token, by the search, or both; it may have a date and a source of its own."""
 
-    per_million_tokens: Amount | None = None  # that it reads
-    per_million_output_tokens: Amount | None = (
-        None  # that it writes; else as much as those it reads
-    )
-    per_1000_searches: Amount | None = None
+    per_million_tokens: NonNegative | None = None  # that it reads
+    per_million_output_tokens: NonNegative | None = None  # that it writes; else as it reads
+    per_1000_searches: NonNegative | None = None
     date: str | None = None
     source: str | None = None
 
@@ -72,8 +68,8 @@ class Price(Settings):
 class Machine(Settings):
     """What the machine costs on which local stages run."""
 
-    per_hour: Amount
-    per_gb_hour: Amount = 0.0  # of memory that indexes take
+    per_hour: NonNegative
+    per_gb_hour: NonNegative = 0.0  # of memory that indexes take
     date: str | None = None
     source: str | None = None
 

@@ -37,6 +37,7 @@ from rankproof.tradeoffs.results import AT_PROMPT, LEVEL, Results, read_results
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
+_APART = 1e-9  # by which the end of an interval may be past its figure: rounding
 _BESIDE = (  # endings of the columns that stand beside a measure
     *(" low", " high", " min", " max", " queries", "PROC", " judged", " lowest", " highest"),
 )
@@ -209,7 +210,7 @@ def recommend(
     found = read_results(results)
     best_by = (found.manifest or {}).get("best_by")
     chosen, kept, notes = _quality_of(found, measure or best_by or "RAnWG@10")
-    table = _table(found, chosen, latency, jitter_ms).filter(kept)
+    table = _sound(_table(found, chosen, latency, jitter_ms), found.label, chosen).filter(kept)
     known = table.filter(pl.col("quality").is_not_null() & pl.col("quality").is_not_nan())
     if not len(known):
         raise InputError(
@@ -223,9 +224,11 @@ def recommend(
             remedy="add it to the price file and run the sweep again",
         )
     if memory_mb is not None and known["memory"].null_count():
-        raise InputError(
-            "no column 'index_bytes'", place=found.label, remedy="a sweep writes it; or add it"
-        )
+        problem = "no column 'index_bytes'"
+        if "index_bytes" in found.frame.columns:
+            whose = known.filter(pl.col("memory").is_null())["configuration"][0]
+            problem = f"index_bytes of {shorten(whose)} is not known"
+        raise InputError(problem, place=found.label, remedy="a sweep writes it; or add it")
     known = known.with_columns(_surely(known, found, chosen, seed), pareto=pl.Series(_front(known)))
     known = known.sort("quality", "latency", descending=[True, False], maintain_order=True)
     given = Limits(**asked, currency=found.currency)
@@ -396,6 +399,35 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
     return table.with_columns(efficiency=pl.lit(None, dtype=number))
 
 
+def _sound(table: pl.DataFrame, label: str, measure: str) -> pl.DataFrame:
+    """What is not a number is not known; other figures that cannot be are refused."""
+    table = table.with_columns(pl.col(pl.Float64).fill_nan(None))
+    said = {
+        "quality": measure,
+        "low": f"{measure} low",
+        "high": f"{measure} high",
+        "memory": "index_bytes",
+        "p95_low": "latency_p95_low",
+        "p95_high": "latency_p95_high",
+    }
+    wrong = {name: pl.col(name).is_infinite() for name in said}
+    wrong |= {name: wrong[name] | (pl.col(name) < 0) for name in ("memory", "p95_low", "p95_high")}
+    wrong["low"] |= pl.col("low") > pl.col("quality") + _APART
+    wrong["high"] |= pl.col("high") < pl.col("quality") - _APART
+    for name, column in said.items():
+        bad = table.filter(wrong[name])
+        if bad.height:
+            value = bad[name][0] * (1e6 if name == "memory" else 1)
+            it = bad["quality"][0]
+            beside = "" if it is None or not column.startswith(f"{measure} ") else f" beside {it:g}"
+            raise InputError(
+                f"{column} of {shorten(bad['configuration'][0])} is {value:g}{beside}",
+                place=label,
+                remedy="mend it, or leave the configuration out",
+            )
+    return table
+
+
 def _choose(
     table: pl.DataFrame,
     limits: Limits,
@@ -548,7 +580,8 @@ def _excess(table: pl.DataFrame, limits: Limits) -> Float:
     for column, limit, sign in sides:
         if limit is not None:
             over = sign * (column.to_numpy() - limit)
-            past = np.maximum(past, over / limit if limit > 0 else over)
+            with np.errstate(over="ignore"):  # so far past that one limit is as good as another
+                past = np.maximum(past, over / limit if limit > 0 else over)
     return past
 
 
@@ -570,12 +603,15 @@ def _fastest(feasible: pl.DataFrame) -> dict[str, Any]:
     return level.sort(*simplest, nulls_last=True).row(0, named=True)
 
 
+def _noise(a: dict[str, Any], b: dict[str, Any]) -> float:
+    """What the latencies of two may differ by and mean nothing."""
+    both = min(a["among_network"], b["among_network"]) > 0
+    return float(max(map(_jitter, (a, b))) if both else max(a["jitter"], b["jitter"]))
+
+
 def faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
     """Whether it is, by more than the jitter of the two."""
-    noise = max(row["jitter"], other["jitter"])
-    if row["among_network"] > 0 and other["among_network"] > 0:
-        noise = max(noise, row["among_network"], other["among_network"])
-    return bool(row["latency"] - other["latency"] > noise)
+    return bool(row["latency"] - other["latency"] > _noise(row, other))
 
 
 def cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
@@ -655,7 +691,7 @@ def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
     rows = []
     for (a, b), apart in zip(pairs, found.differences(named, measure), strict=True):
         gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
-        level = abs(slower) <= max(_jitter(a), _jitter(b))
+        level = abs(slower) <= _noise(a, b)
         rows.append(
             {
                 "family": a["family"],

@@ -298,9 +298,9 @@ class Stack:
             read, written = read + some[0], written + some[1]
         return read / len(self.asked), written / len(self.asked)
 
-    def embed_tokens(self, c: Configuration) -> tuple[float, float]:
+    def embed_tokens(self, c: Configuration, chosen: Any) -> tuple[float, float]:
         """Tokens that an embedder reads of a question and of a passage, on average."""
-        embedder: Any = self.shop.embedder(self.dense(c)[0])
+        embedder: Any = self.shop.embedder(chosen)
         sides = ((self.questions(c), "query"), (self.shop.passages, "passage"))
         found = []
         for texts, role in sides:
@@ -308,7 +308,7 @@ class Stack:
             if hasattr(embedder, "tokens_of"):
                 said = embedder.tokens_of(texts.texts, role)
             if None in said:
-                self._guessed[str(c.embedder)] = None
+                self._guessed[str(c.embedder or c.retriever)] = None
             pairs = zip(said, texts.texts, strict=True)
             found.append(
                 math.fsum(estimate_tokens(t) if s is None else s for s, t in pairs) / len(texts)

@@ -190,11 +190,16 @@ class Timing:
     # ---------------------------------------------------------------------------------- load
 
     def drivable(self, settings: LoadSettings) -> list[Engine]:
-        """Every first stage by name, with what decides its times, and how it is asked."""
-        engines: dict[str, Engine] = {}
+        """Every first stage by name, with what decides its times, and how it is asked: as deep as
+        the deepest pool needs."""
+        deepest: dict[str, tuple[int, Configuration]] = {}
         for c in self.stack.grid:
             name = c.name.partition(" K=")[0]
             depth = self.stack.wanted(c, self.stack.depths(c)[-1])
+            if name not in deepest or depth > deepest[name][0]:
+                deepest[name] = depth, c
+        engines: list[Engine] = []
+        for name, (depth, c) in deepest.items():
             engine = None
             if c.retriever is not None:
                 engine = self.stack.shop.retriever(self.stack.settings.retrievers[c.retriever])
@@ -202,36 +207,40 @@ class Timing:
                 continue
             decides = [name, depth, *(s.key for s in self._stages(c) if s.kind != "rerank")]
             decides += [settings.model_dump(exclude={"qps"}), self.stack.settings.seed, self._here]
-            engines[name] = name, digest(decides)[:16], self._answering(c, depth)
-        return list(engines.values())
+            engines.append((name, digest(decides)[:16], self._answering(c, depth)))
+        return engines
 
     def _answering(self, c: Configuration, depth: int) -> Callable[[int], object]:
-        """All that the first stage of a configuration does for one question, and no more: its
-        parts are looked up before anybody asks."""
-        shop, texts, only_one = self.stack.shop, self.stack.questions(c).texts, ["q"]
+        """All that a configuration does for one question before it reranks, and no more: its parts
+        are looked up before anybody asks."""
+        shop, settings = self.stack.shop, self.stack.settings
+        asked = self.stack.asked
+        rewrite = shop.rewriting(settings.rewriters[c.rewriter])
+        ways: list[Callable[[list[str], list[str]], Run]] = []
         if c.retriever is not None:
-            engine = shop.retriever(self.stack.settings.retrievers[c.retriever])
-            ids = self.stack.asked.ids
-            return lambda query: engine.search([texts[query]], depth, [ids[query]])
-        ways: list[Callable[[list[str]], Run]] = []
-        if c.mode != "sparse":
+            engine = shop.retriever(settings.retrievers[c.retriever])
+            ways.append(lambda text, name: engine.search(text, depth, name).run)
+        elif c.mode != "sparse":
             chosen, size, index = self.stack.dense(c)
             embedder, built = shop.embedder(chosen), shop.index(chosen, size, index)
 
-            def dense(text: list[str]) -> Run:
+            def dense(text: list[str], name: list[str]) -> Run:
                 vectors = embedder.embed_queries(text)
                 if size is not None:
                     vectors = unit(vectors[:, :size])
-                return built.search(vectors, depth, only_one).run
+                return built.search(vectors, depth, name).run
 
             ways.append(dense)
-        if c.mode != "dense":
-            words = shop.sparse(self.stack.settings.sparse)
-            ways.append(lambda text: words.search(text, depth, only_one).run)
+        if c.mode in ("sparse", "hybrid"):
+            words = shop.sparse(settings.sparse)
+            ways.append(lambda text, name: words.search(text, depth, name).run)
+        weeded = settings.duplicates[c.duplicates]
 
         def answer(query: int) -> object:
-            found = [way([texts[query]]) for way in ways]
-            return found[0] if len(found) == 1 else self.stack.fuse(c, *found)
+            text, name = [rewrite(asked.texts[query]).text], [asked.ids[query]]
+            lists = [way(text, name) for way in ways]
+            found = lists[0] if len(lists) == 1 else self.stack.fuse(c, *lists)
+            return found if weeded is None else shop.without_duplicates(found, weeded)
 
         return answer
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from rankproof.config import Count, Seconds, Settings
+from rankproof.config import Count, NonNegative, Seconds, Settings
 from rankproof.errors import InputError
 from rankproof.records.hits import Hits, read_hits
 from rankproof.retrieval.cache import Cache
@@ -32,7 +32,7 @@ class HttpRetrieverSettings(Settings):
     timeout_s: Seconds = 60.0
     attempts: Count = 6  # of one request
     identity: str | None = None  # what it is, wherever it is: a new one is asked anew
-    cost_per_1000: float | None = None  # US dollars
+    cost_per_1000: NonNegative | None = None  # in the currency of the prices
 
     @property
     def over_network(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.config import Settings
+from rankproof.config import NonNegative, Settings
 from rankproof.errors import InputError, RankproofError, shorten
 from rankproof.records.hits import read_hits
 from rankproof.retrieval.hits import run_of_hits
@@ -24,7 +24,7 @@ class PythonSettings(Settings):
     type: Literal["python"]
     call: str  # module:function
     id: str | None = None  # where a hit has its id: metadata.id, say
-    cost_per_1000: float | None = None  # US dollars
+    cost_per_1000: NonNegative | None = None  # in the currency of the prices
 
     @property
     def decides(self) -> dict[str, Any]:

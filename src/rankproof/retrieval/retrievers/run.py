@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import Field
 
-from rankproof.config import BesidePath, Settings
+from rankproof.config import BesidePath, NonNegative, Settings
 from rankproof.records import read_run
 from rankproof.records.columns import row_ids
 from rankproof.retrieval.lists import check_depth
@@ -17,8 +16,6 @@ from rankproof.retrieval.parts import part
 from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import Retrieved
 from rankproof.tables import Run, build_run
-
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class RunSettings(Settings):
@@ -29,7 +26,7 @@ class RunSettings(Settings):
     type: Literal["run"]
     file: BesidePath
     latency_ms: NonNegative | None = None  # of one query, as its owner measured it
-    cost_per_1000: NonNegative | None = None  # US dollars
+    cost_per_1000: NonNegative | None = None  # in the currency of the prices
 
 
 @part("retriever", "run")

@@ -14,25 +14,24 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import Field
 
 from rankproof.arrays import Array
-from rankproof.config import Settings, Share
+from rankproof.config import NonNegative, Settings, Share
 from rankproof.errors import InputError, library
 from rankproof.records.columns import row_ids
 from rankproof.retrieval.archive import read_archive, write_archive
+from rankproof.retrieval.languages import WORD
 from rankproof.retrieval.lists import check_depth, run_of, timed
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved
 
 _FILE = "bm25.npz"
-_KIND = "BM25 (1)"  # counted on when the words of a text are found otherwise
+_KIND = "BM25 (2)"  # counted on when the words of a text are found otherwise
 
-_WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile(r"['’ʼ]s\b")
 # The accents of Latin letters, and what lies beyond, some of which is marks too.
 _MARKS, _BEYOND = re.compile("[\u0300-\u034e\u0350-\u036f]+"), re.compile("[\u0370-\U0010ffff]+")
@@ -43,7 +42,8 @@ class Words:
     """Texts → the stems of their words, in a language; `none` leaves the words as they are.
 
     Case, accents and ligatures do not tell words apart. English loses the possessive 's, French
-    its elisions (l'eau, qu'elle); a single letter is a word ("vitamin C"). French is stemmed
+    its elisions (l'eau, qu'elle); a single letter is a word ("vitamin C"), and so is a character of
+    Chinese or Japanese. French is stemmed
     before its accents go, since its endings need them; English after.
     """
 
@@ -65,13 +65,13 @@ class Words:
         text = unicodedata.normalize("NFKC", text).casefold()
         text = text.replace("œ", "oe").replace("æ", "ae")
         if self.language == "en":
-            words = _WORD.findall(_fold(_POSSESSIVE.sub("", text)))
+            words = WORD.findall(_fold(_POSSESSIVE.sub("", text)))
             return list(self._stem([w for w in words if w not in self._stop]))
         if self.language == "fr":
-            words = _WORD.findall(_ELISION.sub("", text))
+            words = WORD.findall(_ELISION.sub("", text))
             kept = [w for w in words if _folded(w) not in self._stop]
             return [_folded(w) for w in self._stem(kept)]
-        return _WORD.findall(_fold(text))
+        return WORD.findall(_fold(text))
 
 
 def _fold(text: str) -> str:
@@ -94,9 +94,14 @@ class Bm25Settings(Settings):
 
     type: Literal["bm25"] = "bm25"
     language: Literal["en", "fr", "none"] = "en"
-    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.2
+    k1: NonNegative = 1.2
     b: Share = 0.75
     method: Literal["lucene", "robertson", "atire", "bm25+", "bm25l"] = "lucene"
+
+    @property
+    def decides(self) -> dict[str, str]:
+        """How words are found, which no setting says."""
+        return {"words": _KIND}
 
 
 class Bm25:
