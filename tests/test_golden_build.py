@@ -571,10 +571,41 @@ def test_agreement_with_people_is_of_the_judges_own_grades(
     labels.write_text("other 0 d1 1\n")
     with pytest.raises(InputError, match="no passage has both"):
         against_people(golden, labels)
+    labels.write_text("q0 0 elsewhere 1\n")  # of other documents: nobody said a word of these
+    with pytest.raises(InputError, match="no passage has both"):
+        against_people(golden, labels, unjudged="zero")
     store.correct("q0", "d0", "grade", truth("q0", "d0") % 5 + 1, who="ada")
     corrected = against_people(read_golden(store))
     assert (corrected.source, corrected.pairs) == ("corrections", 1)
     assert corrected.agreement.coefficients["exact"].value == 0
+
+
+def test_what_people_leave_out_is_a_1_on_the_rubric(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    golden = read_golden(store)
+    judged = next(iter(golden.judged().values()))
+    labels = tmp_path / "labels.txt"
+    some = {pair: grade for pair, grade in judged.items() if grade != 1}
+    labels.write_text("".join(f"{q} 0 {d} {grade}\n" for (q, d), grade in some.items()))
+    found = against_people(golden, labels, unjudged="zero")
+    assert (found.scale, found.pairs) == ("1–5", len(judged))
+    assert found.agreement.coefficients["exact"].value == 1
+    assert found.lines()[0] == f"{len(judged)} passages, labels on a 1–5 scale; relevant: 4 or more"
+
+
+def test_what_nobody_calls_relevant_has_no_share_and_no_mean(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    labels = tmp_path / "labels.txt"
+    labels.write_text("q0 0 d0 0\nq0 0 d1 0\n")
+    found = against_people(read_golden(store), labels)
+    compared, shares, means = found.lines()
+    assert compared.endswith("binary scale; relevant: 1 or more, the judge's 4 or more")
+    assert shares.startswith("people call none of them relevant; ")
+    assert means == f"its mean grade: {found.means[1]:.2f} elsewhere"
 
 
 def test_the_scale_of_human_labels_is_that_of_all_of_them(
