@@ -538,6 +538,19 @@ def test_a_judge_without_a_price_has_no_cost_rather_than_none(corpus: Path) -> N
 # ------------------------------------------------------------------------------------- checking
 
 
+@pytest.mark.parametrize(
+    ("_id", "words"), [("#7", "without a # at the front"), ("q 7", "without spaces")]
+)
+def test_a_query_that_its_own_export_would_lose_is_refused(
+    corpus: Path, _id: str, words: str, store: Store
+) -> None:
+    """A line of TREC that begins with # is a comment: the query would be gone from every figure."""
+    with (corpus / "queries.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": _id, "text": "what of whales?"}) + "\n")
+    with pytest.raises(InputError, match=f"'{_id}' cannot be an id in a TREC file.*{words}"):
+        built(store, settings(corpus))
+
+
 def test_agreement_with_people_is_of_the_judges_own_grades(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
