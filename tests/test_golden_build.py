@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from golden_sets import honest, ordering, settings, truth, write_corpus
+from golden_sets import honest, ordering, reply, settings, shown, truth, write_corpus
 from loopback import Reply, loopback
 from loopback import Request as Sent
 
@@ -21,6 +21,7 @@ from rankproof.errors import InputError
 from rankproof.golden.building import Build
 from rankproof.golden.checking import against_itself, against_people
 from rankproof.golden.export import TooManyFailed, export
+from rankproof.golden.judges.replay import ReplayJudge
 from rankproof.golden.plan import make_plan
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings
@@ -368,6 +369,37 @@ def test_an_export_can_be_replayed_without_the_judge(
     for name in ("qrels.txt", "ranking.trec", "beir/qrels/test.tsv"):
         assert first[name].read_bytes() == second[name].read_bytes()
     assert json.loads(second["manifest.json"].read_text())["judge"]["name"] == "m (replayed)"
+
+
+@pytest.mark.parametrize("recorded", ["set.golden", "out/replies.jsonl"])
+def test_a_replay_is_of_the_judge_in_force_and_not_of_who_judged_last(
+    corpus: Path, tmp_path: Path, recorded: str
+) -> None:
+    def answer(sent: Sent) -> Reply:
+        if sent.json["model"] == "m" or ordering(sent):
+            return honest(sent)
+        return reply(json.dumps({name: 3 for name, _ in shown(sent)[1]}))
+
+    with loopback(answer) as server, Store(tmp_path / "set.golden", create=True) as store:
+        for model in ("m", "other", "m"):  # going back is free
+            built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": model}))
+        grades = store.rows("SELECT query, doc, grade FROM grades ORDER BY 1, 2")
+        export(store, tmp_path / "out")
+    replay = {"type": "replay", "replies": str(tmp_path / recorded)}
+    with Store(tmp_path / "again.golden", create=True) as again:
+        built(again, settings(corpus, judge=replay))
+        assert again.rows("SELECT query, doc, grade FROM grades ORDER BY 1, 2") == grades
+        assert again.meta("judge")["name"] == "m (replayed)"
+
+
+def test_the_replies_of_two_judges_are_not_replayed_as_one(corpus: Path, tmp_path: Path) -> None:
+    with loopback(honest) as server, Store(tmp_path / "set.golden", create=True) as store:
+        two = {name: {"type": "llm", "url": server.url, "model": name} for name in ("a", "b")}
+        built(store, settings(corpus, judge={"type": "panel", "judges": two}))
+        export(store, tmp_path / "out")
+    for recorded in ("set.golden", "out/replies.jsonl"):
+        with pytest.raises(InputError, match=r"'a' and 'b' both answer.*of one judge"):
+            ReplayJudge(tmp_path / recorded)
 
 
 class Tags(HTMLParser):
