@@ -661,6 +661,8 @@ def test_the_scale_of_human_labels_is_that_of_all_of_them(
     labels.write_text("q0 0 d0 1\nq0 0 d1 2\nq0 0 elsewhere 5\n")  # of the pool, none is above 2
     found = against_people(read_golden(store), labels)
     assert (found.scale, found.pairs) == ("1–5", 2)
+    said = against_people(read_golden(store), labels, relevant=2)  # of another scale, then
+    assert (said.scale, said.relevant) == ("binary", 2)
 
 
 def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(

@@ -101,9 +101,9 @@ def against_people(
 ) -> HumanAgreement:
     """The judge's own grades beside a qrels file, or beside the corrections in the store.
 
-    Labels that are all within 1–5, some of them 4 or more, are taken to be on the rubric; any
-    others are made binary: `relevant` or more, against the judge's 4 or more. `unjudged` zero
-    counts what they leave out as not relevant: on the rubric, as a 1.
+    Labels that are all within 1–5, some of them 4 or more, are taken to be on the rubric, unless
+    `relevant` says more than 1; any others are made binary: `relevant` or more, against the judge's
+    4 or more. `unjudged` zero counts what they leave out as not relevant: on the rubric, as a 1.
     """
     judged = {
         (query.query, p.doc): p for query in golden.queries for p in query.passages if p.judged
@@ -116,7 +116,8 @@ def against_people(
 
         given = read_qrels(human)
         labels = {(query, doc): grade for query, doc, grade in given.to_frame().iter_rows()}
-        source, rubric = human.name, on_rubric(given)
+        # On the rubric all grades are 1 or more: who says more speaks of another scale.
+        source, rubric = human.name, on_rubric(given) and relevant == 1
         if unjudged == "zero" and not labels.keys().isdisjoint(judged):  # of these documents at all
             asked, zero = {query for query, _ in labels}, SET_SCALE.lowest if rubric else 0
             labels |= {pair: zero for pair in judged if pair not in labels and pair[0] in asked}
