@@ -60,6 +60,29 @@ def test_safetensors_are_read_as_the_library_reads_them(tmp_path: Path, dtype: s
         read_vectors(str(tmp_path / "v.safetensors"))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_tensors_and_logits_say_that_they_are_stored_in_less_than_float32(
+    tmp_path: Path, dtype: str
+) -> None:
+    """A row that is called float32 is of the numbers stored, and these were rounded before."""
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(VECTORS).to(getattr(torch, dtype))
+    torch.save(tensor, tmp_path / "v.pt")
+    found = read_vectors(str(tmp_path / "v.pt"))
+    assert np.array_equal(found.values.astype(np.float32), tensor.float().numpy())
+    assert found.stored == dtype
+    pairs = {"q": {"a": 2.0, "b": 1.0}}
+    torch.save(torch.tensor([0.5, 0.25]).to(tensor.dtype), tmp_path / "l.pt")
+    logits = read_logits(str(tmp_path / "l.pt"), rp.read_run(pairs))
+    audit = rp.audit_logits(logits, {"q": {"a": 1}}, ["RR"], formats=["bfloat16"])
+    assert f"l.pt: stored as {dtype}; float32 scores the numbers stored" in audit.notes
+
+
+def test_what_else_a_file_holds_says_nothing_of_how_its_vectors_are_stored(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", vectors=VECTORS, weight=np.ones(3, np.float16))
+    assert read_vectors(str(tmp_path / "v.npz")).notes == []
+
+
 def test_tensors_are_loaded_and_nothing_else_is_run(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(VECTORS).to(torch.bfloat16)

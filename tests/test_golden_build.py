@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from golden_sets import honest, ordering, settings, truth, write_corpus
+from golden_sets import honest, ordering, reply, settings, shown, truth, write_corpus
 from loopback import Reply, loopback
 from loopback import Request as Sent
 
@@ -21,6 +21,7 @@ from rankproof.errors import InputError
 from rankproof.golden.building import Build
 from rankproof.golden.checking import against_itself, against_people
 from rankproof.golden.export import TooManyFailed, export
+from rankproof.golden.judges.replay import ReplayJudge
 from rankproof.golden.plan import make_plan
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings
@@ -370,6 +371,37 @@ def test_an_export_can_be_replayed_without_the_judge(
     assert json.loads(second["manifest.json"].read_text())["judge"]["name"] == "m (replayed)"
 
 
+@pytest.mark.parametrize("recorded", ["set.golden", "out/replies.jsonl"])
+def test_a_replay_is_of_the_judge_in_force_and_not_of_who_judged_last(
+    corpus: Path, tmp_path: Path, recorded: str
+) -> None:
+    def answer(sent: Sent) -> Reply:
+        if sent.json["model"] == "m" or ordering(sent):
+            return honest(sent)
+        return reply(json.dumps({name: 3 for name, _ in shown(sent)[1]}))
+
+    with loopback(answer) as server, Store(tmp_path / "set.golden", create=True) as store:
+        for model in ("m", "other", "m"):  # going back is free
+            built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": model}))
+        grades = store.rows("SELECT query, doc, grade FROM grades ORDER BY 1, 2")
+        export(store, tmp_path / "out")
+    replay = {"type": "replay", "replies": str(tmp_path / recorded)}
+    with Store(tmp_path / "again.golden", create=True) as again:
+        built(again, settings(corpus, judge=replay))
+        assert again.rows("SELECT query, doc, grade FROM grades ORDER BY 1, 2") == grades
+        assert again.meta("judge")["name"] == "m (replayed)"
+
+
+def test_the_replies_of_two_judges_are_not_replayed_as_one(corpus: Path, tmp_path: Path) -> None:
+    with loopback(honest) as server, Store(tmp_path / "set.golden", create=True) as store:
+        two = {name: {"type": "llm", "url": server.url, "model": name} for name in ("a", "b")}
+        built(store, settings(corpus, judge={"type": "panel", "judges": two}))
+        export(store, tmp_path / "out")
+    for recorded in ("set.golden", "out/replies.jsonl"):
+        with pytest.raises(InputError, match=r"'a' and 'b' both answer.*of one judge"):
+            ReplayJudge(tmp_path / recorded)
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -538,6 +570,19 @@ def test_a_judge_without_a_price_has_no_cost_rather_than_none(corpus: Path) -> N
 # ------------------------------------------------------------------------------------- checking
 
 
+@pytest.mark.parametrize(
+    ("_id", "words"), [("#7", "without a # at the front"), ("q 7", "without spaces")]
+)
+def test_a_query_that_its_own_export_would_lose_is_refused(
+    corpus: Path, _id: str, words: str, store: Store
+) -> None:
+    """A line of TREC that begins with # is a comment: the query would be gone from every figure."""
+    with (corpus / "queries.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": _id, "text": "what of whales?"}) + "\n")
+    with pytest.raises(InputError, match=f"'{_id}' cannot be an id in a TREC file.*{words}"):
+        built(store, settings(corpus))
+
+
 def test_agreement_with_people_is_of_the_judges_own_grades(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
@@ -571,10 +616,41 @@ def test_agreement_with_people_is_of_the_judges_own_grades(
     labels.write_text("other 0 d1 1\n")
     with pytest.raises(InputError, match="no passage has both"):
         against_people(golden, labels)
+    labels.write_text("q0 0 elsewhere 1\n")  # of other documents: nobody said a word of these
+    with pytest.raises(InputError, match="no passage has both"):
+        against_people(golden, labels, unjudged="zero")
     store.correct("q0", "d0", "grade", truth("q0", "d0") % 5 + 1, who="ada")
     corrected = against_people(read_golden(store))
     assert (corrected.source, corrected.pairs) == ("corrections", 1)
     assert corrected.agreement.coefficients["exact"].value == 0
+
+
+def test_what_people_leave_out_is_a_1_on_the_rubric(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    golden = read_golden(store)
+    judged = next(iter(golden.judged().values()))
+    labels = tmp_path / "labels.txt"
+    some = {pair: grade for pair, grade in judged.items() if grade != 1}
+    labels.write_text("".join(f"{q} 0 {d} {grade}\n" for (q, d), grade in some.items()))
+    found = against_people(golden, labels, unjudged="zero")
+    assert (found.scale, found.pairs) == ("1–5", len(judged))
+    assert found.agreement.coefficients["exact"].value == 1
+    assert found.lines()[0] == f"{len(judged)} passages, labels on a 1–5 scale; relevant: 4 or more"
+
+
+def test_what_nobody_calls_relevant_has_no_share_and_no_mean(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    labels = tmp_path / "labels.txt"
+    labels.write_text("q0 0 d0 0\nq0 0 d1 0\n")
+    found = against_people(read_golden(store), labels)
+    compared, shares, means = found.lines()
+    assert compared.endswith("binary scale; relevant: 1 or more, the judge's 4 or more")
+    assert shares.startswith("people call none of them relevant; ")
+    assert means == f"its mean grade: {found.means[1]:.2f} elsewhere"
 
 
 def test_the_scale_of_human_labels_is_that_of_all_of_them(
@@ -585,6 +661,8 @@ def test_the_scale_of_human_labels_is_that_of_all_of_them(
     labels.write_text("q0 0 d0 1\nq0 0 d1 2\nq0 0 elsewhere 5\n")  # of the pool, none is above 2
     found = against_people(read_golden(store), labels)
     assert (found.scale, found.pairs) == ("1–5", 2)
+    said = against_people(read_golden(store), labels, relevant=2)  # of another scale, then
+    assert (said.scale, said.relevant) == ("binary", 2)
 
 
 def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(

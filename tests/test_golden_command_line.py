@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_sets import honest, ordering, reply, settings, shown, write_corpus
+from golden_sets import honest, ordering, reply, settings, shown, truth, write_corpus
 from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 from rankproof_cli import rankproof
@@ -229,6 +229,8 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
 
     with loopback(answer) as server:
         file = config(tmp_path, server.url)
+        scale = tmp_path / "corpus" / "qrels" / "test.tsv.scale"  # else 1 to 4 are of the rubric
+        scale.write_text('{"grades": [0, 4], "relevant": 1, "gains": 1}')
         for model in ("credulous", "dull", "locked"):
             judge = {"type": "llm", "url": server.url, "model": model}
             (tmp_path / f"{model}.yaml").write_text(json.dumps({"judge": judge}))
@@ -264,6 +266,23 @@ def test_judges_whose_files_have_one_name_are_told_apart() -> None:
     files = [Path("a/small.yaml"), Path("b/small.yaml"), Path("large.yaml")]
     assert list(_stems(files)) == ["a/small.yaml", "b/small.yaml", "large"]
     assert _stems(None) == {}
+
+
+def test_labels_on_the_rubric_are_not_all_relevant_to_a_trial(tmp_path: Path) -> None:
+    """A 1 says "not relevant"; what people left out is a 1, not a reason to take 1 as relevant."""
+    corpus = write_corpus(tmp_path / "corpus", queries=9, documents=10)
+    pairs = [(f"q{q}", f"d{d}") for q in range(9) for d in range(10)]
+    rows = [f"{q}\t{d}\t{truth(q, d)}\n" for q, d in pairs]
+    qrels = corpus / "qrels" / "test.tsv"
+    judge = {"type": "simulated", "grades": {n: n for n in range(1, 6)}}
+    for wanted in (range(1, 6), range(4, 6)):  # all labels, and those of what is relevant alone
+        kept = [row for row, pair in zip(rows, pairs, strict=True) if truth(*pair) in wanted]
+        qrels.write_text("".join(["query-id\tcorpus-id\tscore\n", *kept]))
+        chosen = settings(corpus, judge=judge)
+        variants = {"it": (chosen.judge, chosen.prompts)}
+        path = tmp_path / f"{len(wanted)}.golden"
+        (found,) = try_judges(chosen, variants, path, sample=9)
+        assert (found.labels, found.kappa) == ("1–5", 1.0)  # the judge knows these very labels
 
 
 def test_a_trial_tells_how_sure_its_kappa_is(tmp_path: Path) -> None:

@@ -81,6 +81,18 @@ def test_a_reply_is_there_for_others_before_the_store_is_closed(path: Path) -> N
             assert len(reader.replies()) == 1
 
 
+def test_what_a_writer_closed_is_in_the_file_while_others_read(path: Path, tmp_path: Path) -> None:
+    """A viewer is open for hours: meanwhile the file is copied, digested and sent."""
+    filled(path).close()
+    with Store(path) as reader:
+        assert reader.corrections() == []
+        with Store(path, write=True) as store:
+            store.correct("q1", "d1", "grade", 2, who="ada")
+        shutil.copyfile(path, tmp_path / "copy.golden")
+        with Store(tmp_path / "copy.golden") as copy:
+            assert copy.corrections() == reader.corrections() != []
+
+
 def test_threads_may_share_a_store(path: Path) -> None:
     with Store(path, create=True) as store:
 

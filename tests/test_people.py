@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +385,34 @@ def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> N
     assert max(map(len, queues.values())) - min(map(len, queues.values())) <= 2
     with Store(path, write=True) as store, pytest.raises(InputError, match="every passage to 3"):
         assign(store, ["ada", "bob"], each=3, all_of=0, only=None)
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "each", "all_of"),
+    [
+        (["ada", "bob", "carol"], ["carol", "ada", "bob"], 1, 0),
+        (["ada", "bob"], ["ada", "bob", "carol"], 2, 3),
+        (["ada", "bob", "carol"], ["ada", "bob", "carol"], 2, 5),
+    ],
+)
+def test_dealt_again_no_passage_is_given_to_more_people_than_were_asked_for(
+    path: Path, first: list[str], again: list[str], each: int, all_of: int
+) -> None:
+    with Store(path, write=True) as store:
+        begun = assign(store, first, each=each, all_of=all_of, only=2)
+        before = {who: assigned(store, who) for who in first}
+        count = assign(store, again, each=each, all_of=all_of, only=None)
+        queues = {who: assigned(store, who) for who in again}
+    assert begun < count
+    assert all(queues[who].items() >= queue.items() for who, queue in before.items())
+    often = Counter(key for queue in queues.values() for key in queue)
+    assert sorted(often.values()) == [each] * (count - all_of) + [len(again)] * all_of
+    if set(again) == set(first):  # who joins late is given all that is left, and may have less
+        assert max(map(len, queues.values())) - min(map(len, queues.values())) <= 2
+    last = max(place for queue in before.values() for place in queue.values())
+    for who, queue in queues.items():  # what is new comes after what they had
+        had = before.get(who, {})
+        assert all(place > last for key, place in queue.items() if key not in had)
 
 
 def test_the_export_says_who_said_what(path: Path, tmp_path: Path) -> None:

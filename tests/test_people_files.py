@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from pathlib import Path
 
@@ -117,6 +118,12 @@ def test_a_scale_other_than_1_to_5_must_be_explained(path: Path, tmp_path: Path)
         ("a.csv", "query,doc,who,grade\nq0,d1,ada,4\nq0,d2,ada,7\n", "grade 7 of query 'q0', doc"),
         ("a.csv", "query,doc,who,who\nq0,d1,ada,bob\n", "a.csv:1: two columns are called 'who'"),
         ("a.tsv", "query\tdoc\twho\tgrade\nq0\td1\tada\t0\n", "its grades are 0: not the scale"),
+        ("a.csv", "query,doc,who\nq0,d1,ada\n", "a.csv: no column 'grade'; there are: 'query'"),
+        ("a.csv", "query;doc;who;grade\nq0;d1;ada;4,5\n", "a.csv:2: grade '4,5' is not a whole"),
+        ("a.csv", "query,doc,who,grade\n", "a.csv: no rows"),
+        ("a.csv", "", "a.csv: the file is empty"),
+        ("a.jsonl", '{"query": 1, "doc": 2, "who": ["x"], "grade": 5}\n', "who ['x'] is not text"),
+        ("a.jsonl", '{"query": 1, "doc": 2, "who": "\\ud800", "grade": 5}\n', "not valid Unicode"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(
@@ -129,6 +136,33 @@ def test_a_file_that_cannot_be_used_is_one_line(
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "mark"),
+    [
+        ("a.csv", "query;doc;who;grade", ";"),  # as spreadsheets of half of Europe write it
+        ("a.csv", "query\tdoc\twho\tgrade", "\t"),
+        ("a.txt", "query\tdoc\twho\tgrade", "\t"),
+        ("a.csv", "Query-ID,Doc ID,Who,Label", ","),
+        ("a.csv", "query, doc, who, grade", ", "),
+        ("a.csv.gz", "query,doc,who,grade", ","),
+    ],
+)
+@pytest.mark.parametrize("who", [None, "zoe"])
+def test_whoever_a_table_names_keeps_their_labels_however_it_is_written(
+    tmp_path: Path, name: str, first: str, mark: str, who: str | None
+) -> None:
+    """Taken for one person's, everybody's labels would be theirs who is named by --as."""
+    rows = [mark.join(row) for row in (("q0", "d1", "ada", "5"), ("q0", "d2", "bob", "1"))]
+    text = "\r\n".join([first, *rows, (mark.strip() or mark) * 3, ""])
+    data = b"\xef\xbb\xbf" + text.encode()
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    found = read_labels(file, who)
+    assert [(x.query, x.doc, x.who, x.grade) for x in found] == [
+        *(("q0", "d1", "ada", 5), ("q0", "d2", "bob", 1)),
+    ]
 
 
 def test_a_note_may_be_longer_than_python_lets_a_cell_be(tmp_path: Path) -> None:

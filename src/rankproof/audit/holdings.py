@@ -18,6 +18,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Held:
     """The arrays of a file by name, and what to say of how they are stored."""
 
     arrays: Mapping[str, Any]  # numpy's, or lists of ids
-    stored: str | None = None  # where that is less than float32
+    stored: str | None = None  # by an index, where that is less than float32
     ids: pl.Series | None = None  # of an index
 
     def one(self, names: Iterable[str], dimensions: tuple[int, ...], label: str) -> Array:
@@ -98,11 +99,11 @@ def read_held(source: Source) -> Held | None:
     """What a file of arrays or an index holds; None where it is none of these."""
     head = source.head
     if head.startswith(NPY):
-        return _held({"array": _npy(source.read(), source.label)})
+        return Held({"array": _npy(source.read(), source.label)})
     if head.startswith(b"PK\x03\x04"):
         return _zipped(source)
     if head.startswith(b"\x80\x02"):  # torch before 1.6
-        return _held(_torch(source))
+        return Held(_torch(source))
     if head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] < 1 << 27:
         return _safetensors(source)
     if (
@@ -115,13 +116,17 @@ def read_held(source: Source) -> Held | None:
     return None
 
 
-def _held(arrays: Mapping[str, Any]) -> Held:
-    narrow = {
-        str(a.dtype)
-        for a in arrays.values()
-        if isinstance(a, np.ndarray) and a.dtype.kind in "fV" and a.dtype.itemsize < 4
-    }
-    return Held(arrays, " and ".join(sorted(narrow)) or None)
+def narrow(array: Array) -> str | None:
+    """The format of numbers, where that is less than float32."""
+    low = array.dtype.kind in "fV" and array.dtype.itemsize < 4
+    return str(array.dtype) if low else None
+
+
+def stored_as(label: str, stored: str | None) -> list[str]:
+    """What is told of numbers that are stored in less than float32."""
+    if stored is None:
+        return []
+    return [f"{Path(label).name}: stored as {stored}; float32 scores the numbers stored"]
 
 
 def _letters(name: str) -> str:
@@ -152,7 +157,7 @@ def _zipped(source: Source) -> Held:
         with zipfile.ZipFile(io.BytesIO(source.read())) as archive:
             names = archive.namelist()
             if any(name.endswith("data.pkl") for name in names):
-                return _held(_torch(source))
+                return Held(_torch(source))
             parts = {
                 name.removesuffix(".npy"): _npy(archive.read(name), f"{source.label}: {name}")
                 for name in names
@@ -160,7 +165,7 @@ def _zipped(source: Source) -> Held:
             }
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise _broken(source, "a whole .npz or .pt file", error) from None
-    return _held(parts)
+    return Held(parts)
 
 
 def _torch(source: Source) -> dict[str, Any]:
@@ -183,7 +188,10 @@ def _from_torch(value: Any, torch: Any) -> Any:
     value = value.detach()
     if value.dtype == torch.bfloat16:
         return value.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
-    if str(value.dtype).startswith("torch.float8"):
+    form = str(value.dtype).removeprefix("torch.").removesuffix("fn")
+    if form in _LOW.values():
+        return value.view(torch.uint8).numpy().view(numpy_dtype(form))
+    if form.startswith("float8"):  # of kinds that have no format here
         return value.float().numpy()
     return value.numpy()
 
@@ -198,7 +206,7 @@ def _safetensors(source: Source) -> Held:
         arrays = {name: _tensor(name, how, body) for name, how in named.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _broken(source, "a whole safetensors file", error) from None
-    return _held(arrays)
+    return Held(arrays)
 
 
 def _tensor(name: str, how: Any, body: memoryview) -> Array:

@@ -14,6 +14,7 @@ from rankproof import kernels
 from rankproof.arrays import Array, Float
 from rankproof.audit.agreement import agreement
 from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among, strangers
+from rankproof.audit.holdings import stored_as
 from rankproof.audit.listing import Listing, habit, sentence
 from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
 from rankproof.errors import InputError, shorten
@@ -45,6 +46,7 @@ class Logits:
     scored: bool = False  # scores, which went through an activation before
     low: Float | None = None  # (N,) such scores as the format of a model's run makes them
     identity: bool = False  # one logit, which the model takes for its score as it is
+    stored: str | None = None  # the format of the file, where it is narrower than float32
 
     def some(self, kept: Array) -> Logits:
         """The rows that are marked."""
@@ -158,7 +160,7 @@ def audit_logits(
     if kept.any() and not among(given.doc, judged.doc).any():
         raise strangers("document", given.label, given.doc, judged, judged.doc, "")
     queries, codes = encode(given.query)
-    notes = []
+    notes = stored_as(given.label, given.stored)
     if kept.any() and not kept.all():
         others = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
         silent = part(others, len(queries), "query", "has", "have")

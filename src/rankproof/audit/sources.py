@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array, Float
-from rankproof.audit.holdings import ID, VECTOR, Held, read_held
+from rankproof.audit.holdings import ID, VECTOR, Held, narrow, read_held, stored_as
 from rankproof.audit.logits import Logits
 from rankproof.errors import InputError, shorten
 from rankproof.records import read_run
@@ -43,10 +43,7 @@ class Vectors:
     @property
     def notes(self) -> list[str]:
         """How its numbers are stored, where that is in less than float32."""
-        if self.stored is None:
-            return []
-        name = Path(self.label).name
-        return [f"{name}: stored as {self.stored}; float32 scores the numbers stored"]
+        return stored_as(self.label, self.stored)
 
 
 def read_vectors(path: str) -> Vectors:
@@ -57,7 +54,8 @@ def read_vectors(path: str) -> Vectors:
     if held is not None:
         array = held.one(VECTOR, (2,), source.label) if len(held.arrays) > 1 else _only(held)
         _check_array(array, source.label)
-        return Vectors(array, held.texts(ID, len(array)), source.label, held.stored)
+        stored = held.stored or narrow(array)
+        return Vectors(array, held.texts(ID, len(array)), source.label, stored)
     if source.head.startswith(b"PAR1"):
         return _vector_table(_table(source, "parquet", pl.read_parquet), source)
     if source.head.lstrip().startswith(b"{"):
@@ -201,7 +199,7 @@ def _paired(held: Held, label: str, pairs: Run | None) -> Logits:
         )
     numbers = array.astype(np.float64).reshape(count, wide)
     no = None if wide == 1 else numbers[:, 0].copy()
-    return Logits(query, doc, numbers[:, -1].copy(), no, label)
+    return Logits(query, doc, numbers[:, -1].copy(), no, label, stored=narrow(array))
 
 
 # -------------------------------------------------------------------------------------- scores

@@ -189,8 +189,10 @@ def try_(
         for t in found
     ]
     obeyed = "; followed: planted instructions that were obeyed" if planted else ""
+    scale = next((f", taken as {t.labels}" for t in found if t.labels), "")
     notes = [
-        "read: replies of which the first could be used; κ with people's labels, 95% interval",
+        f"read: replies of which the first could be used; κ with people's labels{scale}, "
+        "95% interval",
         "constant: one grade for all passages of a request; in, out: tokens for each passage; "
         f"seconds for a call{obeyed}",
     ]
@@ -420,16 +422,10 @@ def agreement(
     if human is not None or validated:
         found = against_people(golden, human, relevant=relevant, unjudged=unjudged)
         data["people"] = found.to_dict()
-        notes = [
-            f"{counted(found.pairs, 'passage')}, labels on a {found.scale} scale"
-            + (f"; relevant: {relevant} or more, the judge's 4 or more" if human else ""),
-            f"of what people call relevant the judge grades {_percent(found.found)} 4 or 5; of "
-            f"what it grades 4 or 5 people call {_percent(found.true)} relevant",
-            f"its mean grade: {found.means[0]:.2f} where people say relevant, "
-            f"{found.means[1]:.2f} elsewhere",
-        ]
         title = f"{golden.judge['name']} and {found.source}"
-        tables.append(_coefficients(list(found.agreement.coefficients.values()), title, notes))
+        tables.append(
+            _coefficients(list(found.agreement.coefficients.values()), title, found.lines())
+        )
         with Store(store) as opened:
             if human is None:
                 data["between"] = between_dict(opened, golden)
@@ -600,4 +596,4 @@ def _some(names: Sequence[Any], most: int = 5) -> str:
 
 
 def _percent(share: float) -> str:
-    return "none of" if share != share else f"{share:.0%}"
+    return f"{share:.0%}"

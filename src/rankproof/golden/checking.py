@@ -19,6 +19,7 @@ from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
 from rankproof.golden.store import Store
 from rankproof.results.plain import told
+from rankproof.sentences import counted
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
@@ -32,7 +33,7 @@ from rankproof.tables import SET_SCALE
 
 if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Run, Scale
+    from rankproof.tables import Qrels, Run, Scale
 
 Pairs = list[tuple[int, int]]  # (judge, person)
 RELEVANT = 4  # of the judge's grades
@@ -49,6 +50,29 @@ class HumanAgreement:
     found: float  # share of what people call relevant that the judge grades 4 or 5; NaN: none
     true: float  # share of what the judge grades 4 or 5 that people call relevant; NaN: none
     means: tuple[float, float]  # the judge's mean grade of what people call relevant, and not
+    relevant: int  # the lowest of people's grades that is
+
+    def lines(self) -> list[str]:
+        """For people: what was compared, what the judge finds and what of it is true."""
+        by = f"relevant: {self.relevant} or more"
+        by += f", the judge's {RELEVANT} or more" * (self.scale == "binary")
+        found = (
+            "people call none of them relevant"
+            if math.isnan(self.found)
+            else f"of what people call relevant the judge grades {self.found:.0%} 4 or 5"
+        )
+        true = (
+            "it grades none of them 4 or 5"
+            if math.isnan(self.true)
+            else f"of what it grades 4 or 5 people call {self.true:.0%} relevant"
+        )
+        where = ("where people say relevant", "elsewhere")
+        means = [f"{x:.2f} {at}" for x, at in zip(self.means, where, strict=True) if x == x]
+        return [
+            f"{counted(self.pairs, 'passage')}, labels on a {self.scale} scale; {by}",
+            f"{found}; {true}",
+            f"its mean grade: {', '.join(means)}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         figures = [self.found, self.true, *self.means]
@@ -63,6 +87,11 @@ class HumanAgreement:
         }
 
 
+def on_rubric(labels: Qrels) -> bool:
+    """Whether people's labels are grades from 1 to 5, as all of them show, or the scale beside."""
+    return labels.scale_beside(SET_SCALE) == SET_SCALE
+
+
 def against_people(
     golden: Golden,
     human: Path | None = None,
@@ -72,24 +101,26 @@ def against_people(
 ) -> HumanAgreement:
     """The judge's own grades beside a qrels file, or beside the corrections in the store.
 
-    Labels that are all within 1–5, some of them 4 or more, are taken to be on the rubric; any
-    others are made binary: `relevant` or more, against the judge's 4 or more.
+    Labels that are all within 1–5, some of them 4 or more, are taken to be on the rubric, unless
+    `relevant` says more than 1; any others are made binary: `relevant` or more, against the judge's
+    4 or more. `unjudged` zero counts what they leave out as not relevant: on the rubric, as a 1.
     """
     judged = {
         (query.query, p.doc): p for query in golden.queries for p in query.passages if p.judged
     }
     if human is None:
         labels = {pair: grade for pair, p in judged.items() if (grade := p.people) is not None}
-        source = "corrections"
+        source, rubric = "corrections", True
     else:
         from rankproof.records import read_qrels
 
-        rows = read_qrels(human).to_frame().iter_rows()
-        labels = {(query, doc): grade for query, doc, grade in rows}
-        source = human.name
-        if unjudged == "zero":
-            asked = {query for query, _ in labels}
-            labels |= {pair: 0 for pair in judged if pair not in labels and pair[0] in asked}
+        given = read_qrels(human)
+        labels = {(query, doc): grade for query, doc, grade in given.to_frame().iter_rows()}
+        # On the rubric all grades are 1 or more: who says more speaks of another scale.
+        source, rubric = human.name, on_rubric(given) and relevant == 1
+        if unjudged == "zero" and not labels.keys().isdisjoint(judged):  # of these documents at all
+            asked, zero = {query for query, _ in labels}, SET_SCALE.lowest if rubric else 0
+            labels |= {pair: zero for pair in judged if pair not in labels and pair[0] in asked}
     shared = [pair for pair in judged if pair in labels]
     both: Pairs = [(judged[pair].judged or 0, labels[pair]) for pair in shared]
     of = [query for query, _ in shared]
@@ -101,8 +132,6 @@ def against_people(
         )
     judge = np.array([j for j, _ in both])
     people = np.array([h for _, h in both])
-    every = labels.values()  # also of passages outside the pools: they show the scale
-    rubric = human is None or SET_SCALE.fits(np.array([*every]))
     good = people >= (RELEVANT if rubric else relevant)
     if not rubric and unjudged == "skip" and good.all():
         raise InputError(
@@ -126,6 +155,7 @@ def against_people(
         _share(judge[good] >= RELEVANT),
         _share(good[judge >= RELEVANT]),
         (_share(judge[good]), _share(judge[~good])),
+        RELEVANT if rubric else relevant,
     )
 
 

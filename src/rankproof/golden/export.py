@@ -350,12 +350,13 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
 
 
 def _replies(store: Store, golden: Golden) -> Iterable[str]:
-    who = judges_of(store)
+    who, force = judges_of(store), {*store.in_force("grade"), *store.in_force("order")}
     for reply in store.replies():
         said = who.get(reply.judge, {"name": golden.judge["name"], "simulated": golden.simulated})
         row = without_secrets(asdict(reply))
         row.pop("parts")  # each is a reply by itself
-        yield _json(row | {"judge": said["name"], "simulated": said["simulated"]})
+        row |= {"judge": said["name"], "simulated": said["simulated"]}
+        yield _json(row | {"in_force": reply.judge in force})
 
 
 def _manifest(golden: Golden) -> dict[str, Any]:

@@ -12,15 +12,22 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankproof.errors import InputError, shorten
 from rankproof.files import csv_rows
 from rankproof.golden.kept import Correction
 from rankproof.golden.people import Key, labels, settled
 from rankproof.golden.store import Store
+from rankproof.records import read_qrels
+from rankproof.records.beir import qrels_file
+from rankproof.records.columns import no_rows
+from rankproof.records.frames import choose_columns, find_columns, plain_name
+from rankproof.records.sources import ENDINGS, Source, ending
 from rankproof.sentences import counted
 from rankproof.visible import inert
+
+Row: TypeAlias = tuple[int, dict[str, Any]]  # and the line where it ends
 
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
 _WORDS = dict.fromkeys(("true", "yes", "1"), True) | dict.fromkeys(("false", "no", "0"), False)
@@ -61,9 +68,9 @@ def read_labels(
     path: str | Path, who: str | None, grades: Mapping[int, int] | None = None
 ) -> list[Label]:
     """The labels of a file; `grades` says what its grades are on the scale from 1 to 5."""
-    file = Path(path)
-    rows = _rows(file) if file.suffix.lower() in _READERS else None
-    found = _several(file, rows) if rows is not None else _one(file, who)
+    source = Source(qrels_file(path))
+    rows = _rows(source)
+    found = _several(source.label, rows) if rows is not None else _one(source, who)
     told = {each.grade for each in found if each.grade is not None}
     scale = set(range(1, 6))
     if grades is None and told and max(told & scale, default=0) < 4:
@@ -77,8 +84,8 @@ def read_labels(
     for each in found:
         if each.grade is not None and grades.get(each.grade) not in scale:
             raise InputError(
-                f"grade {each.grade} of query {shorten(each.query)}, document {shorten(each.doc)} "
-                "has no meaning from 1 to 5",
+                f"grade {shorten(each.grade)} of query {shorten(each.query)}, "
+                f"document {shorten(each.doc)} has no meaning from 1 to 5",
                 place=str(path),
                 remedy="correct it, or give each grade one, as in --grades 0=1,1=4",
             )
@@ -151,20 +158,34 @@ def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterato
 # -------------------------------------------------------------------------------------- reading
 
 
-def _rows(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
-    """(line, row) of a file that says who; None of one that does not."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"it cannot be read ({error})", place=str(path), remedy="name a file of UTF-8 text"
-        ) from None
-    found = _READERS[path.suffix.lower()](path, text)
-    return found if any("who" in row for _, row in found) else None
+def _rows(source: Source) -> list[Row] | None:
+    """(line, row) of a file that says who, by the names of `COLUMNS`; None of one that does not."""
+    if ENDINGS.get(ending(source.path)) == "jsonl":
+        found = _jsonl(source.label, source.text())
+    else:
+        first = source.head.lstrip().partition(b"\n")[0].decode(errors="replace")
+        marks = (mark for mark in ",;\t" if "who" in map(plain_name, first.split(mark)))
+        mark = next(marks, None)  # spreadsheets put a semicolon where decimals have a comma
+        if mark is None:
+            return None
+        found = _csv(source.label, source.text(), mark)
+        if not found:
+            raise no_rows(source.label)
+    names = list(dict.fromkeys(name for _, row in found for name in row))
+    called = {plain_name(name): name for name in reversed(names)}
+    if "who" not in called:
+        return None
+    columns = {name: called.get(name) for name in COLUMNS} | find_columns(names, "qrels")
+    says = any(columns[name] for name in ("grade", "sure", "settles", "note"))
+    if columns["query"] and columns["doc"] and not says:
+        choose_columns(names, "qrels", source.label)
+    return [
+        (line, {name: row.get(was) for name, was in columns.items() if was is not None})
+        for line, row in found
+    ]
 
 
-def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
-    mark = "\t" if path.suffix.lower() == ".tsv" else ","
+def _csv(label: str, text: str, mark: str) -> list[Row]:
     reader = csv_rows(text, mark)
     remedy = "put a cell that holds a mark or an end of a line in quotes"
     found = []
@@ -173,15 +194,16 @@ def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
         again = next((name for at, name in enumerate(named) if name in named[:at]), None)
         if again is not None:
             raise InputError(
-                f"two columns are called {shorten(again)}", place=f"{path}:1", remedy="keep one"
+                f"two columns are called {shorten(again)}", place=f"{label}:1", remedy="keep one"
             )
         for row in reader:
             if None in row:
                 wrong = "more cells than the first line names"
-                raise InputError(wrong, place=f"{path}:{reader.line_num}", remedy=remedy)
-            found.append((reader.line_num, {name: _as_was(cell) for name, cell in row.items()}))
+                raise InputError(wrong, place=f"{label}:{reader.line_num}", remedy=remedy)
+            if any(cell and cell.strip() for cell in row.values()):
+                found.append((reader.line_num, {name: _as_was(cell) for name, cell in row.items()}))
     except csv.Error as error:  # in the row that begins here
-        place = f"{path}:{reader.line_num + 1}"
+        place = f"{label}:{reader.line_num + 1}"
         raise InputError(f"this is not CSV ({error})", place=place, remedy=remedy) from None
     return found
 
@@ -192,7 +214,7 @@ def _as_was(cell: Any) -> Any:
     return cell[1:] if made else cell
 
 
-def _jsonl(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
+def _jsonl(label: str, text: str) -> list[Row]:
     found = []
     for n, line in enumerate(text.split("\n"), 1):  # a note may hold other ends of lines
         if not line.strip():
@@ -203,20 +225,17 @@ def _jsonl(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
             value = None
         if not isinstance(value, dict):
             raise InputError(
-                "this is not a JSON object", place=f"{path}:{n}", remedy="give one a line"
+                "this is not a JSON object", place=f"{label}:{n}", remedy="give one a line"
             )
         found.append((n, value))
     return found
 
 
-_READERS = {".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl}
-
-
-def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Label]:
+def _several(label: str, rows: Sequence[Row]) -> list[Label]:
     found: dict[tuple[str, str, str, bool], Label] = {}
     for n, row in rows:
-        query, doc, who = (str(row.get(name) or "").strip() for name in ("query", "doc", "who"))
-        place = f"{path}:{n}"
+        place = f"{label}:{n}"
+        query, doc, who = (_text(row.get(name), name, place) for name in ("query", "doc", "who"))
         for name, value in (("query", query), ("doc", doc), ("who", who)):
             if not value:
                 raise InputError(f"no {name} is given", place=place, remedy="give every row one")
@@ -224,7 +243,7 @@ def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Lab
             _flag(row.get(name), name, usual, place)
             for name, usual in (("sure", True), ("settles", False))
         )
-        note = str(row.get("note") or "").strip() or None
+        note = _text(row.get("note"), "note", place) or None
         if (query, doc, who, settles) in found:
             raise InputError(
                 f"{shorten(who)} labels query {shorten(query)}, document {shorten(doc)} again",
@@ -234,6 +253,17 @@ def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Lab
         grade = _whole(row.get("grade"), place)
         found[query, doc, who, settles] = Label(query, doc, who, grade, sure, note, settles)
     return list(found.values())
+
+
+def _text(told: Any, name: str, place: str) -> str:
+    """What a cell says; nothing where it is empty."""
+    if told is not None and (isinstance(told, bool) or not isinstance(told, str | int | float)):
+        raise InputError(f"{name} {shorten(told)} is not text", place=place, remedy="make it text")
+    text = "" if told is None else str(told).strip()
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        wrong = f"{name} {shorten(text)} is not valid Unicode"
+        raise InputError(wrong, place=place, remedy="remove its lone surrogates")
+    return text
 
 
 def _whole(told: Any, place: str) -> int | None:
@@ -262,10 +292,8 @@ def _flag(told: Any, name: str, usual: bool, place: str) -> bool:
     return _WORDS.get(word, usual)
 
 
-def _one(path: Path, who: str | None) -> list[Label]:
-    from rankproof.records import read_qrels
-
+def _one(source: Source, who: str | None) -> list[Label]:
     if who is None or not who.strip():
-        raise InputError("it does not say who labelled", place=str(path), remedy="add --as NAME")
-    rows = read_qrels(path).to_frame().iter_rows()
+        raise InputError("it does not say who labelled", place=source.label, remedy="add --as NAME")
+    rows = read_qrels(source).to_frame().iter_rows()
     return [Label(query, doc, who.strip(), grade) for query, doc, grade in rows]

@@ -168,7 +168,7 @@ def assign(store: Store, who: Sequence[str], each: int, all_of: int, only: int |
     """Deal passages out: every one to `each` people, `all_of` of them to all; how many passages.
 
     Drawn by the set's seed, the shared ones first, whole queries together; `only` so many queries.
-    Who was given a passage before keeps it.
+    Who was given a passage before keeps it and is one of the `each`; who has least is given next.
     """
     names = [name.strip() for name in who]
     if not all(names) or len(set(names)) < len(names):
@@ -186,16 +186,28 @@ def assign(store: Store, who: Sequence[str], each: int, all_of: int, only: int |
     queries = sorted(pools)
     draw.shuffle(queries)
     keys = [(query, doc) for query in queries[:only] for doc in pools[query]]
-    shared = set(draw.sample(range(len(keys)), min(all_of, len(keys))))
-    order = sorted(range(len(keys)), key=lambda at: at not in shared)
+    have: dict[Key, list[str]] = {key: [] for key in keys}
+    load, turn = dict.fromkeys(names, 0), 0
+    for name, query, doc, position in store.rows("SELECT who, query, doc, position FROM assigned"):
+        turn = max(turn, position + 1)
+        if name in load:
+            load[name] += 1
+            have.setdefault((query, doc), []).append(name)
+    open_to = [key for key in keys if len(have[key]) < len(names)]
+    more = all_of - (len(keys) - len(open_to))
+    shared = set(draw.sample(open_to, min(max(more, 0), len(open_to))))
     rows = []
-    for turn, at in enumerate(order):
-        first = turn * each
-        chosen = names if at in shared else [names[(first + n) % len(names)] for n in range(each)]
-        rows += [(name, *keys[at], turn) for name in chosen]
+    for key in sorted(open_to, key=lambda key: key not in shared):
+        wanted = len(names) if key in shared else each
+        left = sorted((name for name in names if name not in have[key]), key=load.__getitem__)
+        chosen = left[: max(0, wanted - len(have[key]))]
+        for name in chosen:
+            load[name] += 1
+        rows += [(name, *key, turn) for name in chosen]
+        turn += bool(chosen)
     with store.transaction():
         for row in rows:
-            store.execute("INSERT OR IGNORE INTO assigned VALUES (?, ?, ?, ?)", row)
+            store.execute("INSERT INTO assigned VALUES (?, ?, ?, ?)", row)
     return len(keys)
 
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError
 from rankproof.golden.kept import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import digest, digest_file
+from rankproof.records.trec import check_names
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.workshop import Texts, Workshop, silent
@@ -55,13 +56,8 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
         files["queries"] = settings.queries
     if qrels is not None:
         files["qrels"] = qrels
-    for name in (*corpus.document_ids, *corpus.query_ids):
-        if "\x00" in name or name.split() != [name] or not _encodable(name):
-            raise InputError(
-                f"{shorten(name)} cannot be an id in a TREC file",
-                place=corpus.label,
-                remedy="give ids without spaces",
-            )
+    queries = pl.Series(corpus.query_ids, dtype=pl.String)
+    check_names(queries, pl.Series(corpus.document_ids, dtype=pl.String), corpus.label)
     asked = list(zip(corpus.query_ids, corpus.queries, strict=True))
     if settings.only_judged:
         asked = _judged(asked, qrels)
@@ -346,11 +342,3 @@ def _ranked(name: str, run: Run) -> list[Row]:
     )
     rows: Sequence[Row] = frame.select("query", "doc", "rank", "score").rows()
     return [(query, name, doc, rank, score) for query, doc, rank, score in rows]
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -23,7 +23,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,11 @@ class Store:
     def close(self) -> None:
         try:
             with self._told():
+                if self.write:
+                    # SQLite does so for the last to close alone: while a viewer is open, whoever
+                    # copies or digests the file would have it without what was written since.
+                    with suppress(sqlite3.Error):
+                        self._db.execute("PRAGMA wal_checkpoint")
                 self._db.close()
         finally:
             if self._lock is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from rankproof.errors import InputError
 from rankproof.golden.asking import Unheard
 from rankproof.golden.building import Build, Member
-from rankproof.golden.checking import against_people
+from rankproof.golden.checking import RELEVANT, against_people, on_rubric
 from rankproof.golden.instructions import PLANTED
 from rankproof.golden.kept import Reply
 from rankproof.golden.pooling import Inputs
@@ -40,6 +40,7 @@ class Trial:
     seconds: float  # of a call
     cost: float | None
     followed: float | None  # share of planted instructions that were obeyed; None: none planted
+    labels: str | None = None  # what people's labels were taken for: 1–5 or binary
     problem: str | None = None  # what ended its trial, where something did
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,12 +96,14 @@ def _trial(name: str, build: Build, planted: int) -> Trial:
     graded = [reply for reply in replies if isinstance(reply.result, dict)]
     wide = [set(_grades(reply)) for reply in graded if len(reply.documents) > 1]
     shown = max(1, sum(len(reply.documents) for reply in replies))
-    human = min(read_qrels(qrels).to_frame()["grade"].to_list())
+    labels = read_qrels(qrels)
+    lowest = RELEVANT if on_rubric(labels) else 1
+    only = int(labels.grade.min()) >= lowest  # what is relevant, and the rest is not
     try:
-        both = against_people(golden, qrels, unjudged="zero" if human > 0 else "skip")
-        kappa = both.agreement.coefficients["κ"].to_dict()
+        both = against_people(golden, qrels, unjudged="zero" if only else "skip")
+        kappa, scale = both.agreement.coefficients["κ"].to_dict(), both.scale
     except InputError:  # nothing was graded
-        kappa = {}
+        kappa, scale = {}, None
     costs = [reply.cost for reply in replies]
     low, high = kappa.get("ci") or (None, None)
     return Trial(
@@ -116,7 +119,7 @@ def _trial(name: str, build: Build, planted: int) -> Trial:
         sum(reply.tokens_out for reply in replies) / shown,
         sum(reply.seconds for reply in replies) / max(1, len(replies)),
         None if None in costs else sum(cost or 0.0 for cost in costs),
-        followed,
+        *(followed, scale),
     )
 
 

@@ -43,36 +43,44 @@ _SCORE = ("score", "similarity", "sim")
 _GRADE = ("grade", "relevance", "rel", "label", "judgement", "judgment", "score")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A column name's letters and digits: `query-id`, `query_id` and `queryId` are one."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 
 def is_header(names: Iterable[str]) -> bool:
     """Whether a line of these words names columns rather than being a row."""
-    plain = {_plain(name) for name in names}
+    plain = {plain_name(name) for name in names}
     return not any(plain.isdisjoint(spellings) for spellings in (_QUERY, _DOC, _SCORE + _GRADE))
+
+
+def find_columns(names: Iterable[str], kind: Kind) -> dict[str, str | None]:
+    """The columns that hold query, document and number; None where none is called so."""
+    plain = {plain_name(name): name for name in reversed(list(names))}
+    wanted = {"query": _QUERY, "doc": _DOC, VALUE[kind]: _SCORE if kind == "run" else _GRADE}
+    return {
+        what: next((plain[spelling] for spelling in spellings if spelling in plain), None)
+        for what, spellings in wanted.items()
+    }
 
 
 def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
     """The columns that hold query, document and number."""
     names = list(names)
-    plain = {_plain(name): name for name in reversed(names)}
-    wanted = {"query": _QUERY, "doc": _DOC, VALUE[kind]: _SCORE if kind == "run" else _GRADE}
+    found = find_columns(names, kind)
     chosen = []
-    for what, spellings in wanted.items():
-        found = next((plain[spelling] for spelling in spellings if spelling in plain), None)
-        if found is None:
+    for what, name in found.items():
+        if name is None:
             have = ", ".join(shorten(name, 30) for name in names[:12]) or "none"
             remedy = f"name one of them {what!r}"
-            if not any(plain.keys() & set(known) for known in wanted.values()):
+            if not any(found.values()):
                 remedy = f"name them query, doc, {VALUE[kind]}; in a file, on its first line"
             raise InputError(
                 f"no column {what!r}; there are: {have}{', …' if len(names) > 12 else ''}",
                 place=label,
                 remedy=remedy,
             )
-        chosen.append(found)
+        chosen.append(name)
     return chosen
 
 

@@ -353,6 +353,19 @@ def _other_way(kind: Kind, first: list[int]) -> str | None:
     return None
 
 
+def check_names(queries: pl.Series, docs: pl.Series, label: str) -> None:
+    """Refuse ids that a TREC file cannot hold: a line that begins with # is passed over."""
+    for ids, pattern in ((queries, r"^$|^#|\s"), (docs, r"^$|\s")):
+        unfit = ids.filter(ids.str.contains(pattern))
+        if len(unfit):
+            odd = "a # at the front" if unfit[0].startswith("#") else "spaces"
+            raise InputError(
+                f"{shorten(unfit[0])} cannot be an id in a TREC file",
+                place=label,
+                remedy=f"give ids without {odd}",
+            )
+
+
 def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
     """A run as TREC has it, each list in the run's order; scores so that they are read back whole.
 
@@ -367,13 +380,6 @@ def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
         score="score",
         tag=pl.lit(tag),
     )
-    for name in ("query", "doc"):
-        spaced = frame.filter(pl.col(name).str.contains(r"^$|\s"))
-        if spaced.height:
-            raise InputError(
-                f"{shorten(spaced[name][0])} cannot be an id in a TREC file",
-                place=run.name,
-                remedy="give ids without spaces",
-            )
+    check_names(frame["query"], frame["doc"], run.name)
     how: dict[str, Any] = {"include_header": False, "separator": " ", "quote_style": "never"}
     write_whole(to, lambda path: frame.write_csv(path, **how), inputs=inputs)

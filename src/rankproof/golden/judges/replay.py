@@ -33,20 +33,28 @@ class ReplayJudge:
     def __init__(self, path: Path):
         self._path = path
         self._answers: dict[str, Answer] = {}
-        judges: set[str] = set()
+        judges: dict[str, str] = {}  # by what each was shown
         self.simulated = False
         for row in _recorded(path):
+            if not row["in_force"]:
+                continue
+            other = judges.setdefault(row["content"], row["judge"])
+            if other != row["judge"]:
+                raise InputError(
+                    f"{shorten(other)} and {shorten(row['judge'])} both answer what it holds",
+                    place=str(path),
+                    remedy="replay the replies of one judge",
+                )
             self._answers[row["content"]] = Answer(
                 *(row["text"], row["tokens_in"], row["tokens_out"], 0.0, row["model"]),
                 counted=row["counted"],
             )
-            judges.add(row["judge"])
             self.simulated |= row["simulated"]
         if not self._answers:
             raise InputError(
                 "no replies in it", place=str(path), remedy="name a store or a replies.jsonl"
             )
-        self.model = ", ".join(sorted(judges))
+        self.model = ", ".join(sorted(set(judges.values())))
         self.name = f"{self.model} (replayed)"
         recorded = sorted((content, answer.text) for content, answer in self._answers.items())
         self.parameters: dict[str, Any] = {"replay": digest(recorded)}
@@ -72,8 +80,11 @@ class ReplayJudge:
 
 
 def _recorded(path: Path) -> Iterator[dict[str, Any]]:
+    """Replies, each with whether it is of a judge in force: of several who judged one after another
+    the others are stale."""
     if _is_store(path):
         with Store(path) as store:
+            force = {*store.in_force("grade"), *store.in_force("order")}
             told = store.rows("SELECT id, said FROM judges")
             judges = {number: json.loads(said) for number, said in told}
             for reply in store.replies():
@@ -87,6 +98,7 @@ def _recorded(path: Path) -> Iterator[dict[str, Any]]:
                     "model": reply.model,
                     "judge": judge.get("name", reply.model),
                     "simulated": bool(judge.get("simulated", False)),
+                    "in_force": not force or reply.judge in force,
                 }
         return
     wanted: dict[str, type] = {"content": str, "text": str, "model": str, "judge": str}
@@ -109,7 +121,7 @@ def _recorded(path: Path) -> Iterator[dict[str, Any]]:
                 place=f"{path}:{number}",
                 remedy="name the replies.jsonl of `rankproof golden export`, or a store",
             )
-        yield row
+        yield {"in_force": True} | row
 
 
 def _is_store(path: Path) -> bool:
