@@ -617,6 +617,14 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
         bounded([tables[0]], tables[1], [parse("P@1")], Policy(condensed=True))
 
 
+def test_condensed_lists_of_ranks_for_scores_are_said_to_be_in_whatever_order_they_stand() -> None:
+    qrels = {"q": {"a": 1, "b": 0}}
+    for score in ({"b": 3, "c": 1, "a": 2}, {"a": 2, "b": 3, "c": 1}, {"b": 3, "a": 2, "c": 1}):
+        found = rp.evaluate({"q": score}, qrels, "RR", condensed=True)
+        assert found["RR"].expected == 0.5
+        assert any("only ranks" in note for note in found.notes), found.notes
+
+
 def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:
     ir_measures = pytest.importorskip("ir_measures")
     pytrec_eval = pytest.importorskip("pytrec_eval")
