@@ -539,6 +539,22 @@ def test_policies_that_change_who_is_relevant_bound_too() -> None:
                 assert bound.lowest - 1e-12 <= difference <= bound.highest + 1e-12
 
 
+def test_among_candidates_alone_the_holes_of_one_run_change_no_other() -> None:
+    runs = {"a": {"q": {"d": 2.0}}, "b": {"q": {"d": 2.0, "x": 1.0}}}
+    specs = ["R@2", "nDCG@2", "Hits", "RR", "AP"]
+    found = rp.holes({"q": {"d": 1}}, runs, specs, candidates_only=True)
+    for measure, bound in found["a", "b"].items():
+        ends = found["b"][measure]
+        assert close(bound.lowest, 1.0 - ends.highest), measure
+        assert close(bound.highest, 1.0 - ends.lowest), measure
+    # a has nothing relevant, whatever x is: no completion defines a difference.
+    found = rp.holes({"q": {"d": 0, "z": 1}}, runs, specs, candidates_only=True)
+    for measure, bound in found["a", "b"].items():
+        assert math.isnan(bound.lowest), measure
+        assert math.isnan(bound.highest), measure
+        assert math.isnan(found["a"][measure].lowest), measure
+
+
 def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
     qrels, run = {"q": {"a": 3}}, {"q": {"x": 2.0, "a": 1.0}}
     for measures, words in (
