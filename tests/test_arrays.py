@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -71,6 +73,17 @@ def test_numpy_formats_are_kept() -> None:
     assert rp.evaluate_arrays(np.array([[3, 2]]), [[0, 1]], "RR")["RR"].expected == 0.5
 
 
+def test_whole_scores_past_float64_tie_only_where_they_are_equal() -> None:
+    big = 2**60
+    for scores in ([[big, big + 1, big + 1]], [[big, big + 1, big + 1], [1]]):
+        for each in (scores, [np.array(row) for row in scores]):
+            grades = [[0, 1, 0], [0]][: len(scores)]
+            found = rp.evaluate_arrays(each, grades, "RR")
+            assert (found["RR"].min, found["RR"].max, found.tied) == (0.5, 1.0, 1)
+    narrow = rp.evaluate_arrays([[big, big + 1]], [[1, 0]], "RR", score_dtype="float32")
+    assert narrow.tied == 1
+
+
 @pytest.mark.parametrize(
     ("scores", "grades", "words"),
     [
@@ -81,11 +94,15 @@ def test_numpy_formats_are_kept() -> None:
         ([], [], "no scores"),
         (["ab"], [[1]], r"scores\[0\]: 'ab' is not a row of numbers"),
         ([[1.0]], [[np.inf]], "grade inf"),
+        ([[1.0]], [[1e300]], r"row 0, column 0: grade 1e\+300 is not a whole number"),
+        ([[1.0]], np.array([[2**63]], np.uint64), "row 0, column 0: grade 9.22337e"),
+        ([[1.0, 1j]], [[1, 0]], r"scores\[0\]: \[1.0, 1j\] is not a row of numbers"),
+        (np.array([["2020"]], "M8[Y]"), [[1]], r"scores\[0\]: .* is not a row of numbers"),
+        (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), [[1, 0]], "a masked array"),
+        ([[1.0, 2.0]], [np.ma.array([1, 0], mask=[False, True])], "grades with −1"),
     ],
 )
-def test_bad_arrays_are_refused_with_their_place(
-    scores: list[object], grades: list[object], words: str
-) -> None:
+def test_bad_arrays_are_refused_with_their_place(scores: Any, grades: Any, words: str) -> None:
     with pytest.raises(rp.InputError, match=words):
         rp.evaluate_arrays(scores, grades, "RR")
 

@@ -327,6 +327,14 @@ def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
         assert np.nan_to_num(short).tolist() == long.outcomes[measure].oblivious.tolist()
 
 
+@pytest.mark.parametrize("name", ["set_F_2.0", "set_F.0.5", "11pt_avg_0.2,0.5", "recall_5,5"])
+def test_figures_that_are_told_a_number_have_pytrec_evals_names(name: str) -> None:
+    theirs = pytest.importorskip("pytrec_eval")
+    run, qrels = random_tables(1)
+    ours = pytrec_eval.RelevanceEvaluator(qrels, {name}).evaluate(run)
+    assert ours == theirs.RelevanceEvaluator(qrels, {name}).evaluate(run)
+
+
 class Text(str):
     """An id that is no plain text."""
 

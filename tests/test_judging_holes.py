@@ -108,6 +108,28 @@ def test_one_run_is_judged_by_the_effect_on_its_mean() -> None:
     assert judge_next(view, parse("RR"), 1).rows() == [("q", "x", 0.25)]
 
 
+def test_an_effect_of_inferred_precision_knows_what_was_pooled_and_not_judged() -> None:
+    qrels = {"q": {"a": 1, "c": 3, "z": 0, "p": -1}}
+    run = {"q": {"x": 2.0, "a": 2.0, "c": 1.0, "p": 1.0, "y": 1.0}}
+
+    def inferred(more: dict[str, int]) -> float:
+        return rp.evaluate(run, {"q": qrels["q"] | more}, "infAP")["infAP"].expected
+
+    view = View([rp.read_run(run, name="a")], rp.read_qrels(qrels), Policy())
+    listed = judge_next(view, parse("infAP"))
+    assert set(listed["doc"]) == {"x", "y", "p"}
+    for _, doc, effect in listed.iter_rows():
+        assert math.isclose(abs(inferred({doc: 3}) - inferred({})), effect, abs_tol=1e-12), doc
+
+
+def test_a_hole_has_no_effect_on_a_query_that_no_mean_is_over_with_it_either() -> None:
+    runs = [{"q": {"d": 1.0}}, {"q": {"x": 2.0, "d": 1.0}}]  # among candidates a has no x
+    tables = [rp.read_run(run, name=name) for run, name in zip(runs, "ab", strict=True)]
+    view = View(tables, rp.read_qrels({"q": {"d": 0}}), Policy(candidates_only=True))
+    for name in ("RR", "P@1", "Hits", "AP", "nDCG@2"):
+        assert judge_next(view, parse(name)).rows() == [("q", "x", 0.0)], name
+
+
 def test_effects_of_holes_that_tie_are_told_apart() -> None:
     """Holes of one query are tried out side by side, and share the tie group of their list."""
     run = rp.read_run({"q": {"x": 1.0, "a": 1.0, "y": 1.0}}, name="a")
@@ -195,6 +217,35 @@ def test_judging_stops_when_no_completion_can_turn_the_lead(name: str, batch: in
     assert str(work.run(known.judge, batch, None)) == str(done)
     a, b = (rp.evaluate(r, known.complete(), measure)[measure].expected for r in known.runs)
     assert (a - b) * done.bound.expected > 0
+
+
+def test_scores_past_float64_are_settled_like_any_others() -> None:
+    found = []
+    for much in (0, 2**60):
+        lists = ({"x": 3, "d": 2, "y": 1}, {"d": 3, "x": 2}), ({"z": 5, "d": 1}, {"d": 5, "z": 1})
+        runs = []
+        for at, name in enumerate("ab"):
+            rows = [
+                ("qr"[n], doc, much + score)
+                for n, both in enumerate(lists)
+                for doc, score in both[at].items()
+            ]
+            frame = pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row")
+            runs.append(rp.read_run(frame, name=name))
+        assert (runs[0].rest is not None) == bool(much)
+        qrels = rp.read_qrels({"q": {"d": 1}, "r": {"d": 1}})
+        found.append(settle(runs, qrels, parse("RR"), lambda pairs: [0 for _ in pairs]))
+    assert str(found[0]) == str(found[1])
+    assert found[1].settled
+
+
+def test_a_judge_may_give_a_set_measure_a_grade_above_all_there_were() -> None:
+    lists = ["x", "d", "y"], ["d", "y", "x"]
+    runs = [rp.read_run({"q": found}, name=name) for found, name in zip(lists, "ab", strict=True)]
+    given = rp.read_qrels({"q": {"d": 4}})
+    done = settle(runs, given, parse("RAnWG@2"), lambda pairs: [5 for _ in pairs], until=0.0)
+    assert done.settled
+    assert set(done.judgements["grade"]) == {5}
 
 
 def test_judging_stops_at_a_width_and_at_a_limit() -> None:

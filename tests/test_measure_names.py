@@ -293,7 +293,7 @@ def test_a_wrong_cutoff_is_refused(wrong: str, said: str) -> None:
         ("RBP(p=-0.1)", "between 0 and 1"),
         ("RBP(p=1e999)", "between 0 and 1"),
         ("RAnWG(alpha=-1.0)@5", "out of range"),
-        ("RAnWG(alpha=1e999)@5", "out of range"),
+        ("RAnWG(alpha=1e999)@5", "alpha lies between 0 and 1e+18"),
         ("RAnWG(cap3=1.5)@5", "between 0 and 1"),
         ("ERR(max=0)@5", "out of range"),
         ("ERR(max=2000)@5", "out of range"),

@@ -539,6 +539,22 @@ def test_policies_that_change_who_is_relevant_bound_too() -> None:
                 assert bound.lowest - 1e-12 <= difference <= bound.highest + 1e-12
 
 
+def test_among_candidates_alone_the_holes_of_one_run_change_no_other() -> None:
+    runs = {"a": {"q": {"d": 2.0}}, "b": {"q": {"d": 2.0, "x": 1.0}}}
+    specs = ["R@2", "nDCG@2", "Hits", "RR", "AP"]
+    found = rp.holes({"q": {"d": 1}}, runs, specs, candidates_only=True)
+    for measure, bound in found["a", "b"].items():
+        ends = found["b"][measure]
+        assert close(bound.lowest, 1.0 - ends.highest), measure
+        assert close(bound.highest, 1.0 - ends.lowest), measure
+    # a has nothing relevant, whatever x is: no completion defines a difference.
+    found = rp.holes({"q": {"d": 0, "z": 1}}, runs, specs, candidates_only=True)
+    for measure, bound in found["a", "b"].items():
+        assert math.isnan(bound.lowest), measure
+        assert math.isnan(bound.highest), measure
+        assert math.isnan(found["a"][measure].lowest), measure
+
+
 def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
     qrels, run = {"q": {"a": 3}}, {"q": {"x": 2.0, "a": 1.0}}
     for measures, words in (
@@ -615,6 +631,14 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
     tables = rp.read_run(run), rp.read_qrels(qrels)
     with pytest.raises(rp.InputError, match="condensed lists have no holes"):
         bounded([tables[0]], tables[1], [parse("P@1")], Policy(condensed=True))
+
+
+def test_condensed_lists_of_ranks_for_scores_are_said_to_be_in_whatever_order_they_stand() -> None:
+    qrels = {"q": {"a": 1, "b": 0}}
+    for score in ({"b": 3, "c": 1, "a": 2}, {"a": 2, "b": 3, "c": 1}, {"b": 3, "a": 2, "c": 1}):
+        found = rp.evaluate({"q": score}, qrels, "RR", condensed=True)
+        assert found["RR"].expected == 0.5
+        assert any("only ranks" in note for note in found.notes), found.notes
 
 
 def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:

@@ -38,7 +38,7 @@ def evaluate_arrays(
     """
     parsed = parse_all(measures)
     policy = Policy.of(None, None, False, score_dtype, None)
-    score, lengths, dtype = _flat(scores, "scores")
+    score, lengths, dtype = _flat(scores, "scores", exact=score_dtype is None)
     value, widths, _ = _flat(relevance, "relevance")
     if len(lengths) != len(widths):
         raise InputError(
@@ -114,23 +114,24 @@ def evaluate_arrays(
 
 
 _CELLS = 1 << 20
+_GAPS = 2.0**53  # past which float64 has gaps
 
 
 def _unfit(values: Array, whole: bool) -> Bool | None:
     """Where a value is not a number, or none that is finite and whole; None where all are fit."""
     if not whole:
         return np.isnan(values) if np.isnan(values.min()) else None
-    if values.dtype.kind in "iu":
-        return None
-    bad = ~np.isfinite(values) | (values != np.trunc(values))
+    bad = ~((values > -_GAPS) & (values < _GAPS))  # as of judgements in files
+    if values.dtype.kind == "f":
+        bad |= values != np.trunc(values)
     return bad if bad.any() else None
 
 
-def _flat(values: Any, what: str) -> tuple[Array, Int, str]:
+def _flat(values: Any, what: str, exact: bool = False) -> tuple[Array, Int, str]:
     """All rows one after the other as numbers, their lengths, and the format they came in."""
     whole, dtype = _as_array(values)
     if whole is not None and whole.ndim == 2:
-        return _plain(whole.ravel(), what), np.full(len(whole), whole.shape[1]), dtype
+        return _plain(whole.ravel(), what, exact), np.full(len(whole), whole.shape[1]), dtype
     rows = []
     kinds = set()
     for at, row in enumerate(values):
@@ -141,17 +142,22 @@ def _flat(values: Any, what: str) -> tuple[Array, Int, str]:
                 place=f"{what}[{at}]",
                 remedy="give a (queries, candidates) array or a list of rows",
             )
-        rows.append(_plain(array, what))
+        rows.append(_plain(array, what, exact))
         kinds.add(kind)
     lengths = np.array([len(row) for row in rows], np.int64)
     whole = np.concatenate(rows) if rows else np.zeros(0)
     return whole, lengths, kinds.pop() if len(kinds) == 1 else "float64"
 
 
-def _plain(values: Array, what: str) -> Array:
-    """Scores as float64; grades too, but whole numbers stay what they are."""
+def _plain(values: Array, what: str, exact: bool) -> Array:
+    """Scores as float64; grades too, but whole numbers stay what they are.
+
+    Of whole scores that float64 cannot tell apart, where they are to be, their order.
+    """
     if what == "relevance" and values.dtype.kind in "iu" and values.dtype != np.uint64:
         return values.astype(np.int64, copy=False)
+    if exact and values.dtype.kind in "iu" and ((values >= _GAPS) | (values <= -_GAPS)).any():
+        values = np.unique(values, return_inverse=True)[1]
     return values.astype(np.float64, copy=False)
 
 
@@ -160,12 +166,19 @@ def _as_array(values: Any) -> tuple[Array | None, str]:
     if hasattr(values, "detach"):  # a torch tensor, on any device and of any type
         dtype = str(values.dtype).removeprefix("torch.")
         values = values.detach().cpu()
-        return (values.double() if values.is_floating_point() else values).numpy(), dtype
+        array = (values.double() if values.is_floating_point() else values).numpy()
+        return (None if array.dtype.kind == "c" else array), dtype
+    if any(map(np.ma.is_masked, values if isinstance(values, list | tuple) else [values])):
+        raise InputError(
+            "a masked array, whose mask would be lost",
+            place="evaluate_arrays",
+            remedy="fill it: scores.filled(-np.inf) for padding, grades with −1",
+        )
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal length
         return None, "float64"
-    if array.dtype == object or array.dtype.kind in "USO":
+    if array.dtype.kind not in "biufV":  # text, objects, dates, complex numbers
         return None, "float64"
     dtype = str(array.dtype) if array.dtype.kind in "fV" else "float64"
     return array, dtype

@@ -399,7 +399,8 @@ def tie_groups(
     query and row of documents that were pooled and not judged.
     """
     if sampled is not None:
-        left = (sampled[1] >= 0) & ~np.isin(sampled[1], row)
+        rows = int(ranking.start[-1]) + 1  # of a query and a row: a row may be in several
+        left = ~np.isin(sampled[0] * rows + sampled[1], query * rows + row) & (sampled[1] >= 0)
         judged = tie_groups(ranking, listed, query, row, grade, pool)
         if not left.any():
             return judged

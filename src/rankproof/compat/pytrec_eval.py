@@ -130,7 +130,11 @@ class RelevanceEvaluator:
             raise MeasureError(f"measures {shorten(measures)} is one text", remedy="give a set")
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
-        self._lines = [line for line in lines if line.name != "relstring"]
+        self._lines = [  # one figure has one name, whatever it is told
+            line if line.usual else replace(line, printed=line.name)
+            for line in lines
+            if line.name != "relstring"
+        ]
         self._names = [line.printed for line in self._lines]
         # Of what is text it returns a number that means nothing.
         constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
@@ -207,12 +211,11 @@ def _dotted(name: str) -> str:
 
 def _combined(names: list[str]) -> list[str]:
     """Each measure once, with all its cutoffs: `P.5` and `P.10` → `P.5,10`."""
-    cutoffs: dict[str, list[str]] = {}
+    cutoffs: dict[str, dict[str, None]] = {}
     for name in names:
         stem, dot, given = name.partition(".")
         for each in supported_nicknames.get(stem, (stem,)):
-            cutoffs.setdefault(each, [])
-            cutoffs[each] += [c for c in given.split(",") if dot and c not in cutoffs[each]]
+            cutoffs.setdefault(each, {}).update(dict.fromkeys(given.split(",") if dot else ()))
     return [f"{name}.{','.join(given)}" if given else name for name, given in cutoffs.items()]
 
 

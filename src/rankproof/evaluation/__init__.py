@@ -252,7 +252,7 @@ def evaluate_some(
         run = in_order(run, policy.order, policy.score_dtype, policy.depth)
     met = meet(run, qrels, policy)
     tied = np.append(met.ranking.tied, False)[met.listed]
-    seen = seen_in(run, met.ranking, few)
+    seen = seen_in(run, policy, few)
     notes = [*notes_on(qrels, measures), *run.notes, *odd_scores(run.name, run.dtype, seen)]
     groups = met.groups()
     outcomes = measure_all(groups, measures, policy)

@@ -10,11 +10,12 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
+from rankproof.evaluation.policy import Policy
 from rankproof.measures.registry import Measure, renamed
 from rankproof.records.hits import RANKS
 from rankproof.sentences import counted
 from rankproof.tables import Qrels, Run, Scale
-from rankproof.ties import Ranking
+from rankproof.ties import rank_run
 
 _GRADES = 6  # a scale of judgements has hardly more steps
 _SCORES = 12  # and what takes more values is hardly one
@@ -37,10 +38,13 @@ class Seen:
         return self.long and (self.steps or self.turned)
 
 
-def seen_in(run: Run, ranking: Ranking, few: frozenset[float] | None) -> Seen:
-    """`few` is of the lists as they were given, the rest of those that were ranked."""
+def seen_in(run: Run, policy: Policy, few: frozenset[float] | None) -> Seen:
+    """`few` is of the lists as they were given, the rest of those that end where the policy says.
+
+    Condensed lists are those as they came: what was left out says no less of the scores.
+    """
     split = 0 if run.cut is None else int((run.cut > 0).sum())
-    return Seen(len(run), *_counting(run, ranking), split, few)
+    return Seen(len(run), *_counting(run, policy), split, few)
 
 
 def seen_together(parts: Iterable[Seen]) -> Seen:
@@ -56,7 +60,7 @@ def seen_together(parts: Iterable[Seen]) -> Seen:
     )
 
 
-def _counting(run: Run, ranking: Ranking) -> tuple[bool, bool, bool]:
+def _counting(run: Run, policy: Policy) -> tuple[bool, bool, bool]:
     """Whether a list is long, and whether scores, or what divides 1, are one apart in all."""
     sizes = np.diff(run.start)
     long = np.flatnonzero(sizes > 2)
@@ -72,6 +76,7 @@ def _counting(run: Run, ranking: Ranking) -> tuple[bool, bool, bool]:
         if not any(counts(first, np.ones(len(first) - 1, np.bool_))):
             return True, False, False
     score = run.score
+    ranking = rank_run(run, policy.order, policy.score_dtype)
     if ranking.position is not None:
         score = np.empty_like(run.score)
         score[ranking.position] = run.score

@@ -154,7 +154,7 @@ class Definition:
                 return float(value) if float in types else value
             raise MeasureError(
                 f"{self.name}({name}={shorten(value)}) is out of range",
-                remedy=f"{name} lies between {low:g} and {high:g}",
+                remedy=f"{name} lies between {low:g} and {min(high, _LARGEST):g}",
             )
         takes = " or ".join([repr(c) for c in choices] + [t.__name__ for t in types])
         takes += " or {grade: gain}" if dict in allowed else ""

@@ -490,8 +490,10 @@ class View:
         one, other = self.reaches[a], self.reaches[b]
         both = self.holes([a, b], measure)
         pair = two(one, other, both, measure.cutoff, self.top(measure))
-        counted = self._counts(a, measure) & self._counts(b, measure)
-        return self._counting(difference_ends(measure, pair), pair.any | counted)
+        counted = (pair.a.run.any | self._counts(a, measure)) & (
+            pair.b.run.any | self._counts(b, measure)
+        )
+        return self._counting(difference_ends(measure, pair), counted)
 
     def _counts(self, at: int, measure: Measure) -> Bool:
         """(Q,) the queries that the mean of an evaluation is over."""

@@ -15,7 +15,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Policy
+from rankproof.evaluation import Policy, counts
 from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels
@@ -79,12 +79,13 @@ def _count_and_mean(values: Float, counted: Bool) -> tuple[int, float]:
 
 
 def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> Float:
-    """(H,) the query's expected value when this hole alone has the grade."""
+    """(H,) the query's expected value when this hole alone has the grade; NaN where a mean leaves
+    the query out even then.
+    """
     met = reach.met
     row = reach.find(holes)
-    start = met.pool.start if not reach.policy.candidates_only else None
-    if start is None:
-        start = np.searchsorted(met.query, np.arange(reach.queries + 1))
+    start = np.searchsorted(met.query, np.arange(reach.queries + 1))
+    pooled = met.sampled if measure.name == "infAP" else None  # which alone reads them
     held = np.diff(start)[holes.query]
     value = np.empty(len(holes))
     low = 0
@@ -93,23 +94,36 @@ def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> F
         before = ends[low - 1] if low else 0
         high = max(low + 1, int(np.searchsorted(ends, before + _ROWS, side="right")))
         some = np.arange(low, high)
-        count = held[some]
-        begin = np.cumsum(count) - count
-        judged = np.repeat(start[holes.query[some]] - begin, count) + np.arange(int(count.sum()))
         # A query of its own for each hole: its judgements, and the hole among them.
-        query = np.concatenate([np.repeat(np.arange(len(some)), count), np.arange(len(some))])
+        own, judged = _copies(start, holes.query[some])
+        query = np.concatenate([own, np.arange(len(some))])
         rows = np.concatenate([met.row[judged], row[some]])
         grades = np.concatenate([met.grade[judged], np.full(len(some), grade)])
         by_query = np.argsort(query, kind="stable")
         query, rows, grades = query[by_query], rows[by_query], grades[by_query]
-        pooled = rows >= 0 if reach.policy.candidates_only else np.ones(len(rows), np.bool_)
+        known = rows >= 0 if reach.policy.candidates_only else np.ones(len(rows), np.bool_)
         most = max(met.pool.max_grade, grade)
-        pool = pool_of(query[pooled], grades[pooled], len(some), most)
+        pool = pool_of(query[known], grades[known], len(some), most)
         listed = met.listed[holes.query[some]]
-        groups = tie_groups(met.ranking, listed, query, rows, grades, pool)
-        value[some] = measure.outcomes(groups).expected
+        sampled = None
+        if pooled is not None:
+            of = np.searchsorted(pooled[0], np.arange(reach.queries + 1))
+            own, at = _copies(of, holes.query[some])
+            sampled = own, pooled[1][at]
+        groups = tie_groups(met.ranking, listed, query, rows, grades, pool, sampled)
+        found = measure.outcomes(groups).expected
+        if reach.policy.undefined == "skip":
+            found = np.where(counts(groups, measure), found, np.nan)
+        value[some] = found
         low = high
     return value
+
+
+def _copies(start: Int, query: Int) -> tuple[Int, Int]:
+    """What each of these queries owns, one after the other: whose copy it is, and where it lies."""
+    count = np.diff(start)[query]
+    owner = np.repeat(np.arange(len(query)), count)
+    return owner, np.arange(len(owner)) + (start[query] - np.cumsum(count) + count)[owner]
 
 
 def judge_next(view: View, measure: Measure, count: int | None = None) -> pl.DataFrame:
@@ -464,7 +478,8 @@ class Settling:
         touched = answered[np.isin(self.found.query[answered[:, 0]], queries)]
         qrels = _part_of_qrels(view.qrels, queries, self.found, touched)
         runs = [_part_of_run(r.run, r.met.listed[queries]) for r in view.reaches]
-        part = View(runs, qrels, view.policy, depth=view.depth, scale=view.scale)
+        scale = max(view.scale, view.top(self.measure))  # of what the judge may have given
+        part = View(runs, qrels, view.policy, depth=view.depth, scale=scale)
         ends = part.pair_ends(0, 1, self.measure)
         self.ends.low[queries], self.ends.high[queries] = ends.low, ends.high
         values = [part.expected(at, self.measure) for at in (0, 1)]
@@ -515,6 +530,7 @@ def _part_of_run(run: Run, listed: Int) -> Run:
         start=start,
         doc=run.doc.gather(rows),
         score=run.score[rows],
+        rest=None if run.rest is None else run.rest[rows],
         cut=None,
         index=None,
         cache={},

@@ -157,7 +157,10 @@ def _open(reach: Reach, depth: int | None) -> Int:
 
 
 def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
-    """A run's tie groups with those of `holes` that it lists; the others are extra."""
+    """A run's tie groups with those of `holes` that it lists; the others are extra.
+
+    Where only candidates are relevant, those are that it lists further down.
+    """
     settings = top, reach.policy.undefined == "skip", reach.met.sampled is not None
     if cutoff == holes.depth and reach in holes.reaches:  # whatever others list, these are its own
         span = reach.span(cutoff)
@@ -175,7 +178,10 @@ def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
             *(groups, groups.listed, False, ties, reach.now, holes.count),
             *(*settings, lambda: reach.front(cutoff)),
         )
-    return replace(found, extra=holes.count - found.of_query)
+    known = holes.count
+    if reach.policy.candidates_only:
+        known = np.bincount(holes.query[reach.find(holes) >= 0], minlength=reach.queries)
+    return replace(found, extra=known - found.of_query)
 
 
 def _spell(reaches: Sequence[Reach], depth: int | None) -> Spelled:
