@@ -207,6 +207,24 @@ def test_help_names_an_argument_once_and_by_the_type_of_one(verb: str) -> None:
     assert not re.search(r"\[\[|\.{3}\S*\.{3}|list\[", said), said
 
 
+def test_a_wrong_number_is_named() -> None:
+    for verb, *option in (["gate", "--margin", "x"], ["compare", "--seed", "1.5"]):
+        done = in_text(verb, QRELS, TIED, PLAIN, *option)
+        assert done.returncode == 2
+        assert f"{option[0]}': {option[1]!r} should be a valid " in done.stderr, done.stderr
+
+
+def test_where_typer_keeps_the_type_of_an_argument_elsewhere_its_looks_alone_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rankproof import cli
+
+    monkeypatch.setattr(cli, "_kind", lambda param: None)
+    cli.loaded("eval")([QRELS, TIED, "-m", "nDCG@10", "--format", "json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["runs"][0]["measures"]["nDCG@10"]["queries"]
+    assert cli.loaded("eval")(["--help"], standalone_mode=False) == 0
+
+
 def test_an_error_ends_in_one_mark_and_its_remedy_fits_the_verb() -> None:
     mistyped = in_text("evla").stderr
     assert re.search(r"Did you mean 'eval'\? See .*rankproof --help\n$", mistyped)

@@ -148,6 +148,8 @@ def tidy(command: Any) -> Any:
     for param in [*command.params, command.get_help_option(typer.Context(command, **_HELP))]:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+        elif _kind(param) is None:
+            continue
         elif param.metavar is None:
             _name_type(param)
         elif param.nargs == -1:
@@ -159,13 +161,18 @@ def tidy(command: Any) -> Any:
     return command
 
 
+def _kind(param: Any) -> Any:
+    """The type of an argument; None where typer has it elsewhere, and then shows it its own way."""
+    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
+
+
 def _type_of_items(param: Any, ctx: Any) -> str:
-    return f"<{get_args(param.type_descriptor.annotation)[0].__name__.lower()}>"
+    return f"<{get_args(_kind(param))[0].__name__.lower()}>"
 
 
 def _name_type(param: Any) -> None:
     """A list shows the type of its items, and a long choice its words where lines can break."""
-    kind = param.type_descriptor.annotation
+    kind = _kind(param)
     if getattr(param, "multiple", False):
         param.metavar = _type_of_items(param, None)
     enumerated = isinstance(kind, type) and issubclass(kind, Enum)
@@ -185,7 +192,7 @@ class _Plain:
     """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        kind = param.type_descriptor.annotation
+        kind = _kind(param)
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -200,7 +207,13 @@ class _Plain:
             made = [_plain(value, kind)]
         if any(word is None for word in made):
             param._runtime_param = None
-            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+            try:
+                return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+            except typer.BadParameter as error:  # in pydantic's words, which leave the value out
+                said = error.message.partition(", unable to parse")[0]
+                given = ", ".join(map(repr, value if several else [value]))
+                error.message = re.sub("^Input(?= should)", lambda _: given, said)
+                raise
         return made if several else made[0]
 
 
