@@ -10,10 +10,11 @@ import importlib
 import io
 import lzma
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -125,7 +126,25 @@ class TooLarge(InputError):
 
 def is_pipe(path: str) -> bool:
     """Whether it can be read only once: standard input, or a pipe such as `<(zcat run.gz)`."""
-    return path == "-" or ("\0" not in path and Path(path).exists() and Path(path).is_fifo())
+    return path == "-" or _mode(path, stat.S_ISFIFO)
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is such a folder. Of what cannot be a path, such as the content of a file given
+    for its name, whoever opens it says so.
+    """
+    return _mode(path, stat.S_ISDIR)
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether there is such a file, and no folder, pipe or device."""
+    return _mode(path, stat.S_ISREG)
+
+
+def _mode(path: str | os.PathLike[str], asked: Callable[[int], bool]) -> bool:
+    with suppress(OSError, ValueError):  # too long, or with a NUL
+        return asked(Path(path).stat().st_mode)
+    return False
 
 
 def pipe_chunks(path: str) -> Iterator[bytes]:

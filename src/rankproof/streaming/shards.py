@@ -31,7 +31,7 @@ from rankproof.records.frames import (
 )
 from rankproof.records.hits import RANKS
 from rankproof.records.objects import JsonLines, json_queries, read_mapping, without_scores
-from rankproof.records.sources import Format, Source, is_pipe
+from rankproof.records.sources import Format, Source, is_folder, is_pipe
 from rankproof.records.trec import (
     blocks_of,
     parse,
@@ -416,7 +416,7 @@ def _check_scores(score: Float, rest: Float | None, place: Place) -> None:
 def find_shards(source: Paths, form: Format | None = None) -> list[Shard]:
     """A file, the files of a folder by name (those that begin with . or _ left out), or several."""
     if isinstance(source, str | os.PathLike):
-        if not Path(source).is_dir():
+        if not is_folder(source):
             return [Shard(source, form)]
         paths = sorted(
             path
