@@ -62,7 +62,9 @@ def find_files(source: ClusterRun) -> list[File]:
     where = os.fspath(source)
     if "://" not in where and "::" not in where:
         folder = Path(where)
-        paths = sorted(p for p in folder.rglob("*") if p.is_file()) if is_folder(folder) else [folder]
+        paths = [folder]
+        if is_folder(folder):
+            paths = sorted(p for p in folder.rglob("*") if p.is_file())
         # Workers may run in another folder: the path is absolute, the label as it was given.
         found = [
             File(str(p.absolute()), label=str(p))

@@ -303,12 +303,17 @@ class Source:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            line = lines + data.count(b"\n", 0, error.start) + 1
-            raise InputError(
-                f"byte 0x{data[error.start]:02x} is not UTF-8",
-                place=f"{self.label}:{line}",
-                remedy="save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)",
-            ) from None
+            lines += data.count(b"\n", 0, error.start)
+            raise not_text(data[error.start], f"{self.label}:{lines + 1}") from None
+
+    def decoded(self, data: bytes, lines: int = 0) -> tuple[str, InputError | None]:
+        """The lines before the first that is not UTF-8, and what is to be said of that one: one
+        before may be wrong in another way.
+        """
+        try:
+            return self.decode(data, lines), None
+        except InputError as error:
+            return until_wrong(data), error
 
     @contextmanager
     def trouble(self) -> Iterator[None]:
@@ -335,6 +340,22 @@ class Source:
         else:
             return
         raise InputError(problem, place=self.label, remedy=remedy) from None
+
+
+def not_text(byte: int, place: str) -> InputError:
+    return InputError(
+        f"byte 0x{byte:02x} is not UTF-8",
+        place=place,
+        remedy="save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)",
+    )
+
+
+def until_wrong(data: bytes) -> str:
+    """The lines before the first that is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return data[: data.rfind(b"\n", 0, error.start) + 1].decode()
 
 
 class _Counted:
