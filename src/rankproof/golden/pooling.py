@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError
 from rankproof.golden.kept import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
@@ -44,6 +44,7 @@ class Inputs:
 def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
     """The texts that a configuration names; a sample keeps the queries that are `held` already."""
     from rankproof.records.beir import read_corpus
+    from rankproof.records.trec import check_trec_ids
 
     shipped = settings.corpus / "qrels" / "test.tsv"
     qrels = settings.qrels or (shipped if shipped.is_file() else None)
@@ -55,13 +56,8 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
         files["queries"] = settings.queries
     if qrels is not None:
         files["qrels"] = qrels
-    for name in (*corpus.document_ids, *corpus.query_ids):
-        if "\x00" in name or name.split() != [name] or not _encodable(name):
-            raise InputError(
-                f"{shorten(name)} cannot be an id in a TREC file",
-                place=corpus.label,
-                remedy="give ids without spaces",
-            )
+    ids = (pl.Series(some, dtype=pl.String) for some in (corpus.query_ids, corpus.document_ids))
+    check_trec_ids(*ids, corpus.label)
     asked = list(zip(corpus.query_ids, corpus.queries, strict=True))
     if settings.only_judged:
         asked = _judged(asked, qrels)
@@ -346,11 +342,3 @@ def _ranked(name: str, run: Run) -> list[Row]:
     )
     rows: Sequence[Row] = frame.select("query", "doc", "rank", "score").rows()
     return [(query, name, doc, rank, score) for query, doc, rank, score in rows]
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

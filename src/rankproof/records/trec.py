@@ -339,6 +339,23 @@ def _other_way(kind: Kind, first: list[int]) -> str | None:
     return None
 
 
+# A line that begins with # is a comment, and a byte-order mark is no part of a file's first id.
+_UNFIT = {"query": r"^$|\s|^[#\x{feff}]", "doc": r"^$|\s"}
+
+
+def check_trec_ids(query: pl.Series, doc: pl.Series, place: str) -> None:
+    """Refuse ids that whoever reads a TREC file would not find in it."""
+    for ids, unfit in ((query, _UNFIT["query"]), (doc, _UNFIT["doc"])):
+        found = ids.filter(ids.str.contains(unfit))
+        if len(found):
+            spaced = found.str.contains(r"^$|\s")[0]
+            raise InputError(
+                f"{shorten(found[0])} cannot be an id in a TREC file",
+                place=place,
+                remedy="give ids without spaces" if spaced else "give queries that begin otherwise",
+            )
+
+
 def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
     """A run as TREC has it, each list in the run's order; scores so that they are read back whole.
 
@@ -353,13 +370,6 @@ def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
         score="score",
         tag=pl.lit(tag),
     )
-    for name in ("query", "doc"):
-        spaced = frame.filter(pl.col(name).str.contains(r"^$|\s"))
-        if spaced.height:
-            raise InputError(
-                f"{shorten(spaced[name][0])} cannot be an id in a TREC file",
-                place=run.name,
-                remedy="give ids without spaces",
-            )
+    check_trec_ids(frame["query"], frame["doc"], run.name)
     how: dict[str, Any] = {"include_header": False, "separator": " ", "quote_style": "never"}
     write_whole(to, lambda path: frame.write_csv(path, **how), inputs=inputs)
