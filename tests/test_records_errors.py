@@ -75,7 +75,7 @@ BAD_TREC: dict[str, tuple[Kind, str | bytes, str]] = {
     ),
     "nearly whole": ("qrels", JUDGED + "q1 0 c 1.0000000001", "F:5: grade 1.0000000001 is not a"),
     "an infinite grade": ("qrels", JUDGED + "q1 0 c inf\n", "F:5: grade inf is not a whole number"),
-    "a huge grade": ("qrels", JUDGED + "q1 0 c 1e16\n", "F:5: grade 1e+16 is not a whole number"),
+    "a huge grade": ("qrels", JUDGED + "q1 0 c 1e16\n", "F:5: grade 1e+16 is past 2^53; grade"),
     "a score past every number": (
         "run",
         GOOD + "q1 Q0 c 3 1e308 t\nq1 Q0 d 3 inf t\nq1 Q0 e 3 1e400 t\nq1 Q0 f 3 1e500 t\n",

@@ -109,7 +109,7 @@ def test_a_run_is_written_so_that_it_is_read_back_whole(tmp_path: Path) -> None:
         write_trec(spaced, tmp_path / "s.trec")
     for query in ("#1", "\ufeffq"):  # a comment, and a byte-order mark
         lost = rp.read_run({query: {"#d": 1.0}, "q": {"d": 1.0}})
-        with pytest.raises(InputError, match=r"(1|q)' cannot be an id in a TREC file; give queries"):
+        with pytest.raises(InputError, match=r"cannot be an id in a TREC file; give queries"):
             write_trec(lost, tmp_path / "s.trec")
     kept = rp.read_run({"q": {"#d": 1.0, "\ufeffd": 1.0}})
     write_trec(kept, tmp_path / "s.trec")

@@ -56,8 +56,7 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
         files["queries"] = settings.queries
     if qrels is not None:
         files["qrels"] = qrels
-    ids = (pl.Series(some, dtype=pl.String) for some in (corpus.query_ids, corpus.document_ids))
-    check_trec_ids(*ids, corpus.label)
+    check_trec_ids(pl.Series(corpus.query_ids), pl.Series(corpus.document_ids), corpus.label)
     asked = list(zip(corpus.query_ids, corpus.queries, strict=True))
     if settings.only_judged:
         asked = _judged(asked, qrels)
