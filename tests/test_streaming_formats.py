@@ -22,7 +22,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof import kernels
 from rankproof.evaluation import Policy, parse_all
-from rankproof.records import sources
+from rankproof.records import frames, sources
 from rankproof.records.frames import end_of_record, record_ends
 from rankproof.records.objects import json_queries
 from rankproof.streaming import evaluate, shards
@@ -175,6 +175,9 @@ def test_of_several_wrong_rows_of_a_table_the_first_is_named(tmp_path: Path) -> 
 def check_wrong(run: Path) -> None:
     with pytest.raises(rp.InputError) as whole:
         rp.read_run(run)
+    with mock.patch.object(frames, "_BLOCK", 2), pytest.raises(rp.InputError) as again:
+        rp.read_run(run)
+    assert str(again.value) == str(whole.value)
     for rows in (1, 2, 9):
         with (
             mock.patch.object(shards, "LEAST_TEXT", 1),

@@ -21,7 +21,6 @@ from rankproof.records.columns import (
     Kind,
     Place,
     Refusal,
-    all_or_first,
     cast_numbers,
     encode,
     exact_text,
@@ -221,15 +220,14 @@ SEPARATOR = {"csv": ",", "tsv": "\t"}
 def _read_csv(source: Source, kind: Kind, form: str, progress: Progress | None) -> Columns:
     """A header, then rows; lines without a single value are skipped."""
     header, data = csv_header(source.read(progress), form)
-    place = csv_place(source, SEPARATOR[form])
 
-    def read(frame: pl.DataFrame, again: bool) -> Columns | None:
+    def read(frame: pl.DataFrame, place: Place, again: bool) -> Columns | None:
         names = choose_columns(frame.columns, kind, source.label)
         if again:  # the ids of documents too, which are looked at as they are indexed
             checked(frame.select(names), kind, source.label, place, text=True)
         return _from_frame(frame, kind, source.label, place, text=True) if frame.height else None
 
-    found = csv_records(source, header, data, form, header.count(b"\n"), read)
+    found = csv_records(source, header, data, form, header.count(b"\n"), 0, read)
     if found is None:
         raise no_rows(source.label)
     return found
@@ -248,25 +246,58 @@ def csv_records(
     data: bytes,
     form: str,
     lines: int,
-    read: Callable[[pl.DataFrame, bool], _T],
+    rows: int,
+    read: Callable[[pl.DataFrame, Place, bool], _T],
 ) -> _T:
     """`read` of some records, or the error of the first that is wrong, whatever is looked at first:
-    where there is one they are read `again`. `lines` of the file come before them.
+    where there is one they are read `again`. `lines` and `rows` of the file come before them.
     """
     separator = SEPARATOR[form]
+    height = 0
+    told = False  # where a row stands, which takes as long as reading, is asked for at the end
 
-    def table(end: int, again: bool = True) -> _T:
+    def place(row: int) -> str:
+        return csv_place(source, separator, rows)(row) if told else source.label
+
+    def table(begin: int, end: int, again: bool = True) -> _T:
+        nonlocal height
         source.decode(header)
-        source.decode(data[:end], lines)
+        source.decode(data[begin:end], lines + data.count(b"\n", 0, begin))
         with polars_reads(source.label, form):
-            frame = csv_frame(source, header + data[:end], separator)
-        return read(frame, again)
+            frame = csv_frame(source, header + data[begin:end], separator, told)
+        height = frame.height
+        return read(frame, place, again)
+
+    def wrong(begin: int, end: int, again: bool = True) -> bool:
+        try:
+            table(begin, end, again)
+        except InputError:
+            return True
+        return False
 
     with suppress(InputError):
-        return table(len(data), again=False)
-    table(0)  # the header
+        found = table(0, len(data), again=False)
+        told = True
+        return found
     ends = [0, *record_ends(data, quote_of(separator))]
-    return all_or_first(lambda count: table(ends[count]), len(ends) - 1)
+    good = bad = 0
+    if not wrong(0, 0):  # the header
+        good, bad = 0, min(_BLOCK, len(ends) - 1)
+        while bad < len(ends) - 1 and not wrong(ends[good], ends[bad]):
+            rows += height
+            good, bad = bad, min(bad + _BLOCK, len(ends) - 1)
+    begin = ends[good]
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if wrong(begin, ends[middle]):
+            bad = middle
+        else:
+            good = middle
+    told = True
+    return table(begin, ends[bad])
+
+
+_BLOCK = 1 << 16  # records among which the first wrong one is looked for
 
 
 def record_ends(data: bytes, quote: str | None) -> Iterator[int]:
@@ -307,8 +338,8 @@ def csv_place(source: Source, separator: str, before: int = 0) -> Place:
     return place
 
 
-def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
-    """The rows of a table with a header, all of them text."""
+def csv_frame(source: Source, data: bytes, separator: str, told: bool = True) -> pl.DataFrame:
+    """The rows of a table with a header, all of them text; errors have a place where `told`."""
     try:
         frame = pl.read_csv(
             io.BytesIO(data),
@@ -319,6 +350,8 @@ def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
     except pl.exceptions.NoDataError:
         raise no_rows(source.label) from None
     except pl.exceptions.ComputeError:
+        if not told:
+            raise
         rows = _csv_rows(source, separator)
         _, header = next(rows, (0, []))
         for line, cells in rows:
@@ -330,7 +363,7 @@ def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
                 ) from None
         raise
     if separator == "," and b'"' in data:
-        _check_quotes(source, data)
+        _check_quotes(source, data, told)
     return frame.filter(~pl.all_horizontal(pl.all().is_null()))
 
 
@@ -360,7 +393,7 @@ def _csv_rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]
             ) from None
 
 
-def _check_quotes(source: Source, data: bytes) -> None:
+def _check_quotes(source: Source, data: bytes, told: bool) -> None:
     """Refuse a quoted field that goes on behind its closing quote: every reader makes something
     else of it, and polars says nothing. The line is that of the whole file.
     """
@@ -368,6 +401,8 @@ def _check_quotes(source: Source, data: bytes) -> None:
         for _ in csv.reader(io.StringIO(data.decode(), newline=""), strict=True):
             pass
     except csv.Error as error:
+        if not told:
+            raise InputError(str(error)) from None
         with source.open() as file:
             text = io.TextIOWrapper(file, "utf-8", "replace", newline="")
             rows = csv.reader(text, strict=True)

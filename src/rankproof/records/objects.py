@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -43,26 +43,34 @@ from rankproof.records.columns import (
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
 from rankproof.records.peers import unpacked
-from rankproof.records.sources import Source, TooLarge, not_text
+from rankproof.records.sources import Source, not_text
 
+_T = TypeVar("_T")
 _MTEB = "mteb_model_meta"  # the first key of what MTEB saves
 
 
-def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None) -> Columns:
+def read_mapping(
+    source: Mapping[Any, Any], kind: Kind, label: str | None = None, first: bool = True
+) -> Columns:
     """{query: {document: number}}, as pytrec_eval, ranx and BEIR hold it.
 
     Also {query: [(document, number)]}, and of a run {query: [document]} and whatever a retriever
-    returns for a query.
+    returns for a query. An error is of the `first` list that has one, unless nobody asks for it.
     """
     label = label or kind
     if next(iter(source), None) == _MTEB:
         return _predicted(source, kind, label)
     source = {query: unwrapped(listed) for query, listed in source.items()}
     lists = list(source.items())
-    found = all_or_first(lambda count: _of_lists(dict(lists[:count]), kind, label), len(lists))
+    read = all_or_first if first else _all
+    found = read(lambda count: _of_lists(dict(lists[:count]), kind, label), len(lists))
     if found is None:
         raise no_rows(label)
     return found
+
+
+def _all(read: Callable[[int], _T], count: int) -> _T:
+    return read(count)
 
 
 def _of_lists(source: Mapping[Any, Any], kind: Kind, label: str) -> Columns | None:
@@ -243,17 +251,19 @@ def _exact(number: Any) -> Fraction:
 
 def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """{"query": {"document": number}}, or a list of records."""
-    try:
+    if not source.head.lstrip().startswith(b"{"):
         return _exactly(source, progress, lambda loaded: _from_json(loaded, kind, source))
-    except TooLarge:
-        raise
-    except InputError as error:
-        wrong = error
-    if source.head.lstrip().startswith(b"{"):  # in the words of who reads it in parts
-        members = json_queries(source, source.chunks(), sys.maxsize)
-        for _ in read_members(members, kind, source.label, sys.maxsize):
-            pass
-    raise wrong
+    data = source.read(progress)
+    with suppress(InputError):
+        loaded = _parse(source.decode(data), source.label)
+        found = read_mapping(loaded, kind, source.label, first=False)
+        if not is_inexact(found):
+            return found
+    # Else in the words of who reads it in parts.
+    members = json_queries(source, source.chunks(), sys.maxsize)
+    for found in read_members(members, kind, source.label, sys.maxsize):
+        return found
+    raise no_rows(source.label)
 
 
 def _exactly(source: Source, progress: Progress | None, read: Callable[[Any], Columns]) -> Columns:
@@ -423,7 +433,7 @@ def read_members(members: Iterator[Member], kind: Kind, label: str, rows: int) -
     def read(held: list[Member]) -> Columns:
         def lists(exact: bool) -> Columns:
             given = {query: decode(text) if exact else said for query, said, text in held}
-            return read_mapping(given, kind, label)
+            return read_mapping(given, kind, label, first=exact)
 
         try:
             return exactly(lists)

@@ -26,7 +26,6 @@ from rankproof.records.frames import (
     checked,
     choose_columns,
     csv_header,
-    csv_place,
     csv_records,
     end_of_record,
     polars_reads,
@@ -223,9 +222,8 @@ class Shard:
         separator = SEPARATOR[self.form]
         header = b""
         rows = lines = 0
-        place: Place
 
-        def read(frame: pl.DataFrame, _: bool) -> tuple[int, Chunk | None]:
+        def read(frame: pl.DataFrame, place: Place, _: bool) -> tuple[int, Chunk | None]:
             names = choose_columns(frame.columns, "run", self.label)
             if not frame.height:
                 return 0, None
@@ -239,8 +237,7 @@ class Shard:
                 lines = header.count(b"\n")
                 if not header.strip(b"\r\n"):
                     continue
-            place = csv_place(self.source, separator, rows)
-            count, chunk = csv_records(self.source, header, block, self.form, lines, read)
+            count, chunk = csv_records(self.source, header, block, self.form, lines, rows, read)
             rows, lines = rows + count, lines + block.count(b"\n")
             if chunk is not None:
                 yield chunk
