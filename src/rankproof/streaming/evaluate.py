@@ -337,7 +337,9 @@ def whole_queries(chunks: Iterable[Chunk]) -> Iterator[Rows]:
         begins = rows.begins()
         goes_on = bool(held) and held[-1].queries[0] == rows.queries[0]
         new = rows.queries[1:] if goes_on else rows.queries
-        if len(begins) > len(rows.queries) or not seen.add(new):
+        # The held query is looked for at once: it is measured together with these.
+        again = bool(held) and (new == held[-1].queries[0]).any()
+        if again or len(begins) > len(rows.queries) or not seen.add(new):
             raise Scattered
         last = int(begins[-1])
         if last or not goes_on:
