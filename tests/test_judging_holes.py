@@ -495,3 +495,28 @@ def test_eval_carries_what_is_judged_and_bounds_on_request(files: Callable[[str]
     refused = rankproof("eval", *named, "--condensed", "--holes")
     assert refused.returncode == 2
     assert b"condensed lists have no holes" in refused.stderr
+
+
+ODD = ["a b", 'a"b', '"ab"', "#x", "\u00e9", "=1"]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "jsonl"])
+def test_documents_to_judge_are_read_back_with_the_ids_they_have(
+    tmp_path: Path, ending: str
+) -> None:
+    pairs = [(query, doc) for query in ODD for doc in ODD]
+    frame = pl.DataFrame(pairs, ["query", "doc"], orient="row").with_columns(grade=pl.lit(1))
+    write_next(frame, tmp_path / f"next.{ending}")
+    assert sorted(rp.read_qrels(tmp_path / f"next.{ending}").to_frame().rows()) == sorted(
+        (query, doc, 1) for query, doc in pairs
+    )
+
+
+@pytest.mark.parametrize("pair", [("q 1", "d"), ("q", "d 1"), ("#q", "d")])
+def test_documents_to_judge_that_a_trec_file_would_lose_are_refused(
+    tmp_path: Path, pair: tuple[str, str]
+) -> None:
+    to = tmp_path / "next.trec"
+    with pytest.raises(rp.InputError, match="cannot be an id in a TREC file"):
+        write_next(pl.DataFrame([("q", "d"), pair], ["query", "doc"], orient="row"), to)
+    assert not to.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,17 @@ def ways(scores: list[int], folder: Path) -> dict[str, Any]:
     lines = [f"q Q0 {doc} 1 {score} t" for doc, score in rows]
     (folder / "r.trec").write_text("\n".join(lines))
     (folder / "r.json").write_text(json.dumps({"q": dict(zip(docs, scores, strict=True))}))
+    point = [f'"{doc}": {score}.0' for doc, score in zip(docs, scores, strict=True)]
+    (folder / "point.json").write_text(f'{{"q": {{{", ".join(point)}}}}}')
+    ten = [f'["{doc}", {score}0e-1]' for doc, score in zip(docs, scores, strict=True)]
+    (folder / "hits.json").write_text(f'{{"q": [{", ".join(ten)}]}}')
+    # More digits than Python makes a whole number of.
+    digits = [line.replace(" t", f".{'0' * 5000} t") for line in lines]
+    (folder / "digits.trec").write_text("\n".join(digits))
     files = {file.name: file for file in folder.iterdir()}
     return files | {
+        "decimal": {"q": dict(zip(docs, map(Decimal, scores), strict=True))},
+        "fraction": {"q": dict(zip(docs, map(Fraction, scores), strict=True))},
         "dict": {"q": dict(zip(docs, scores, strict=True))},
         "frame": frame,
         "numpy": {"q": dict(zip(docs, np.array(scores, np.int64), strict=True))},

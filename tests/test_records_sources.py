@@ -16,7 +16,16 @@ from threading import Thread
 import polars as pl
 import pytest
 
-from rankproof import InputError, kernels, read_qrels, read_run
+from rankproof import (
+    InputError,
+    compare,
+    evaluate,
+    kernels,
+    leaderboard,
+    read_qrels,
+    read_run,
+    tie_statistics,
+)
 from rankproof.records import sources, trec
 
 zstd = importlib.import_module(
@@ -207,6 +216,27 @@ def test_content_given_for_a_path_is_not_printed_whole() -> None:
     message = refused(TEXT.decode())
     assert "File name too long" in message
     assert len(message) < 200
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        read_run,
+        read_qrels,
+        tie_statistics,
+        lambda path: evaluate(path, {"q": {"d": 1}}, "RR"),
+        lambda path: evaluate({"q": {"d": 1}}, path, "RR"),
+        lambda path: evaluate([path, "other"], {"q": {"d": 1}}, "RR"),
+        lambda path: compare({"a": path, "b": path}, {"q": {"d": 1}}, "RR"),
+        lambda path: leaderboard({"q": {"d": 1}}, [path, "other"], "RR"),
+        lambda path: leaderboard(path, ["other", "another"], "RR"),
+    ],
+)
+def test_no_verb_takes_content_or_a_nul_for_a_path(verb: Callable[[str], object]) -> None:
+    for path in (TEXT.decode(), "a\0b"):
+        with pytest.raises(InputError) as refused:
+            verb(path)
+        assert len(str(refused.value)) < 300
 
 
 def test_a_file_without_permission_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,16 @@ def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
         assert str(refused.value) == named_twice(path, pair, line)
 
 
+def test_a_query_that_comes_again_in_the_chunk_behind_is_measured_once(tmp_path: Path) -> None:
+    """As long as few queries were seen since the last look, nobody has noticed yet."""
+    judged = {"a": {"d0": 1}, "f": {"d3": 1, "d8": 1}, "d": {"d7": 1}}
+    for queries in ("affgdedf", "affgdef", "afffgdedf", "bcdefghabcadaaf"):
+        path = twice(" ".join(f"{query}-d{at}" for at, query in enumerate(queries)), tmp_path)
+        whole = rp.evaluate(path, judged, "RR")
+        for step in range(1, 9):
+            same(streamed(path, judged, "RR", step, tmp_path), whole)
+
+
 def twice(rows: str, folder: Path) -> Path:
     path = folder / "run.trec"
     listed = (pair.split("-") for pair in rows.split())

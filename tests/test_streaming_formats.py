@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -21,10 +22,10 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof import kernels
 from rankproof.evaluation import Policy, parse_all
-from rankproof.records import sources
+from rankproof.records import frames, sources
+from rankproof.records.frames import end_of_record, record_ends
 from rankproof.records.objects import json_queries
 from rankproof.streaming import evaluate, shards
-from rankproof.streaming.shards import end_of_record
 from rankproof.tie_counts import tie_statistics
 
 ROWS = [
@@ -121,6 +122,33 @@ WRONG = {
         '{"query": "q", "doc": "a", "score": NaN}\n{"query": "q", "doc": "b", "score": 1e400}\n',
     ),
     "a document twice": ("json", '{"q": {"a": 1}, "r": {"a": 1, "a": 2}}'),
+    "a document, then no JSON": ("json", '{"q": {"": 1},\n"r": {"a": nan}}'),
+    "a document, then the end": ("json", '{"q": {"": 1},\n"r": {"a": 1}'),
+    "a document, then more": ("json", '{"q": {"": 1}}\n\n{"r": {"a": 1}}'),
+    "a document, then a byte": ("json", '{"q": {"": 1},\n"r": {"a\udcff": 1}}'),
+    "no JSON, then a byte": ("json", '{"q": {"a": 1e},\n"r": {"a\udcff": 1}, "s": {"bcdefgh": 1}}'),
+    "no object": ("json", '{"q": {"a": 1}, "r": null}'),
+    "no object, at last": ("json", '{"q": {"a": 1, "b": 1, "c": 1}, "r": null}'),
+    "a byte, then a number": (
+        "jsonl",
+        '{"query": "q", "doc": "a", "score": 1}\n{"query": "q", "doc": "\udcff", "score": 1}\n{"q',
+    ),
+    "a number, then a byte": (
+        "jsonl",
+        '{"query": "q", "doc": "a", "score": "1"}\n{"query": "q", "doc": "\udcff", "score": 1}\n',
+    ),
+    "a number, then columns": ("csv", "query,doc,score\nq,a,1\n\nq,b,x\nq,c,1,2\n"),
+    "columns, then a number": ("csv", "query,doc,score\nq,a,1\nq,c,1,2\nq,b,x\n"),
+    "a document, then columns": ("tsv", "query\tdoc\tscore\nq\ta\x01\t1\nq\tc\t1\t2\n"),
+    "a number, then a byte in a table": ("csv", "query,doc,score\nq,a,x\nq,\udcff,1\n"),
+    "a document, then a byte in a table": ("csv", "query,doc,score\nq,\x7f,1\nq,\udcff,1\n"),
+    "a byte, then a number in a table": ("csv", "query,doc,score\nq,\udcff,1\nq,a,x\n"),
+    "a number, then quotes": ("csv", 'query,doc,score\nq,a,x\nq,"b"c,1\n'),
+    "quotes, then a byte": ("csv", 'query,doc,score\nq,"b"c,1\nq,\udcff,1\n'),
+    "a header, then columns": ("csv", "query,do\nq,a,1\n"),
+    "a header behind empty lines": ("csv", "\r\n\nquery,doc,score\nq,a,1\nq,b,x\n"),
+    "five columns, then six": ("trec", "q Q0 a 1 0.5\nq Q0 b 2 0.4 t\nq Q0 c 3 0.3 t\n"),
+    "six columns, then five": ("trec", "q Q0 a 1 0.5 t\nq Q0 b 2 0.4\nq Q0 c 3 0.3\n"),
 }
 
 
@@ -130,7 +158,7 @@ def test_of_several_wrong_rows_the_first_is_named_whole_and_in_parts(
 ) -> None:
     ending, text = WRONG[case]
     run = tmp_path / f"r.{ending}"
-    run.write_text(text)
+    run.write_bytes(text.encode(errors="surrogateescape"))
     check_wrong(run)
 
 
@@ -147,6 +175,9 @@ def test_of_several_wrong_rows_of_a_table_the_first_is_named(tmp_path: Path) -> 
 def check_wrong(run: Path) -> None:
     with pytest.raises(rp.InputError) as whole:
         rp.read_run(run)
+    with mock.patch.object(frames, "_BLOCK", 2), pytest.raises(rp.InputError) as again:
+        rp.read_run(run)
+    assert str(again.value) == str(whole.value)
     for rows in (1, 2, 9):
         with (
             mock.patch.object(shards, "LEAST_TEXT", 1),
@@ -226,7 +257,9 @@ def test_one_json_object_is_read_member_by_member(
 ) -> None:
     data = json.dumps(lists, ensure_ascii=False).encode(errors="surrogatepass")
     pieces = (data[at : at + size] for at in range(0, len(data), size))
-    assert dict(json_queries(Labelled(), pieces, 1 << 20)) == lists  # type: ignore[arg-type]
+    members = list(json_queries(Labelled(), pieces, 1 << 20))  # type: ignore[arg-type]
+    assert {query: listed for query, listed, _ in members} == lists
+    assert {query: json.loads(text) for query, _, text in members} == lists
 
 
 @given(st.text('ab,"\n', max_size=40))
@@ -235,8 +268,10 @@ def test_a_record_ends_where_quotes_are_closed(text: str) -> None:
     ends = [
         at + 1 for at, sign in enumerate(text) if sign == "\n" and text[:at].count('"') % 2 == 0
     ]
-    assert end_of_record(data, '"') == (ends[-1] if ends else 0)
-    assert end_of_record(data, '"', first=True) == (ends[0] if ends else 0)
+    assert end_of_record(bytearray(data), '"') == (ends[-1] if ends else 0)
+    whole = [end for end in record_ends(data, '"') if end < len(data) or end in ends]
+    assert whole == ends
+    assert b"".join(data[a:b] for a, b in pairwise([0, *record_ends(data, '"')])) == data
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["compiled", "general"])
@@ -311,3 +346,26 @@ def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
     script = f"{sys.executable} -m rankproof eval q.txt <(cat r.trec) -m RR --format json"
     done = subprocess.run(["bash", "-c", script], capture_output=True, cwd=tmp_path)
     assert json.loads(done.stdout)["runs"][0]["measures"]["RR"]["expected"] == 1.0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("r.json", '[{"query": "q", "doc": "a", "score": 1}]', "a JSON list"),
+        ("r.txt", "q a 0.5\nq b 0.25\n", "a plain file"),
+    ],
+)
+def test_what_is_read_whole_alone_is_refused_in_parts_for_what_it_is(
+    tmp_path: Path, name: str, text: str, what: str
+) -> None:
+    run = tmp_path / "runs" / name
+    run.parent.mkdir()
+    run.write_text(text)
+    qrels = rp.read_qrels({"q": {"a": 1}})
+    assert rp.evaluate(run, qrels, "RR")["RR"].expected == 1
+    for named in (run, run.parent, [run]):
+        with pytest.raises(rp.InputError) as refused:
+            evaluate.evaluate_stream(named, qrels, parse_all("RR"), Policy())
+        assert str(refused.value) == (
+            f"{run}: {what} cannot be read in pieces; write it as TREC, CSV, JSON lines or Parquet"
+        )

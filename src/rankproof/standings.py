@@ -28,7 +28,7 @@ from rankproof.errors import InputError, few, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels
-from rankproof.records.sources import names_of
+from rankproof.records.sources import is_file, is_folder, is_pipe, names_of
 from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, at_most, some_unjudged
 from rankproof.results.leads import put_ahead
@@ -374,12 +374,12 @@ def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
     """Files of folders and globs, in order of name; each once, and not the judgements' own."""
 
     def runs(files: Iterable[str]) -> list[str]:
-        judged = qrels if isinstance(qrels, str | os.PathLike) and Path(qrels).is_file() else None
+        judged = qrels if isinstance(qrels, str | os.PathLike) and is_file(qrels) else None
         return [f for f in files if judged is None or not Path(f).samefile(judged)]
 
     found: list[str] = []
     for path in paths:
-        if Path(path).is_dir():
+        if is_folder(path):
             files = runs(
                 str(p)
                 for p in sorted(Path(path).iterdir())
@@ -388,7 +388,7 @@ def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
             if not files:
                 raise InputError("no run in this folder", place=path, remedy="check the path")
             found += files
-        elif path != "-" and not Path(path).exists() and glob.has_magic(path):
+        elif glob.has_magic(path) and not is_file(path) and not is_pipe(path):
             files = runs(sorted(glob.glob(path)))  # noqa: PTH207
             if not files:
                 raise InputError("no file matches", place=path, remedy="check the pattern")

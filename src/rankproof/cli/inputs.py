@@ -105,6 +105,8 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
 
 def size_of(paths: list[str]) -> int:
     """Bytes of the files, for a bar of progress; those of a folder are its shards."""
+    from rankproof.records.sources import is_file, is_folder
+
     named = [Path(path) for path in paths if path != "-"]
-    files = [file for path in named for file in (path.rglob("*") if path.is_dir() else [path])]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    files = [file for path in named for file in (path.rglob("*") if is_folder(path) else [path])]
+    return sum(file.stat().st_size for file in files if is_file(file))

@@ -392,7 +392,7 @@ def _claim(out: Path, kind: str, model: str) -> dict[str, Any]:
     path = out / MANIFEST
     if path.exists():
         try:
-            before = json.loads(path.read_text())
+            before = json.loads(path.read_text("utf-8"))
             same = before["kind"] == kind and before["config"]["model"] == model
         except (ValueError, KeyError, TypeError):
             same = False
@@ -409,4 +409,4 @@ def _claim(out: Path, kind: str, model: str) -> dict[str, Any]:
 
 def _record(out: Path, made: dict[str, Any]) -> None:
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
-    write_whole(out / MANIFEST, lambda path: path.write_text(text))
+    write_whole(out / MANIFEST, lambda path: path.write_text(text, "utf-8"))

@@ -15,7 +15,7 @@ import polars as pl
 from rankproof.errors import InputError, library
 from rankproof.lines import known
 from rankproof.records.frames import checked, choose_columns
-from rankproof.records.sources import Format
+from rankproof.records.sources import Format, is_folder
 from rankproof.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
 from rankproof.streaming.spill import spill_folder
 
@@ -62,7 +62,9 @@ def find_files(source: ClusterRun) -> list[File]:
     where = os.fspath(source)
     if "://" not in where and "::" not in where:
         folder = Path(where)
-        paths = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else [folder]
+        paths = [folder]
+        if is_folder(folder):
+            paths = sorted(p for p in folder.rglob("*") if p.is_file())
         # Workers may run in another folder: the path is absolute, the label as it was given.
         found = [
             File(str(p.absolute()), label=str(p))

@@ -150,7 +150,7 @@ class _Table:
             frame = pl.DataFrame(self.to_dataframe().to_dict("list"))
             write_whole(to, frame.write_parquet)
         elif kind == "trec":
-            write_whole(to, lambda file: file.write_text("".join(self._lines())))
+            write_whole(to, lambda file: file.write_text("".join(self._lines()), "utf-8"))
         else:
             raise InputError(
                 f"kind {shorten(kind)}", place=to.name, remedy="save as json, lz4, trec or parquet"

@@ -45,6 +45,7 @@ class Inputs:
 def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
     """The texts that a configuration names; a sample keeps the queries that are `held` already."""
     from rankproof.records.beir import read_corpus
+    from rankproof.records.trec import check_trec_ids
 
     shipped = settings.corpus / "qrels" / "test.tsv"
     qrels = settings.qrels or (shipped if shipped.is_file() else None)
@@ -57,7 +58,7 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
     if qrels is not None:
         files["qrels"] = qrels
     queries = pl.Series(corpus.query_ids, dtype=pl.String)
-    check_names(queries, pl.Series(corpus.document_ids, dtype=pl.String), corpus.label)
+    check_trec_ids(queries, pl.Series(corpus.document_ids, dtype=pl.String), corpus.label)
     asked = list(zip(corpus.query_ids, corpus.queries, strict=True))
     if settings.only_judged:
         asked = _judged(asked, qrels)

@@ -14,7 +14,7 @@ import polars as pl
 from rankproof.errors import InputError, first_line, shorten
 from rankproof.files import check_folder
 from rankproof.records.columns import check_ids
-from rankproof.records.sources import Source
+from rankproof.records.sources import Source, is_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
     A golden set's export also has them as they were graded: those are meant.
     """
     folder = os.fspath(source)
-    if "\0" in folder or not (Path(folder) / "qrels").is_dir():
+    if not is_folder(Path(folder) / "qrels"):
         return source
     graded = Path(folder) / "qrels" / "graded.tsv"
     if graded.is_file():

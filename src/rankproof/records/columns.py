@@ -158,15 +158,6 @@ def row_ids(given: Any, count: int, what: str) -> pl.Series:
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
 
 
-def parse_numbers(text: pl.Series, kind: Kind, place: Place) -> tuple[Float, Float | None]:
-    """Text → float64, correctly rounded, and its rest; a missing one is not a number either."""
-    numbers, wrong = cast_numbers(text)
-    if wrong is not None:
-        raise not_written(kind, text[wrong], place(wrong))
-    value = numbers.to_numpy(writable=True)
-    return value, rest_of(value, lambda at: Fraction(text[at]))
-
-
 def cast_numbers(text: pl.Series) -> tuple[pl.Series, int | None]:
     """Text → float64, correctly rounded, and the first row that cannot be: what is not a number,
     and what is so large that it would tie with infinity.
@@ -182,6 +173,22 @@ def not_written(kind: Kind, text: str | None, place: str) -> InputError:
     """The error for a text that `cast_numbers` finds wrong."""
     large = text is not None and re.match(_NUMBER, text)
     return (past_every_number if large else not_a_number)(kind, text, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A number as it is written, where float64 may have no such one."""
+
+    text: str
+
+    def __float__(self) -> float:
+        value = float(self.text)
+        if math.isinf(value):
+            raise OverflowError
+        return value
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def to_float(number: Any) -> float:
@@ -216,6 +223,11 @@ def rest_of(value: Float, exact: Callable[[int], Fraction | int]) -> Float | Non
     return rest if rest.any() else None
 
 
+def exact_text(text: str) -> Fraction:
+    """The number that a text is; `Fraction` itself takes no more than 4300 digits."""
+    return Fraction(Decimal(text))
+
+
 def not_a_number(kind: Kind, value: Any, place: str) -> InputError:
     return InputError(
         f"{VALUE[kind]} {shorten(value)} is not a number", place=place, remedy=_MEND[kind]
@@ -224,7 +236,9 @@ def not_a_number(kind: Kind, value: Any, place: str) -> InputError:
 
 def past_every_number(kind: Kind, value: Any, place: str) -> InputError:
     """The error for a finite number that float64 has not: as infinity it would tie with others."""
-    said = str(value) if isinstance(value, Decimal) else shorten(value)
+    said = shorten(value)
+    if isinstance(value, Decimal):
+        said = shorten(Written(str(value)))
     remedy = "write numbers up to 1.7e308, or inf" if kind == "run" else _MEND[kind]
     return InputError(f"{VALUE[kind]} {said} is past every number", place=place, remedy=remedy)
 
@@ -249,6 +263,29 @@ def refuse_first(*found: tuple[int | None, Refusal]) -> None:
     if wrong:
         at, error = min(wrong, key=lambda each: each[0])
         raise error(at)
+
+
+def columns_of(
+    query: pl.Series,
+    doc: pl.Series,
+    number: pl.Series,
+    kind: Kind,
+    place: Place,
+    wrong: tuple[int | None, Refusal],
+) -> Columns:
+    """Columns of three texts a row, or the error of the first row that is `wrong`, or whose number
+    or id is none.
+    """
+    numbers, bad = cast_numbers(number)
+    refuse_first(
+        wrong,
+        (bad, lambda at: not_written(kind, number[at], place(at))),
+        (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
+        (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
+    )
+    value = numbers.to_numpy(writable=True)
+    rest = rest_of(value, lambda at: exact_text(number[at]))
+    return Columns(*encode(query), doc, value, place, rest=rest)
 
 
 def all_or_first(read: Callable[[int], _T], count: int) -> _T:

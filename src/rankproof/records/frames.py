@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import polars as pl
 
@@ -23,6 +23,7 @@ from rankproof.records.columns import (
     Refusal,
     cast_numbers,
     encode,
+    exact_text,
     first_of,
     id_column,
     no_rows,
@@ -33,6 +34,8 @@ from rankproof.records.columns import (
     unfit,
 )
 from rankproof.records.sources import Source
+
+_T = TypeVar("_T")
 
 # How the field names its columns, letters and digits alone; the first that is there is taken. Names
 # that can only be ids come first: PyTerrier's `query` is a text beside `qid`, and its `docid` a
@@ -162,7 +165,7 @@ def typed(
             error: Refusal = lambda at: not_written(kind, written[at], place(at))  # noqa: E731
             _check_both(query, doc, place, (wrong, error))
         numbers, dtype = number.to_numpy(writable=True), "float64"
-        rest = rest_of(numbers, lambda at: Fraction(written[at]))
+        rest = rest_of(numbers, lambda at: exact_text(written[at]))
     elif not (value.dtype.is_numeric() or (value.dtype == pl.Boolean and kind == "qrels")):
         raise InputError(
             f"column {value.name!r} holds {value.dtype}, not numbers",
@@ -205,9 +208,9 @@ def read_table(
     form: Literal["csv", "tsv", "parquet", "arrow"],
     progress: Progress | None,
 ) -> Columns:
+    if form in ("csv", "tsv"):
+        return _read_csv(source, kind, form, progress)
     with polars_reads(source.label, form):
-        if form in ("csv", "tsv"):
-            return _read_csv(source, kind, "," if form == "csv" else "\t", progress)
         data = io.BytesIO(source.read(progress))
         frame: pl.DataFrame | pl.LazyFrame
         if form == "parquet":
@@ -219,10 +222,116 @@ def read_table(
         return _from_frame(frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}")
 
 
-def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | None) -> Columns:
+SEPARATOR = {"csv": ",", "tsv": "\t"}
+
+
+def _read_csv(source: Source, kind: Kind, form: str, progress: Progress | None) -> Columns:
     """A header, then rows; lines without a single value are skipped."""
-    frame = csv_frame(source, source.text(progress).encode(), separator)
-    return _from_frame(frame, kind, source.label, csv_place(source, separator), text=True)
+    header, data = csv_header(source.read(progress), form)
+
+    def read(frame: pl.DataFrame, place: Place, again: bool) -> Columns | None:
+        names = choose_columns(frame.columns, kind, source.label)
+        if again:  # the ids of documents too, which are looked at as they are indexed
+            checked(frame.select(names), kind, source.label, place, text=True)
+        return _from_frame(frame, kind, source.label, place, text=True) if frame.height else None
+
+    found = csv_records(source, header, data, form, header.count(b"\n"), 0, read)
+    if found is None:
+        raise no_rows(source.label)
+    return found
+
+
+def csv_header(data: bytes, form: str) -> tuple[bytes, bytes]:
+    """The first record that says something, and what comes behind it."""
+    blank = len(data) - len(data.lstrip(b"\r\n"))
+    end = next((end for end in record_ends(data, quote_of(SEPARATOR[form])) if end > blank), blank)
+    return data[:end], data[end:]
+
+
+def csv_records(
+    source: Source,
+    header: bytes,
+    data: bytes,
+    form: str,
+    lines: int,
+    rows: int,
+    read: Callable[[pl.DataFrame, Place, bool], _T],
+) -> _T:
+    """`read` of some records, or the error of the first that is wrong, whatever is looked at first:
+    where there is one they are read `again`. `lines` and `rows` of the file come before them.
+    """
+    separator = SEPARATOR[form]
+    height = 0
+    told = False  # where a row stands, which takes as long as reading, is asked for at the end
+
+    def place(row: int) -> str:
+        return csv_place(source, separator, rows)(row) if told else source.label
+
+    def table(begin: int, end: int, again: bool = True) -> _T:
+        nonlocal height
+        source.decode(header)
+        source.decode(data[begin:end], lines + data.count(b"\n", 0, begin))
+        with polars_reads(source.label, form):
+            frame = csv_frame(source, header + data[begin:end], separator, told)
+        height = frame.height
+        return read(frame, place, again)
+
+    def wrong(begin: int, end: int, again: bool = True) -> bool:
+        try:
+            table(begin, end, again)
+        except InputError:
+            return True
+        return False
+
+    with suppress(InputError):
+        found = table(0, len(data), again=False)
+        told = True
+        return found
+    ends = [0, *record_ends(data, quote_of(separator))]
+    good = bad = 0
+    if not wrong(0, 0):  # the header
+        good, bad = 0, min(_BLOCK, len(ends) - 1)
+        while bad < len(ends) - 1 and not wrong(ends[good], ends[bad]):
+            rows += height
+            good, bad = bad, min(bad + _BLOCK, len(ends) - 1)
+    begin = ends[good]
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if wrong(begin, ends[middle]):
+            bad = middle
+        else:
+            good = middle
+    told = True
+    return table(begin, ends[bad])
+
+
+_BLOCK = 1 << 16  # records among which the first wrong one is looked for
+
+
+def record_ends(data: bytes, quote: str | None) -> Iterator[int]:
+    """Where records end: after a line feed outside quotes, and where the text does."""
+    at = inside = 0
+    while (found := data.find(b"\n", at)) >= 0:
+        inside += data.count(quote.encode(), at, found) if quote else 0
+        at = found + 1
+        if not inside % 2:
+            yield at
+    if at < len(data) or inside % 2:
+        yield len(data)
+
+
+def end_of_record(data: bytearray, quote: str | None) -> int:
+    """Where the last whole record of a text ends."""
+    if quote is None:
+        return data.rfind(b"\n") + 1
+    mark = quote.encode()
+    end, inside = len(data), data.count(mark)
+    while (found := data.rfind(b"\n", 0, end)) >= 0:
+        inside -= data.count(mark, found, end)
+        if not inside % 2:
+            return found + 1
+        end = found
+    return 0
 
 
 def csv_place(source: Source, separator: str, before: int = 0) -> Place:
@@ -237,8 +346,8 @@ def csv_place(source: Source, separator: str, before: int = 0) -> Place:
     return place
 
 
-def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
-    """The rows of a table with a header, all of them text."""
+def csv_frame(source: Source, data: bytes, separator: str, told: bool = True) -> pl.DataFrame:
+    """The rows of a table with a header, all of them text; errors have a place where `told`."""
     try:
         frame = pl.read_csv(
             io.BytesIO(data),
@@ -249,6 +358,8 @@ def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
     except pl.exceptions.NoDataError:
         raise no_rows(source.label) from None
     except pl.exceptions.ComputeError:
+        if not told:
+            raise
         rows = _csv_rows(source, separator)
         _, header = next(rows, (0, []))
         for line, cells in rows:
@@ -260,7 +371,7 @@ def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
                 ) from None
         raise
     if separator == "," and b'"' in data:
-        _check_quotes(source, data)
+        _check_quotes(source, data, told)
     return frame.filter(~pl.all_horizontal(pl.all().is_null()))
 
 
@@ -290,7 +401,7 @@ def _csv_rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]
             ) from None
 
 
-def _check_quotes(source: Source, data: bytes) -> None:
+def _check_quotes(source: Source, data: bytes, told: bool) -> None:
     """Refuse a quoted field that goes on behind its closing quote: every reader makes something
     else of it, and polars says nothing. The line is that of the whole file.
     """
@@ -298,8 +409,11 @@ def _check_quotes(source: Source, data: bytes) -> None:
         for _ in csv.reader(io.StringIO(data.decode(), newline=""), strict=True):
             pass
     except csv.Error as error:
+        if not told:
+            raise InputError(str(error)) from None
         with source.open() as file:
-            rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""), strict=True)
+            text = io.TextIOWrapper(file, "utf-8", "replace", newline="")
+            rows = csv.reader(text, strict=True)
             with suppress(csv.Error):
                 for _ in rows:
                     pass

@@ -6,6 +6,7 @@ import codecs
 import json
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,12 +23,16 @@ from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
 from rankproof.lines import Progress
 from rankproof.records.columns import (
+    LARGE,
     VALUE,
     Columns,
     Kind,
     Place,
+    Written,
     all_or_first,
     encode,
+    exact_text,
+    is_large,
     no_rows,
     not_a_number,
     past_every_number,
@@ -38,26 +43,34 @@ from rankproof.records.columns import (
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
 from rankproof.records.peers import unpacked
-from rankproof.records.sources import Source
+from rankproof.records.sources import Source, not_text
 
+_T = TypeVar("_T")
 _MTEB = "mteb_model_meta"  # the first key of what MTEB saves
 
 
-def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None) -> Columns:
+def read_mapping(
+    source: Mapping[Any, Any], kind: Kind, label: str | None = None, first: bool = True
+) -> Columns:
     """{query: {document: number}}, as pytrec_eval, ranx and BEIR hold it.
 
     Also {query: [(document, number)]}, and of a run {query: [document]} and whatever a retriever
-    returns for a query.
+    returns for a query. An error is of the `first` list that has one, unless nobody asks for it.
     """
     label = label or kind
     if next(iter(source), None) == _MTEB:
         return _predicted(source, kind, label)
     source = {query: unwrapped(listed) for query, listed in source.items()}
     lists = list(source.items())
-    found = all_or_first(lambda count: _of_lists(dict(lists[:count]), kind, label), len(lists))
+    read = all_or_first if first else _all
+    found = read(lambda count: _of_lists(dict(lists[:count]), kind, label), len(lists))
     if found is None:
         raise no_rows(label)
     return found
+
+
+def _all(read: Callable[[int], _T], count: int) -> _T:
+    return read(count)
 
 
 def _of_lists(source: Mapping[Any, Any], kind: Kind, label: str) -> Columns | None:
@@ -226,6 +239,10 @@ def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, Place, 
 
 
 def _exact(number: Any) -> Fraction:
+    if isinstance(number, Written):
+        return exact_text(number.text)
+    if isinstance(number, Decimal | Fraction):
+        return Fraction(number)
     return Fraction(int(number) if isinstance(number, Integral) else float(number))
 
 
@@ -234,7 +251,19 @@ def _exact(number: Any) -> Fraction:
 
 def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """{"query": {"document": number}}, or a list of records."""
-    return _exactly(source, progress, lambda loaded: _from_json(loaded, kind, source))
+    if not source.head.lstrip().startswith(b"{"):
+        return _exactly(source, progress, lambda loaded: _from_json(loaded, kind, source))
+    data = source.read(progress)
+    with suppress(InputError):
+        loaded = _parse(source.decode(data), source.label)
+        found = read_mapping(loaded, kind, source.label, first=False)
+        if not is_inexact(found):
+            return found
+    # Else in the words of who reads it in parts.
+    members = json_queries(source, source.chunks(), sys.maxsize)
+    for found in read_members(members, kind, source.label, sys.maxsize):
+        return found
+    raise no_rows(source.label)
 
 
 def _exactly(source: Source, progress: Progress | None, read: Callable[[Any], Columns]) -> Columns:
@@ -244,15 +273,20 @@ def _exactly(source: Source, progress: Progress | None, read: Callable[[Any], Co
 
 
 def exactly(read: Callable[[bool], Columns]) -> Columns:
-    """`read(exact=False)`, or True: `json` makes infinity of numbers past float64. Where there is
-    infinity, or another error that may not be the first, all is read once more with these as they
-    are: the reader of numbers refuses them.
+    """`read(exact=False)`, or True: `json` makes infinity of numbers past float64, and one of
+    several past 2⁵³. Where there are such, or an error that may not be the first, all is read once
+    more with these as they are: the reader of numbers refuses them, or sees what is left of them.
     """
     with suppress(InputError):
         columns = read(False)
-        if not np.isinf(columns.value).any():
+        if not is_inexact(columns):
             return columns
     return read(True)
+
+
+def is_inexact(columns: Columns) -> bool:
+    """Whether `json` may have made one number of several."""
+    return is_large(columns.value) or bool(np.isinf(columns.value).any())
 
 
 def _from_json(loaded: Any, kind: Kind, source: Source) -> Columns:
@@ -313,7 +347,7 @@ def _predicted(loaded: Mapping[str, Any], kind: Kind, label: str) -> Columns:
 
 def read_json_lines(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """{"query": "…", "doc": "…", "score": number} on each line."""
-    return JsonLines(source.label, kind).columns(source.text(progress))
+    return JsonLines(source, kind).columns(source.read(progress))
 
 
 class _Rows(NamedTuple):
@@ -326,14 +360,20 @@ class _Rows(NamedTuple):
 class JsonLines:
     """JSON lines, all at once or a few after the other; the first says which keys are meant."""
 
-    def __init__(self, label: str, kind: Kind):
-        self._label = label
+    def __init__(self, source: Source, kind: Kind):
+        self._source, self._label = source, source.label
         self._kind: Kind = kind
         self._names: list[str] = []
 
-    def columns(self, text: str, before: int = 0) -> Columns:
+    def columns(self, data: bytes, before: int = 0) -> Columns:
         """The rows of these lines; `before` lines of the file come before them."""
-        return exactly(lambda exact: self._columns(text, before, exact))
+        text, wrong = self._source.decoded(data, before)
+        if wrong is not None and not text.strip():
+            raise wrong
+        found = exactly(lambda exact: self._columns(text, before, exact))
+        if wrong is not None:  # and none before it
+            raise wrong
+        return found
 
     def _columns(self, text: str, before: int, exact: bool) -> Columns:
         rows, wrong = _Rows([], [], [], []), None
@@ -376,40 +416,80 @@ class JsonLines:
             lines.append(number)
 
 
-_SPACE = re.compile(r"[ \t\n\r]*")
+class Member(NamedTuple):
+    """Of one large JSON object."""
+
+    query: str
+    listed: Any  # its documents
+    text: str  # as they are written
 
 
-def json_queries(
-    source: Source, chunks: Iterable[bytes], most: int, exact: bool = False
-) -> Iterator[tuple[str, Any]]:
-    """The members of one large JSON object, one after the other: a query and its documents.
-
-    `most` bounds the text of a member; `exact` keeps numbers that are past float64.
+def read_members(members: Iterator[Member], kind: Kind, label: str, rows: int) -> Iterator[Columns]:
+    """The columns of members with about so many rows at a time. That a text is not JSON is told
+    before what is wrong with one of them.
     """
-    decoder = _decoder(source.label, exact)
+    decode = _decoder(label, True).decode
+
+    def read(held: list[Member]) -> Columns:
+        def lists(exact: bool) -> Columns:
+            given = {query: decode(text) if exact else said for query, said, text in held}
+            return read_mapping(given, kind, label, first=exact)
+
+        try:
+            return exactly(lists)
+        except InputError as error:
+            wrong = error
+        for _ in members:
+            pass
+        raise wrong
+
+    held: list[Member] = []
+    count = 0
+    for member in members:
+        held.append(member)
+        count += len(member.listed) if isinstance(member.listed, dict | list) else 1
+        if count >= rows:
+            yield read(held)
+            held, count = [], 0
+    if count:
+        yield read(held)
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_TOKEN = 16  # characters, within which of the end an error may be that a word goes on
+
+
+def json_queries(source: Source, chunks: Iterable[bytes], most: int) -> Iterator[Member]:
+    """The members of one large JSON object, one after the other; `most` bounds the text of one."""
+    decoder = _decoder(source.label, False)
     decode = codecs.getincrementaldecoder("utf-8")()
     pieces = iter(chunks)
     text, at, ended = "", 0, False
+    lines = 0  # before the text
+    broken: int | None = None  # the byte behind the text that is none of it
     seen: set[str] = set()
 
+    def place(position: int) -> str:
+        return f"{source.label}:{lines + text.count(chr(10), 0, position) + 1}"
+
     def more() -> bool:
-        nonlocal text, at, ended
+        nonlocal text, at, ended, lines, broken
+        if broken is not None:
+            raise not_text(broken, place(len(text)))
         if ended or len(text) - at > most:
             return False
         wanted = len(text) - at + 1  # twice what is there, so that a long member costs no square
         parts = [text[at:]]
-        while wanted > 0 and not ended:
+        while wanted > 0 and not ended and broken is None:
             chunk = next(pieces, b"")
             ended = not chunk
             try:
                 parts.append(decode.decode(chunk, final=ended))
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"byte 0x{error.object[error.start]:02x} is not UTF-8",
-                    place=source.label,
-                    remedy="save the file as UTF-8",
-                ) from None
+            except UnicodeDecodeError as error:  # what comes before it is read first
+                broken = error.object[error.start]
+                parts.append(error.object[: error.start].decode())
             wanted -= len(parts[-1])
+        lines += text.count("\n", 0, at)
         text, at = "".join(parts), 0
         return True
 
@@ -420,24 +500,34 @@ def json_queries(
             if at < len(text) or not more():
                 return text[at : at + 1]
 
-    def value() -> Any:
+    def value() -> tuple[Any, str]:
         nonlocal at
         while True:
+            settled = True  # whatever comes behind
             try:
                 found, end = decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                problem, where = error.msg, error.pos
+                settled = where < len(text) - _TOKEN and not problem.startswith("Unterminated")
             except InputError:  # a key that appears twice
                 raise
             except (ValueError, RecursionError) as error:  # a number of 5000 digits, too
-                problem = getattr(error, "msg", None) or str(error)
+                problem, where = str(error), at
             else:
                 if end < len(text) or ended:  # a number may go on
-                    at = end
-                    return found
-                problem = "it goes on"
-            if not more():
+                    begin, at = at, end
+                    return found, text[begin:end]
+                problem, where, settled = "it goes on", at, False
+            if settled or not more():
+                if settled or ended:
+                    raise InputError(
+                        f"not JSON: {problem}",
+                        place=place(where),
+                        remedy="check how the file was made",
+                    )
                 raise InputError(
                     f"not JSON, or one query too large for the memory given ({problem})",
-                    place=source.label,
+                    place=place(at),
                     remedy="check how the file was made, or give more memory (--memory)",
                 )
 
@@ -446,8 +536,9 @@ def json_queries(
         found = skip()
         if found not in signs:
             raise InputError(
-                f"not JSON: {shorten(text[at : at + 20])} where {' or '.join(signs)} belongs",
-                place=source.label,
+                f"not JSON: {shorten(found) if found else 'the end'} where "
+                f"{' or '.join(signs)} belongs",
+                place=place(at),
                 remedy='write {"query": {"document": number}}',
             )
         at += 1
@@ -455,26 +546,29 @@ def json_queries(
 
     expect("{")
     if skip() == "}":
-        return
-    while True:
-        skip()
-        query = value()
-        if not isinstance(query, str) or query in seen:
-            known = isinstance(query, str)
-            raise InputError(
-                f"key {shorten(query)} {'appears twice in one object' if known else 'is not text'}",
-                place=source.label,
-                remedy="keep one of the two" if known else "write ids as text",
-            )
-        seen.add(query)
-        expect(":")
-        skip()
-        yield query, value()
-        if expect(",", "}") == "}":
-            break
+        at += 1
+    else:
+        while True:
+            skip()
+            query, _ = value()
+            if not isinstance(query, str) or query in seen:
+                known = isinstance(query, str)
+                said = "appears twice in one object" if known else "is not text"
+                raise InputError(
+                    f"key {shorten(query)} {said}",
+                    place=source.label,
+                    remedy="keep one of the two" if known else "write ids as text",
+                )
+            seen.add(query)
+            expect(":")
+            skip()
+            listed, written = value()
+            yield Member(query, listed, written)
+            if expect(",", "}") == "}":
+                break
     if skip():
         raise InputError(
-            "not JSON: Extra data", place=source.label, remedy="check how the file was made"
+            "not JSON: Extra data", place=place(at), remedy="check how the file was made"
         )
 
 
@@ -496,13 +590,14 @@ def _distinct(place: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
 
 
 def _decoder(place: str, exact: bool) -> json.JSONDecoder:
-    """Of JSON with the keys of each object distinct; `exact` keeps numbers past float64."""
+    """Of JSON with the keys of each object distinct; `exact` keeps what float64 may not hold."""
     numbers = _number if exact else None
     return json.JSONDecoder(object_pairs_hook=_distinct(place), parse_float=numbers)
 
 
-def _number(text: str) -> float | Decimal:
-    return Decimal(text) if math.isinf(float(text)) else float(text)
+def _number(text: str) -> float | Written:
+    value = float(text)
+    return Written(text) if abs(value) >= LARGE else value
 
 
 def _parse(text: str, label: str, line: int | None = None, exact: bool = False) -> Any:

@@ -18,10 +18,9 @@ from rankproof.lines import Progress
 from rankproof.records.columns import (
     Columns,
     Kind,
-    check_ids,
-    encode,
+    columns_of,
+    first_of,
     no_rows,
-    parse_numbers,
 )
 from rankproof.records.hits import RANKS
 from rankproof.records.sources import Source
@@ -70,19 +69,21 @@ def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Colum
 
 def _columns(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     place = place_in(source)
-    lines, fields = split_fields(source.text(progress))
-    if not len(lines):
-        raise no_rows(source.label)
-    wrong = fields.list.len() != 3
-    if wrong.any():
-        at = int(wrong.arg_max() or 0)
-        raise InputError(
+    text, wrong = source.decoded(source.read(progress))
+    lines, fields = split_fields(text)
+    query, doc, number = (fields.list.get(at, null_on_oob=True) for at in range(3))
+
+    def not_three(at: int) -> InputError:
+        return InputError(
             f"{counted(len(fields[at]), 'column')} where the others have 3: {shorten(lines[at])}",
             place=place(at),
             remedy="fix the line, or name the file's format (format=, --input-format)",
         )
-    query, doc = fields.list.get(0), fields.list.get(1)
-    check_ids(query, "query", place)
-    check_ids(doc, "document", place)
-    value, rest = parse_numbers(fields.list.get(2), kind, place)
-    return Columns(*encode(query), doc, value, place, rest=rest)
+
+    uneven = first_of(fields.list.len() != 3), not_three
+    found = columns_of(query, doc, number, kind, place, uneven)
+    if wrong is not None:  # and none before it
+        raise wrong
+    if not len(lines):
+        raise no_rows(source.label)
+    return found

@@ -13,7 +13,7 @@ from rankproof import kernels
 from rankproof.errors import InputError, shorten
 from rankproof.lines import Progress
 from rankproof.records.beir import chosen_among, qrels_file
-from rankproof.records.columns import Columns, Kind, not_a_number, unfit
+from rankproof.records.columns import LARGE, Columns, Kind, not_a_number, unfit
 from rankproof.records.formats import GUESSED, REGISTERED, check_format, format_of
 from rankproof.records.frames import is_frame, read_frame, read_table
 from rankproof.records.objects import (
@@ -137,11 +137,13 @@ def read_qrels(
 
 def _check_whole(columns: Columns) -> None:
     value = columns.value
-    whole = (value == np.trunc(value)) & (np.abs(value) < 2**53)  # past which float64 has gaps
-    if not whole.all():
-        at = int((~whole).argmax())
+    whole = value == np.trunc(value)
+    small = np.abs(value) < LARGE  # past which float64 has gaps
+    if not (whole & small).all():
+        at = int((~(whole & small)).argmax())
+        large = whole[at] and np.isfinite(value[at])
         raise InputError(
-            f"grade {float(value[at])} is not a whole number",
+            f"grade {float(value[at])} is {'past 2^53' if large else 'not a whole number'}",
             place=columns.place(at),
             remedy="grade documents 0, 1, 2, … (scale fractions up first); if these are a run's "
             "scores, name run and judgements the other way round",

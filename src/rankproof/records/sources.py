@@ -10,10 +10,11 @@ import importlib
 import io
 import lzma
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -125,7 +126,25 @@ class TooLarge(InputError):
 
 def is_pipe(path: str) -> bool:
     """Whether it can be read only once: standard input, or a pipe such as `<(zcat run.gz)`."""
-    return path == "-" or ("\0" not in path and Path(path).exists() and Path(path).is_fifo())
+    return path == "-" or _mode(path, stat.S_ISFIFO)
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is such a folder. Of what cannot be a path, such as the content of a file given
+    for its name, whoever opens it says so.
+    """
+    return _mode(path, stat.S_ISDIR)
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether there is such a file, and no folder, pipe or device."""
+    return _mode(path, stat.S_ISREG)
+
+
+def _mode(path: str | os.PathLike[str], asked: Callable[[int], bool]) -> bool:
+    with suppress(OSError, ValueError):  # too long, or with a NUL
+        return asked(Path(path).stat().st_mode)
+    return False
 
 
 def pipe_chunks(path: str) -> Iterator[bytes]:
@@ -284,12 +303,17 @@ class Source:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            line = lines + data.count(b"\n", 0, error.start) + 1
-            raise InputError(
-                f"byte 0x{data[error.start]:02x} is not UTF-8",
-                place=f"{self.label}:{line}",
-                remedy="save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)",
-            ) from None
+            lines += data.count(b"\n", 0, error.start)
+            raise not_text(data[error.start], f"{self.label}:{lines + 1}") from None
+
+    def decoded(self, data: bytes, lines: int = 0) -> tuple[str, InputError | None]:
+        """The lines before the first that is not UTF-8, and what is to be said of that one: one
+        before may be wrong in another way.
+        """
+        try:
+            return self.decode(data, lines), None
+        except InputError as error:
+            return until_wrong(data), error
 
     @contextmanager
     def trouble(self) -> Iterator[None]:
@@ -316,6 +340,22 @@ class Source:
         else:
             return
         raise InputError(problem, place=self.label, remedy=remedy) from None
+
+
+def not_text(byte: int, place: str) -> InputError:
+    return InputError(
+        f"byte 0x{byte:02x} is not UTF-8",
+        place=place,
+        remedy="save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)",
+    )
+
+
+def until_wrong(data: bytes) -> str:
+    """The lines before the first that is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return data[: data.rfind(b"\n", 0, error.start) + 1].decode()
 
 
 class _Counted:

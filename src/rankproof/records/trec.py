@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -29,17 +28,13 @@ from rankproof.records.columns import (
     Columns,
     Kind,
     Place,
-    cast_numbers,
-    encode,
+    Refusal,
+    columns_of,
     first_of,
     is_large,
     no_rows,
-    not_written,
-    refuse_first,
-    rest_of,
-    unfit,
 )
-from rankproof.records.sources import HEAD, Source
+from rankproof.records.sources import HEAD, Source, until_wrong
 from rankproof.sentences import counted
 from rankproof.tables import Laid, Run, lay
 
@@ -93,7 +88,7 @@ def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> C
 def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns | None:
     """`read_fast` of some of a file's lines, whole."""
     native = kernels.native
-    if native is None:
+    if native is None or not _usual(source, kind):
         return None
     parser = native.TrecParser(len(_FIELDS[kind]))
     return _finished(parser, place_in(source)) if all(map(parser.feed, blocks)) else None
@@ -104,7 +99,7 @@ def read_range(
 ) -> Columns | None:
     """`read_fast` of the lines that begin in [begin, end) of a plain file."""
     native = kernels.native
-    if native is None:
+    if native is None or not _usual(source, kind):
         return None
     told = _one_at_a_time(progress) if progress else None
     parser = None
@@ -121,6 +116,13 @@ def read_range(
             where = source.path, begin, end, source.bom, CHUNK
             parser = read(native, len(_FIELDS[kind]), *where, kernels.THREADS, told).done()
     return None if parser is None else _finished(parser, place_in(source))
+
+
+def _usual(source: Source, kind: Kind) -> bool:
+    """Whether a file's first line has the columns of the compiled reader: where it has others all
+    lines do, and a part in which none does is no better than the whole.
+    """
+    return next(_first_columns(source), None) in (None, len(_FIELDS[kind]))
 
 
 def _finished(parser: Any, place: Place) -> Columns:
@@ -223,33 +225,25 @@ def parse(
 
     A run's tag, which nobody reads, may be in any encoding.
     """
-    columns = _first_columns(source)
+    columns = list(_first_columns(source))
     with suppress(UnicodeDecodeError):
         return parse_text(data.decode(), kind, place, columns)
     if kind == "run":
         data = b"\n".join(map(_without_tag, data.split(b"\n")))
-    text = _text_of(data)
+    text = until_wrong(data)
     found = parse_text(text, kind, place, columns)
     if len(text.encode()) < len(data):  # unless a line before was wrong in another way
         source.decode(data, before())
     return found
 
 
-def _text_of(data: bytes) -> str:
-    """The lines before the first that is not UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        return data[: data.rfind(b"\n", 0, error.start) + 1].decode()
-
-
-def _first_columns(source: Source) -> list[int]:
+def _first_columns(source: Source) -> Iterator[int]:
     """How many columns the first lines of a file have: whoever reads a part of it knows them."""
     head = source.head
     if len(head) + source.bom == HEAD:  # its last line may go on
-        head = head[: head.rfind(b"\n") + 1] or head
+        head = head[: head.rfind(b"\n") + 1]
     rows = map(bytes.split, head.split(b"\n"))
-    return [len(row) for row in rows if row and not row[0].startswith(b"#")]
+    return (len(row) for row in rows if row and not row[0].startswith(b"#"))
 
 
 def _without_tag(line: bytes) -> bytes:
@@ -297,31 +291,21 @@ def parse_text(text: str, kind: Kind, place: Place, first: list[int]) -> Columns
     lines, fields = split_fields(text)
     expected = _FIELDS[kind]
     count = first[0] if first and kind == "run" and first[0] >= 5 else len(expected)
-    found = fields.list.len()
-    wrong = found != count if count <= len(expected) else found < len(expected)
+    have = fields.list.len()
+    wrong = have != count if count <= len(expected) else have < len(expected)
     if count > len(expected):
         wrong |= lines.str.contains("\r", literal=True)
     query, doc, number = (
         fields.list.get(at, null_on_oob=True) for at in (0, 2, 4 if kind == "run" else 3)
     )
-    numbers, bad = cast_numbers(number)
-    refuse_first(
-        (
-            first_of(wrong),
-            lambda at: _not_a_line(lines[at], fields[at], first, kind, place(at)),
-        ),
-        (bad, lambda at: not_written(kind, number[at], place(at))),
-        (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
-        (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
-    )
-    value = numbers.to_numpy(writable=True)
-    rest = rest_of(value, lambda at: Fraction(number[at]))
+    uneven: Refusal = lambda at: _not_a_line(lines[at], fields[at], first, kind, place(at))  # noqa: E731
+    found = columns_of(query, doc, number, kind, place, (first_of(wrong), uneven))
     notes: tuple[str, ...] = ()
     if count > len(expected):
         notes = ("words behind a run's tag are not read",)
     elif count < len(expected):
         notes = ("five columns are read as query, Q0, document, rank, score",)
-    return Columns(*encode(query), doc, value, place, rest=rest, notes=notes)
+    return replace(found, notes=notes)
 
 
 def _not_a_line(
@@ -335,9 +319,11 @@ def _not_a_line(
             place=place,
             remedy="end them in line feeds: tr '\\r' '\\n' < FILE > OTHER",
         )
+    wanted = f"a TREC {kind} has {len(expected)} ({' '.join(expected)})"
+    if kind == "run" and first and first[0] == len(expected) - 1:
+        wanted = f"the first line has {first[0]} ({' '.join(expected[:-1])})"
     return InputError(
-        f"{counted(count, 'column')} where a TREC {kind} has {len(expected)} "
-        f"({' '.join(expected)}): {shorten(line)}",
+        f"{counted(count, 'column')} where {wanted}: {shorten(line)}",
         place=place,
         remedy=_other_way(kind, first)
         or "fix the line, or name the file's format (format=, --input-format)",
@@ -347,22 +333,26 @@ def _not_a_line(
 def _other_way(kind: Kind, first: list[int]) -> str | None:
     """A remedy where a run stands for qrels or qrels for a run."""
     other: Kind = "qrels" if kind == "run" else "run"
-    if all(count == len(_FIELDS[other]) for count in first):
+    if first and all(count == len(_FIELDS[other]) for count in first):
         words = {"qrels": "judgements", "run": "a run"}
         return f"it looks like {words[other]}: name {words[kind]} here"
     return None
 
 
-def check_names(queries: pl.Series, docs: pl.Series, label: str) -> None:
-    """Refuse ids that a TREC file cannot hold: a line that begins with # is passed over."""
-    for ids, pattern in ((queries, r"^$|^#|\s"), (docs, r"^$|\s")):
-        unfit = ids.filter(ids.str.contains(pattern))
-        if len(unfit):
-            odd = "a # at the front" if unfit[0].startswith("#") else "spaces"
+# A line that begins with # is a comment, and a byte-order mark is no part of a file's first id.
+_UNFIT = {"query": r"^$|\s|^[#\x{feff}]", "doc": r"^$|\s"}
+
+
+def check_trec_ids(query: pl.Series, doc: pl.Series, place: str) -> None:
+    """Refuse ids that whoever reads a TREC file would not find in it."""
+    for ids, unfit in ((query, _UNFIT["query"]), (doc, _UNFIT["doc"])):
+        found = ids.filter(ids.str.contains(unfit))
+        if len(found):
+            spaced = found.str.contains(r"^$|\s")[0]
             raise InputError(
-                f"{shorten(unfit[0])} cannot be an id in a TREC file",
-                place=label,
-                remedy=f"give ids without {odd}",
+                f"{shorten(found[0])} cannot be an id in a TREC file",
+                place=place,
+                remedy="give ids without spaces" if spaced else "give queries that begin otherwise",
             )
 
 
@@ -380,6 +370,6 @@ def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
         score="score",
         tag=pl.lit(tag),
     )
-    check_names(frame["query"], frame["doc"], run.name)
+    check_trec_ids(frame["query"], frame["doc"], run.name)
     how: dict[str, Any] = {"include_header": False, "separator": " ", "quote_style": "never"}
     write_whole(to, lambda path: frame.write_csv(path, **how), inputs=inputs)

@@ -25,6 +25,7 @@ from rankproof.records.sources import (
     Format,
     Source,
     TooLarge,
+    is_folder,
     is_pipe,
     label_of,
     pipe_chunks,
@@ -128,7 +129,7 @@ def streams(source: object, memory: int | str | None, form: Format | None = None
     """
     if not isinstance(source, str | os.PathLike) or is_pipe(os.fspath(source)):
         return False
-    return Path(source).is_dir() or not fits(Source(source), form, memory)
+    return is_folder(source) or not fits(Source(source), form, memory)
 
 
 def evaluate_file(
@@ -186,7 +187,7 @@ def whole_or_parts(
     """`whole` of a run that fits into memory, `parts` of the shards of one that does not."""
     path = os.fspath(run)
     check_format(form)
-    if "\0" not in path and path and Path(path).is_dir():
+    if path and is_folder(path):
         return parts(find_shards(run, form))
     with opened(path, memory, spill_dir) as source:
         if fits(source, form, memory):
@@ -336,7 +337,9 @@ def whole_queries(chunks: Iterable[Chunk]) -> Iterator[Rows]:
         begins = rows.begins()
         goes_on = bool(held) and held[-1].queries[0] == rows.queries[0]
         new = rows.queries[1:] if goes_on else rows.queries
-        if len(begins) > len(rows.queries) or not seen.add(new):
+        # The held query is looked for at once: it is measured together with these.
+        again = bool(held) and (new == held[-1].queries[0]).any()
+        if again or len(begins) > len(rows.queries) or not seen.add(new):
             raise Scattered
         last = int(begins[-1])
         if last or not goes_on:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -22,16 +22,18 @@ from rankproof.records.arrow import arrow_batches
 from rankproof.records.columns import Columns, Place, encode, is_large, not_a_number
 from rankproof.records.formats import format_of
 from rankproof.records.frames import (
+    SEPARATOR,
     checked,
     choose_columns,
-    csv_frame,
-    csv_place,
+    csv_header,
+    csv_records,
+    end_of_record,
     polars_reads,
     quote_of,
 )
 from rankproof.records.hits import RANKS
-from rankproof.records.objects import JsonLines, json_queries, read_mapping, without_scores
-from rankproof.records.sources import Format, Source, is_pipe
+from rankproof.records.objects import JsonLines, json_queries, read_members, without_scores
+from rankproof.records.sources import Format, Source, is_folder, is_pipe
 from rankproof.records.trec import (
     blocks_of,
     parse,
@@ -82,11 +84,15 @@ class Shard:
         )
 
     @property
+    def listed(self) -> bool:
+        """Whether it is one JSON list of records."""
+        return self.form == "json" and self.source.head.lstrip().startswith(b"[")
+
+    @property
     def streamed(self) -> bool:
         """Whether the file can be read in pieces, and more than once."""
         held = self.source.path == "-" or is_pipe(self.source.path)
-        records = self.form == "json" and self.source.head.lstrip().startswith(b"[")
-        whole = self.form not in IN_PIECES or records
+        whole = self.form not in IN_PIECES or self.listed
         return not (self.scanned and self.source.compressed) and not held and not whole
 
     @property
@@ -213,75 +219,46 @@ class Shard:
         yield bytes(held)
 
     def _csv(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
-        separator = "," if self.form == "csv" else "\t"
+        separator = SEPARATOR[self.form]
         header = b""
         rows = lines = 0
-        for block in self._records(step, quote_of(separator), progress):
-            data = self.source.decode(block, lines).encode()
-            if not lines:
-                header = data[: end_of_record(data, quote_of(separator), first=True) or len(data)]
-            with self._trouble():
-                frame = csv_frame(self.source, header + data if lines else data, separator)
-            lines += block.count(b"\n")
-            if frame.height:
-                place = csv_place(self.source, separator, rows)
-                names = choose_columns(frame.columns, "run", self.label)
-                found = checked(frame.select(names), "run", self.label, place, text=True)
-                yield chunk_of(*found, place)
-            rows += frame.height
+
+        def read(frame: pl.DataFrame, place: Place, _: bool) -> tuple[int, Chunk | None]:
+            names = choose_columns(frame.columns, "run", self.label)
+            if not frame.height:
+                return 0, None
+            found = checked(frame.select(names), "run", self.label, place, text=True)
+            return frame.height, chunk_of(*found, place)
+
+        for records in self._records(step, quote_of(separator), progress):
+            block = records
+            if not header.strip(b"\r\n"):
+                header, block = csv_header(header + block, self.form)
+                lines = header.count(b"\n")
+                if not header.strip(b"\r\n"):
+                    continue
+            count, chunk = csv_records(self.source, header, block, self.form, lines, rows, read)
+            rows, lines = rows + count, lines + block.count(b"\n")
+            if chunk is not None:
+                yield chunk
 
     def _json_lines(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
-        reader = JsonLines(self.label, "run")
+        reader = JsonLines(self.source, "run")
         lines = 0
         for block in self._records(step, None, progress):
             if block.strip():
-                yield _whole(reader.columns(self.source.decode(block, lines), lines))
+                yield _whole(reader.columns(block, lines))
             lines += block.count(b"\n")
 
     def _json(self, rows: int, step: int, progress: Progress | None) -> Iterator[Chunk]:
-        looked, wrong = False, None
-        try:
-            for columns in self._members(rows, step, progress):
-                if not looked and np.isinf(columns.value).any():
-                    looked = True
-                    self._refuse_past(rows, step)
-                yield _whole(columns)
-        except InputError as error:
-            wrong = error
-        if wrong is not None:
-            self._refuse_past(rows, step)
-            raise wrong
-
-    def _refuse_past(self, rows: int, step: int) -> None:
-        """Read all once more, with the numbers that `json` makes infinity of as they are."""
-        for _ in self._members(rows, step, None, exact=True):
-            pass
-
-    def _members(
-        self, rows: int, step: int, progress: Progress | None, exact: bool = False
-    ) -> Iterator[Columns]:
-        held: dict[str, Any] = {}
-        count = 0
+        members = json_queries(self.source, self.source.chunks(progress), max(LINE, step))
         first: Columns | None = None
-
-        def read() -> Columns:
-            nonlocal first
-            found = read_mapping(held, "run", self.label)
-            first = first or found
-            if RANKS in {first.dtype, found.dtype} and first.dtype != found.dtype:
-                ranked = first if first.dtype == RANKS else found
+        for columns in read_members(members, "run", self.label, rows):
+            first = first or columns
+            if RANKS in {first.dtype, columns.dtype} and first.dtype != columns.dtype:
+                ranked = first if first.dtype == RANKS else columns
                 raise without_scores(f"{self.label}[{shorten(ranked.queries[0])}]")
-            return found
-
-        chunks = self.source.chunks(progress)
-        for query, listed in json_queries(self.source, chunks, max(LINE, step), exact):
-            held[query] = listed
-            count += len(listed) if isinstance(listed, dict | list) else 1
-            if count >= rows:
-                yield read()
-                held, count = {}, 0
-        if any(held.values()):
-            yield read()
+            yield _whole(columns)
 
     # ------------------------------------------------------------------------------------- TREC
 
@@ -356,28 +333,6 @@ class Shard:
         return _whole(replace(columns, place=self._place(begin), notes=notes))
 
 
-def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = False) -> int:
-    """Where the last record of a text ends, or the first: after a line feed outside quotes."""
-    if quote is None:
-        return (data.find(b"\n") if first else data.rfind(b"\n")) + 1
-    mark = quote.encode()
-    end, inside = 0, 0
-    if first:
-        while (found := data.find(b"\n", end)) >= 0:
-            inside += data.count(mark, end, found)
-            end = found + 1
-            if not inside % 2:
-                return end
-        return 0
-    end, inside = len(data), data.count(mark)
-    while (found := data.rfind(b"\n", 0, end)) >= 0:
-        inside -= data.count(mark, found, end)
-        if not inside % 2:
-            return found + 1
-        end = found
-    return 0
-
-
 def _whole(columns: Columns) -> Chunk:
     queries, doc = series(columns.queries, "query"), series(columns.doc, "doc")
     _check_scores(columns.value, columns.rest, columns.place)
@@ -416,8 +371,11 @@ def _check_scores(score: Float, rest: Float | None, place: Place) -> None:
 def find_shards(source: Paths, form: Format | None = None) -> list[Shard]:
     """A file, the files of a folder by name (those that begin with . or _ left out), or several."""
     if isinstance(source, str | os.PathLike):
-        if not Path(source).is_dir():
-            return [Shard(source, form)]
+        if not is_folder(source):
+            shard = Shard(source, form)
+            if not is_pipe(os.fspath(source)):  # which is held
+                check_streamed(shard)
+            return [shard]
         paths = sorted(
             path
             for path in Path(source).rglob("*")
@@ -444,14 +402,13 @@ def hidden(parts: Sequence[str]) -> bool:
 
 def check_streamed(shard: Shard) -> None:
     if not shard.streamed:
-        what = "compressed as a whole" if shard.source.compressed else "a pipe"
-        if shard.form not in IN_PIECES:
-            what = "read as a whole"
-        raise InputError(
-            f"a {shard.form} file that is {what} cannot be read in pieces",
-            place=shard.label,
-            remedy="write it to a file, not compressed",
-        )
+        what, remedy = f"a {shard.form} file", "write it as TREC, CSV, JSON lines or Parquet"
+        if shard.listed:
+            what = "a JSON list"
+        elif shard.form in IN_PIECES:
+            how = "compressed as a whole" if shard.source.compressed else "a pipe"
+            what, remedy = f"{what} that is {how}", "write it to a file, not compressed"
+        raise InputError(f"{what} cannot be read in pieces", place=shard.label, remedy=remedy)
 
 
 def common_dtype(dtypes: Sequence[str]) -> str:

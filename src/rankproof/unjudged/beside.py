@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError
@@ -14,7 +13,7 @@ from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
 from rankproof.records import RunLike, read_run
-from rankproof.records.sources import Format, is_pipe
+from rankproof.records.sources import Format, is_folder, is_pipe
 from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
 
@@ -60,7 +59,7 @@ MANY = 12  # runs, of more than which bounds are made on request alone
 def check_again(sources: Iterable[object]) -> None:
     """Refuse runs that cannot be read whole a second time, as bounds ask for."""
     for path in (os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)):
-        folder = Path(path).is_dir()
+        folder = is_folder(path)
         if folder or is_pipe(path):
             why = "a folder is read in parts" if folder else "this can be read only once"
             raise InputError(

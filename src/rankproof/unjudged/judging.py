@@ -19,6 +19,7 @@ from rankproof.evaluation import Policy, counts
 from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels
+from rankproof.records.trec import check_trec_ids
 from rankproof.results.plain import told
 from rankproof.sentences import amount, counted
 from rankproof.tables import Qrels, Run, Sampled, build_qrels
@@ -160,6 +161,7 @@ def write_next(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> N
     """
     ending = check_next(path)
     if ending == ".trec":  # a run, best first, which a golden set can pool
+        check_trec_ids(frame["query"], frame["doc"], str(path))
         lines = [
             f"{row['query']} Q0 {row['doc']} {at} {row.get('effect', 0.0)!r} next\n"
             for at, row in enumerate(frame.iter_rows(named=True), 1)
@@ -169,7 +171,9 @@ def write_next(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> N
         return
     rows = frame if "grade" in frame.columns else frame.with_columns(pl.lit(-1).alias("grade"))
     if ending == ".tsv":
-        write_whole(path, lambda file: rows.write_csv(file, separator="\t"), inputs=inputs)
+        # No id holds a tab, and whoever reads the file takes a quote for a letter.
+        how: dict[str, Any] = {"separator": "\t", "quote_style": "never"}
+        write_whole(path, lambda file: rows.write_csv(file, **how), inputs=inputs)
     else:
         write_whole(path, rows.write_ndjson, inputs=inputs)
 
