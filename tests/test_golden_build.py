@@ -571,7 +571,7 @@ def test_a_judge_without_a_price_has_no_cost_rather_than_none(corpus: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("_id", "words"), [("#7", "without a # at the front"), ("q 7", "without spaces")]
+    ("_id", "words"), [("#7", "queries that begin otherwise"), ("q 7", "without spaces")]
 )
 def test_a_query_that_its_own_export_would_lose_is_refused(
     corpus: Path, _id: str, words: str, store: Store

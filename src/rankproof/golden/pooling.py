@@ -19,7 +19,6 @@ from rankproof.golden.kept import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import digest, digest_file
-from rankproof.records.trec import check_names
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.workshop import Texts, Workshop, silent
