@@ -38,6 +38,16 @@ ROUNDING = 1e-9  # values that differ by no more are one value
 Interval = tuple[float, float]
 
 
+def known(value: float) -> float | None:
+    """For JSON: null where a figure is not defined."""
+    return None if math.isnan(value) else value
+
+
+def known_ends(ci: Interval) -> list[float] | None:
+    """For JSON: null where an end is not known."""
+    return None if any(map(math.isnan, ci)) else list(ci)
+
+
 def t_halfwidth(n: Array, spread: Array, confidence: float = CONFIDENCE) -> Float:
     """(…) t_{n−1} · s/√n; NaN below two values."""
     count = np.asarray(n, np.int64)
