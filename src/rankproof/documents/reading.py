@@ -60,7 +60,8 @@ def read_file(path: Path, name: str) -> Contents:
     data = _bytes(path)
     if not data.strip():
         return Contents([])
-    return FORMATS[path.suffix.lower()][1](data, fit(name), _stem(path))
+    stem = _clean(" ".join(re.split(r"[\s_-]+", path.stem)).strip())
+    return FORMATS[path.suffix.lower()][1](data, fit(name), stem)
 
 
 def kind_of(path: Path) -> str | None:
@@ -79,10 +80,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise Broken(f"cannot be read ({error.strerror or error})") from None
-
-
-def _stem(path: Path) -> str:
-    return _clean(" ".join(re.split(r"[\s_-]+", path.stem)).strip())
 
 
 def _decoded(data: bytes) -> tuple[str, list[str]]:

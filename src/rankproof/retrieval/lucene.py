@@ -45,7 +45,6 @@ _BYTES = 8 << 20
 _MOST = 10_000  # hits that one search returns: index.max_result_window
 _BUSY = 429
 
-Tell = Callable[[float], None]
 FieldName = Annotated[str, StringConstraints(pattern=r"^[\w.@-]+$")]
 
 
