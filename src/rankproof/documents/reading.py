@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import logging
 import re
 import warnings
@@ -20,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rankproof.errors import shorten
-from rankproof.files import csv_rows
+from rankproof.files import csv_rows, json_lines
 from rankproof.retrieval.chunks import heading
 
 _TEXT_KEYS = ("text", "content", "body", "passage", "contents")
@@ -275,16 +274,7 @@ def _needed(module: str, what: str) -> Any:
 
 def _jsonl(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
-    return _rows(_objects(text), name, stem, notes)
-
-
-def _objects(text: str) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):
-                yield number, None
+    return _rows(json_lines(text), name, stem, notes)
 
 
 def _csv(data: bytes, name: str, stem: str) -> Contents:
