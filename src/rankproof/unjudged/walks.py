@@ -57,7 +57,7 @@ def interpolated(measure: Measure, holed: Holed) -> Ends:
 
     def end(highest: bool) -> Float:
         return _walked(
-            lambda *path: compiled.interpolated(*path),
+            compiled.interpolated,
             *(holed, rel, highest),
             *(np.array(levels), holed.groups.relevant(rel), holed.extra, highest),
         )
@@ -200,7 +200,7 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
         sums = np.cumsum([weight, rest, weight * rank + rest], axis=1)
         table = np.stack([weight, rest, *sums, np.cumsum(sums[0])])
         return _walked(
-            lambda *path: compiled.precision(*path),
+            compiled.precision,
             *(holed, rel, highest, table, cut, relevant, holed.extra, highest),
         )
     holed = holed.spelled
@@ -256,7 +256,7 @@ def preference(measure: Measure, holed: Holed) -> Ends:
 
         def end(highest: bool) -> Float:
             return _walked(
-                lambda *path: compiled.preference(*path),
+                compiled.preference,
                 *(holed, rel, highest, relevant, others, holed.extra, possible, highest),
             )
 
