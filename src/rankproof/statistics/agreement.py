@@ -301,8 +301,7 @@ def _exact(ratings: Float, queries: Queries) -> Coefficient:
     parts = np.column_stack([share, np.ones(len(share))])
 
     def statistic(sums: Float) -> Float:
-        found: Float = sums[:, 0] / sums[:, 1]
-        return found
+        return sums[:, 0] / sums[:, 1]
 
     return _estimate("exact", parts, statistic, len(share), "", _of(queries, several), "share")
 
