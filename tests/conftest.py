@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from rankproof.golden.store import Store
 
 # The same examples every time, on every machine, so that a red run stays red: what decides them
 # is the test alone, neither a seed, a clock nor what an earlier run left in a folder.
@@ -90,3 +94,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _no_secret_is_known_from_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankproof.redaction._known", {})
+
+
+@pytest.fixture
+def path(built: Path, tmp_path: Path) -> Path:
+    """A copy, to write to, of the golden set that a file's tests share."""
+    return Path(shutil.copy(built, tmp_path / "set.golden"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new golden set."""
+    from rankproof.golden.store import Store
+
+    with Store(tmp_path / "set.golden", create=True) as opened:
+        yield opened

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -36,12 +35,6 @@ ALL = ["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "set.golden", create=True) as opened:
-        yield opened
 
 
 def built(store: Store, chosen: GoldenSettings) -> Build:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,6 @@ def requests(count: int = 6, kind: Any = "grade") -> list[Request]:
         )
         for n in range(count)
     ]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "set.golden", create=True) as opened:
-        yield opened
 
 
 class Scripted:

@@ -295,7 +295,7 @@ def test_a_list_too_long_for_narrow_slots_has_wide_ones() -> None:
         assert found.tolist() == [*range(count), *[-1] * (len(long) - count)]
     slots = np.zeros(1 << 18, np.uint16)
     with pytest.raises(ValueError, match="too narrow"):
-        kernels.native.index(long, start, np.array([0, 1 << 18]), slots, 0, 1)  # type: ignore[union-attr]
+        kernels.native.index(long, start, np.array([0, 1 << 18]), slots, 0, 1)
 
 
 @needs_compiled

@@ -211,13 +211,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def path(built: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "set.golden"
-    copy.write_bytes(built.read_bytes())
-    return copy
-
-
 def query_of(path: Path, who: str | None = None) -> GoldenQuery:
     with Store(path) as store:
         return read_queries(store, "q0", who)[0]

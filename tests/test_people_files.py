@@ -35,13 +35,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def path(built: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "set.golden"
-    copy.write_bytes(built.read_bytes())
-    return copy
-
-
 def said(path: Path) -> dict[tuple[str, str, str], int | None]:
     with Store(path) as store:
         found = labels(store.active_corrections())

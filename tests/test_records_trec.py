@@ -170,7 +170,7 @@ def test_a_range_of_the_file_holds_the_lines_that_begin_in_it(tmp_path: Path) ->
     for size, begin in product((1, 2, 3, 7, 64), range(begins[-1])):
         for end in range(begin, begins[-1] + 1):
             with chunks_of(size):
-                found = b"".join(map(bytes, trec.range_blocks(source, begin, end, None)))
+                found = b"".join(map(bytes, trec.range_blocks(source, begin, end)))
             expected = [text for at, text in zip(begins, texts, strict=False) if begin <= at < end]
             assert found == b"".join(expected), (size, begin, end)
 

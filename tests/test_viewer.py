@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def path(built: Path, tmp_path: Path) -> Path:
-    """A copy to write to."""
-    return Path(shutil.copy(built, tmp_path / "set.golden"))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import signal
 import socket
 import subprocess
@@ -35,12 +34,6 @@ from rankproof.viewer.server import listen
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_set(tmp_path_factory.mktemp("built"))
-
-
-@pytest.fixture
-def path(built: Path, tmp_path: Path) -> Path:
-    """A copy to write to."""
-    return Path(shutil.copy(built, tmp_path / "set.golden"))
 
 
 def ask(

@@ -118,7 +118,8 @@ def choose(
     expected = [] if settled else _sent(swept_by)
     if who is not None:
         store = store_path(who, place / GOLDEN) if not mark else place / f"{SIMULATED}.golden"
-        with Store(store) if _is_store(store) else nullcontext() as opened:
+        known = store.is_file() and store.stat().st_size > 0
+        with Store(store) if known else nullcontext() as opened:
             plan = make_plan(who, opened)
         expected = [*_expected(who, plan, swept_by, settled), *expected]
     for line in expected:
@@ -277,10 +278,6 @@ def _who_could(place: Path) -> str:
     if (place / SHIPPED).is_file():
         ways.append("or try things out with --judge simulated")
     return ", ".join(ways)
-
-
-def _is_store(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
 
 
 def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: bool) -> list[str]:

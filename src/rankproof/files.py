@@ -5,6 +5,7 @@
     check_ending   refuse a name whose ending says no format that can be written
     read_text      a small file, whole
     csv_rows       a table of CSV
+    json_lines     JSON lines, each with its number
     write_whole    a file: written beside, synced, renamed; the folder synced
     claim_folder   a folder for a verb to fill, refused if it holds what the verb does not write
 
@@ -15,16 +16,17 @@ that is a folder. `-` is standard output.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -255,3 +257,13 @@ def csv_rows(text: str, delimiter: str) -> csv.DictReader[str]:
 
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # of the whole process
     return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+
+def json_lines(text: str) -> Iterator[tuple[int, Any]]:
+    """Number and value of each line that is not blank; None for one that is not JSON."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 Ids: TypeAlias = "pl.Series | Strings"  # text: polars', or as the compiled reader has it
 
-native: ModuleType | None = compiled()
+native: Any = compiled()  # None where it was not built
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -101,8 +100,7 @@ def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
 
 def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, Any, Array]:
     """`group` done: offsets (Q+1,), documents and values in that order."""
-    compiled = native
-    if compiled is None or not is_compiled(doc):
+    if native is None or not is_compiled(doc):
         start, rows = group(codes, queries)
         return (start, doc, value) if rows is None else (start, doc.gather(rows), value[rows])
     in_order = _starts(codes, queries)
@@ -113,7 +111,7 @@ def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, A
 
     def counted(first: int, last: int) -> tuple[int, int, Int]:
         own = np.empty(queries + 1, np.int64)
-        compiled.group(codes[first:last], own, None)
+        native.group(codes[first:last], own, None)
         return first, last, np.diff(own)
 
     parts = in_threads(counted, len(codes), pieces(len(codes)))
@@ -123,9 +121,7 @@ def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, A
 
     def moved(number: int) -> None:
         first, last, _ = parts[number]
-        compiled.scatter(
-            codes, begins[number], begins[number + 1], value, doc, to, into, first, last
-        )
+        native.scatter(codes, begins[number], begins[number + 1], value, doc, to, into, first, last)
 
     each(moved, range(len(parts)), len(codes))
     return start, into, to
@@ -177,8 +173,7 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     a document comes again before, a second one.
     """
     sizes = np.diff(start)
-    compiled = native
-    if compiled is None:
+    if native is None:
         if check and (at := first_unfit(series(doc, "doc"))) is not None:
             raise Unfit(at)
         again = first_again(np.repeat(np.arange(len(sizes)), sizes), doc)
@@ -193,7 +188,7 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     slots = np.empty(int(slot_start[-1]), np.uint16 if narrow else np.uint32)
     doc = whole(doc)
     found = in_threads(
-        lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
+        lambda first, last: native.index(doc, start, slot_start, slots, first, last, check),
         len(sizes),
         pieces(len(doc)),
     )
@@ -217,12 +212,11 @@ def first_again(query: Array, doc: Ids) -> int | None:
 
 def lookup(table: Index | None, doc: Ids, start: Int, wanted: Ids, query: Int) -> Int:
     """The row of `doc` that holds wanted[i] in the list of query[i], or −1; query −1 has none."""
-    compiled = native
-    if compiled is not None and table is not None:
+    if native is not None and table is not None:
         rows = np.empty(len(wanted), np.int64)
         doc, wanted, query = whole(doc), whole(wanted), np.ascontiguousarray(query)
         in_threads(
-            lambda first, last: compiled.lookup(
+            lambda first, last: native.lookup(
                 doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
             ),
             len(wanted),
@@ -263,13 +257,12 @@ def falls(score: Float, start: Int) -> Int | None:
     """(G+1,) the rows where a query begins or a score is below the one before, and N; None where
     a score rises inside a query.
     """
-    compiled = native
-    if compiled is not None:
+    if native is not None:
         groups = np.empty(len(score) + 1, np.int64)
         found = in_threads(
             lambda first, last: (
                 int(start[first]),
-                int(compiled.falls(score, start, groups, first, last)),
+                int(native.falls(score, start, groups, first, last)),
             ),
             len(start) - 1,
             pieces(len(score)),
@@ -298,14 +291,13 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
     Ties are broken by document id, or left in input order.
     """
     position = np.empty(len(score), np.int64)
-    compiled = native
-    if compiled is not None:
+    if native is not None:
         ids = None if doc is None else whole(doc)
         direction, groups = -1 if descending else 1, np.empty(len(score) + 1, np.int64)
         found = in_threads(
             lambda first, last: (
                 int(start[first]),
-                int(compiled.place(score, start, ids, direction, position, groups, first, last)),
+                int(native.place(score, start, ids, direction, position, groups, first, last)),
             ),
             len(start) - 1,
             pieces(len(score)),
@@ -342,8 +334,7 @@ def grouped(
     """
     first_group = np.searchsorted(group_start, list_start)[listed]
     start = np.searchsorted(query, np.arange(len(listed) + 1))
-    compiled = native
-    if compiled is not None:
+    if native is not None:
         row, grade, listed = _columns(row, grade, listed)
         by_group = [np.empty(len(row) + 1, np.int64) for _ in range(4)]
         by_document = [np.empty(len(row), np.int64) for _ in range(2)]
@@ -351,7 +342,7 @@ def grouped(
         found = in_threads(
             lambda first, last: (
                 int(start[first]),
-                compiled.grouped(*given, *by_group, *by_document, first, last),
+                native.grouped(*given, *by_group, *by_document, first, last),
             ),
             len(listed),
             pieces(len(row)),
@@ -535,17 +526,14 @@ def merge(doc: pl.Series, first: Int, last: Int, value: Int, by_lists: bool) -> 
     """
     sizes = (last - first).sum(axis=0)
     start = np.zeros(len(sizes) + 1, np.int64)
-    compiled = native
-    if compiled is not None:
+    if native is not None:
         room, counts = np.zeros(len(sizes) + 1, np.int64), np.zeros(len(sizes), np.int64)
         np.cumsum(sizes, out=room[1:])
         row, score = np.empty(int(room[-1]), np.int64), np.empty(int(room[-1]), np.float64)
         doc, first, last = doc.rechunk(), np.ascontiguousarray(first), np.ascontiguousarray(last)
 
         def some(low: int, high: int) -> slice:
-            compiled.merge(
-                *(doc, first, last, value, by_lists, room, row, score, counts, low, high)
-            )
+            native.merge(*(doc, first, last, value, by_lists, room, row, score, counts, low, high))
             return slice(int(room[low]), int(room[low] + counts[low:high].sum()))
 
         parts = in_threads(some, len(sizes), pieces(int(room[-1])))

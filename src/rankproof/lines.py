@@ -84,17 +84,12 @@ class Lines:
         return filled
 
 
-def pieces(
-    path: str, begin: int, end: int, bom: int, step: int, told: Progress | None = None
-) -> Iterator[memoryview]:
+def pieces(path: str, begin: int, end: int, bom: int, step: int) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123
         lines = Lines(file, bom, step)
         for low in range(begin, end, step):
-            high = min(low + step, end)
-            yield lines.between(low, high)
-            if told:
-                told(high - low)
+            yield lines.between(low, min(low + step, end))
 
 
 class Reading:

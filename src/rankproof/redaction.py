@@ -162,7 +162,7 @@ def _each(value: Any, change: Callable[[str], str], paths: bool = False) -> Any:
     if isinstance(value, dict):
         return {
             _each(name, change): _variable(inner)
-            if _names_variable(name)
+            if isinstance(name, str) and name.endswith("_env")
             else _each(inner, change, paths)
             for name, inner in value.items()
         }
@@ -172,10 +172,6 @@ def _each(value: Any, change: Callable[[str], str], paths: bool = False) -> Any:
         made = [_each(inner, change, paths) for inner in value]
         return made if isinstance(value, list) else tuple(made)
     return change(str(value)) if paths and isinstance(value, PurePath) else value
-
-
-def _names_variable(name: Any) -> bool:
-    return isinstance(name, str) and name.endswith("_env")
 
 
 def _variable(value: Any) -> Any:

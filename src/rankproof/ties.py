@@ -54,11 +54,8 @@ def round_scores(score: Float, dtype: str) -> Float:
                 0xFFFF0000
             )
             return bits.astype(np.uint32).view(np.float32).astype(np.float64)
-    raise InputError(f"score format {shorten(dtype)} is unknown", remedy=f"use one of {_types()}")
-
-
-def _types() -> str:
-    return ", ".join(get_args(ScoreType))
+    known = ", ".join(get_args(ScoreType))
+    raise InputError(f"score format {shorten(dtype)} is unknown", remedy=f"use one of {known}")
 
 
 @dataclass(frozen=True, slots=True)

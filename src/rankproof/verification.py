@@ -200,7 +200,8 @@ def _find(
         *(file for path in named if path.is_dir() for file in sorted(path.rglob(name))),
         *(folder / name for folder in (result.parent, Path()) if (folder / name).exists()),
     ]
-    same = next((path for path in places if _digest(path) == said["sha256"]), None)
+    wanted = said["sha256"]
+    same = next((path for path in places if input_digest(path)["sha256"] == wanted), None)
     if same is not None:
         return Digested(role, name, same, True)
     likely = next((path for path in places if path.name == name), None)
@@ -214,10 +215,6 @@ def _find(
             remedy=f"name it: rankproof verify {' '.join([*map(typed, [result, *given]), absent])}",
         )
     return Digested(role, name, likely, False)
-
-
-def _digest(path: Path) -> Any:
-    return input_digest(path)["sha256"]
 
 
 def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Difference]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,10 +18,6 @@ class Agreement:
     mean: float  # NaN where no query has one
     queries: int  # over which the mean is taken
     undefined: int
-
-    def to_dict(self) -> dict[str, Any]:
-        mean = None if math.isnan(self.mean) else self.mean
-        return {"mean": mean, "queries": self.queries, "undefined": self.undefined}
 
 
 def agreement(owner: Array, reference: Array, scores: Array) -> Agreement:

@@ -17,9 +17,9 @@ from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure, parse
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.leads import sign
-from rankproof.results.plain import told
+from rankproof.results.plain import plain, told
 from rankproof.results.tables import Table
-from rankproof.statistics.intervals import Interval, difference_intervals
+from rankproof.statistics.intervals import Interval, difference_intervals, known_ends
 from rankproof.tables import Run
 from rankproof.tie_counts import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.version import __version__
@@ -76,7 +76,7 @@ class Reading:
         return {
             **told(self, "model", "dataset", "run", "format", "scoring", "dimensions"),
             **told(self, "bytes_per_vector", "seconds", "noise", "cut", "open"),
-            "spearman": self.agreement.to_dict(),
+            "spearman": plain(self.agreement),
             **{key: evaluated[key] for key in ("queries", "missing", "tied", "score_dtype")},
             "measures": evaluated["measures"],
             "ties": [
@@ -129,7 +129,7 @@ class Lead:
     def to_dict(self) -> dict[str, Any]:
         names = ("a", "b", "dataset", "format", "scoring", "dimensions", "expected", "oblivious")
         found = told(self, *names, "lowest", "highest", "certain", "reversed", "queries")
-        return found | {"measure": str(self.measure), "ci": _ends(self.ci)}
+        return found | {"measure": str(self.measure), "ci": known_ends(self.ci)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,7 @@ class Apart:
     queries: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean, "ci": _ends(self.ci), "queries": self.queries}
-
-
-def _ends(ci: Interval) -> list[float] | None:
-    return None if math.isnan(ci[0]) else list(ci)
+        return {"mean": self.mean, "ci": known_ends(self.ci), "queries": self.queries}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +273,7 @@ class Audit(Displayed):
                 **told(reading, "model", "dataset", "run", "format", "scoring", "dimensions"),
                 "measure": str(measure),
                 **reading.evaluation[measure].to_dict(),
-                "spearman": reading.agreement.to_dict()["mean"],
+                "spearman": plain(reading.agreement.mean),
                 **told(reading, "bytes_per_vector", "seconds"),
             }
             for reading in self.readings

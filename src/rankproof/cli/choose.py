@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,7 +55,7 @@ def command(
         quality=quality,
         judge=judge,
         yes=yes,
-        confirm=_confirm if asks else None,
+        confirm=partial(typer.confirm, err=True) if asks else None,
         say=warn,
         progress=progress,
     )
@@ -65,7 +66,3 @@ def command(
     deliver(form, tables, found.to_dict(), remarks=remarks, first=first)
     if not found.recommendation.feasible:
         raise typer.Exit(1)
-
-
-def _confirm(question: str) -> bool:
-    return typer.confirm(question, err=True)

@@ -115,14 +115,12 @@ def use_own_cores() -> None:
     kernels.THREADS = int(given) if given.isdigit() else 1
 
 
-def gather(
-    ray: Any, references: Iterable[Any], progress: Callable[[float], None] | None = None
-) -> list[Any]:
+def gather(ray: Any, references: Iterable[Any]) -> list[Any]:
     """The results in order; the error of the first that failed, as one line.
 
     The other tasks are let run out: cancelling one as it ends brings Ray 2.60 down.
     """
-    return list(gathered(ray, references, progress))
+    return list(gathered(ray, references))
 
 
 def gathered(

@@ -29,7 +29,7 @@ from rankproof.scoring.exact import (
     vectors_of,
 )
 from rankproof.scoring.formats import FLOATS, Format, check_format, encode
-from rankproof.scoring.scorers import Scorer, check_rows
+from rankproof.scoring.scorers import Scorer, check_dimensions, check_rows
 from rankproof.scoring.stored import array_of, refuse_unsaid
 from rankproof.scoring.topk import TopK
 from rankproof.tables import Run
@@ -186,12 +186,7 @@ def _check(shards: Sequence[_Shard], queries: Array) -> int:
     """How many documents there are; refuse dimensions that differ."""
     for shard in shards:
         refuse_unsaid(shard, shard.label)
-        if shard.dimensions != queries.shape[1]:
-            raise InputError(
-                f"queries have {queries.shape[1]} dimensions and documents {shard.dimensions}",
-                place=shard.label,
-                remedy="embed both with the same model",
-            )
+        check_dimensions(queries.shape[1], shard.dimensions, shard.label)
     total = sum(shard.rows for shard in shards)
     if not total:
         raise InputError("no vectors", place="documents", remedy="name shards that hold some")

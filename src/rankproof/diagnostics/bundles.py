@@ -17,8 +17,6 @@ from rankproof.diagnostics.lists import Author, Language, Lists
 from rankproof.errors import InputError
 from rankproof.sentences import counted
 
-CANDIDATES = ("C1", "C2a", "C2b", "C3", "C4")
-
 QUESTIONS: dict[Language, tuple[str, ...]] = {
     "en": (
         "Which works by {author} on {topic}?",
@@ -89,7 +87,7 @@ class Bundle:
 
     language: Language
     question: Question
-    passages: tuple[Passage, ...]  # in the order of CANDIDATES
+    passages: tuple[Passage, ...]  # C1, C2a, C2b, C3, C4
     asked: Author
     authors: tuple[Author, ...]  # of the passages
     seed: int  # for what an ablation chooses freely

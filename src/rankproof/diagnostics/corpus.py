@@ -89,16 +89,10 @@ class JudgedCorpus:
             queries=[self.queries[row] for row in rows],
         )
 
-    def index(
-        self,
-        embedder: Embedder,
-        progress: Callable[[float], None] | None = None,
-        documents: Sequence[str] | None = None,
-    ) -> Index:
-        """The passages embedded; `documents` are the same ones, rewritten."""
-        passages = Texts(self.document_ids, self.documents if documents is None else documents)
-        with Workshop(passages) as shop:
-            return Index(self, shop.vectors(embedder, passages, progress or quiet))
+    def index(self, embedder: Embedder, progress: Callable[[float], None] | None = None) -> Index:
+        """The passages embedded."""
+        with Workshop(Texts(self.document_ids, self.documents)) as shop:
+            return Index(self, shop.vectors(embedder, shop.passages, progress or quiet))
 
 
 class Index:
@@ -106,15 +100,15 @@ class Index:
 
     def __init__(self, corpus: JudgedCorpus, vectors: Vectors):
         self._corpus = corpus
-        self._vectors = vectors
+        self.vectors = vectors
         self._row = {query: row for row, query in enumerate(corpus.query_ids)}
 
     def search(self, queries: Float) -> tuple[TopK, Float]:
         """The top K of each query, and the measure (Q,) in expectation over ties."""
         corpus = self._corpus
-        best, form = find(queries.astype(np.float32), self._vectors, K)
+        best, form = find(queries.astype(np.float32), self.vectors, K)
         run = to_run(
-            best, corpus.query_ids, corpus.document_ids, len(self._vectors), form, corpus.label
+            best, corpus.query_ids, corpus.document_ids, len(self.vectors), form, corpus.label
         )
         found = evaluate_tables(run, corpus.qrels, [corpus.measure], Policy.of(None, "skip", False))
         values = np.full(len(corpus.queries), np.nan)
@@ -131,11 +125,11 @@ class Index:
         corpus = self._corpus
         judged = _relevant(corpus.qrels, 4 if corpus.measure == SET else 1)
         places = {document: row for row, document in enumerate(corpus.document_ids)}
-        means = np.full((len(corpus.queries), self._vectors.shape[1]), np.nan)
+        means = np.full((len(corpus.queries), self.vectors.shape[1]), np.nan)
         for (query,), rows in judged.group_by("query", maintain_order=True):
             held = [places[document] for document in rows["doc"] if document in places]
             if query in self._row and held:
-                means[self._row[str(query)]] = self._vectors[held].mean(axis=0)
+                means[self._row[str(query)]] = self.vectors[held].mean(axis=0)
         return means
 
 

@@ -32,7 +32,6 @@ from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
 from rankproof.results.plain import told
 from rankproof.retrieval.protocols import Embedder
-from rankproof.retrieval.workshop import Texts, Workshop, quiet
 
 Rewriting = Callable[[str], str]
 
@@ -85,8 +84,7 @@ def search_mentions(
     ways |= rewritings(named, language)
     share = None if progress is None else 1.0 / (len(ways) * len(corpus.documents))
     told = None if progress is None or share is None else lambda done: progress(done * share)
-    with Workshop(Texts(corpus.document_ids, corpus.documents)) as shop:
-        base = shop.vectors(embedder, shop.passages, told or quiet)
+    base = corpus.index(embedder, told).vectors
     found, counts = [], []
     first = None
     for ask, write in ways.values():

@@ -281,16 +281,13 @@ def _retrieve(scores: Array, relevant: Array) -> tuple[Float, Float, Float]:
     )
     quality = np.stack([outcome.expected for outcome in found.outcomes.values()])
     size = len(scores) // count
-    base = TopK(*(np.concatenate([part[:size]] * count) for part in _parts(best)))
+    parts = (best.scores, best.documents, best.cut)
+    base = TopK(*(np.concatenate([part[:size]] * count) for part in parts))
     return (
         quality.reshape(len(MEASURES), count, size).swapaxes(0, 1),
         overlap(base, best).reshape(count, size),
         kendall(base, best).reshape(count, size),
     )
-
-
-def _parts(best: TopK) -> tuple[Array, Array, Array]:
-    return best.scores, best.documents, best.cut
 
 
 def _relevance(bundles: Sequence[Bundle]) -> Array:

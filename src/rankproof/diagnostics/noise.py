@@ -182,7 +182,8 @@ def diagnose_noise(
     ]
     ways = [typed, *(_rewritten(rewriter, typed) for rewriter in rewriters)]
     texts = [text for levels in ways for level in levels for run in level for text in run]
-    told = None if progress is None else _shares(progress, len(texts) + len(references))
+    total = len(texts) + len(references)
+    told = None if progress is None else lambda done: progress(done / total)
     vectors = embed_queries(embedder, texts, told)
     shape = (len(ways), len(LEVELS), runs, len(asked))
     points = vectors(texts).reshape(*shape, -1)  # (W, L, R, Q, D)
@@ -202,10 +203,6 @@ def diagnose_noise(
         if searched is None
         else _prediction(cosine[0], searched[0], [rewriter.name for rewriter in rewriters], seed),
     )
-
-
-def _shares(progress: Callable[[float], None], texts: int) -> Callable[[float], None]:
-    return lambda done: progress(done / texts)
 
 
 def _rewritten(rewriter: Rewriter, levels: list[list[list[str]]]) -> list[list[list[str]]]:

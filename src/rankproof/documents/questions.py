@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.files import read_text
+from rankproof.files import json_lines, read_text
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.duplicates import shingles
 from rankproof.sentences import part
@@ -80,15 +80,12 @@ def typed_questions(path: str | Path) -> list[Question]:
 def kept_questions(path: Path) -> list[Question]:
     """Those of an earlier queries.jsonl."""
     found = []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, row in json_lines(read_text(path)):
         try:
-            row = json.loads(line)
             made = row.get("metadata") or {}
             given = [made.get(key) for key in ("generated", "passage", "overlap", "chance")]
             found.append(Question(str(row["text"]), *given))
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (KeyError, AttributeError, TypeError):
             raise InputError(
                 "not a question", place=f"{path}:{number}", remedy="delete the file"
             ) from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import json
 import logging
 import re
 import warnings
@@ -21,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rankproof.errors import shorten
-from rankproof.files import csv_rows
+from rankproof.files import csv_rows, json_lines
 from rankproof.retrieval.chunks import heading
 
 _TEXT_KEYS = ("text", "content", "body", "passage", "contents")
@@ -61,7 +60,8 @@ def read_file(path: Path, name: str) -> Contents:
     data = _bytes(path)
     if not data.strip():
         return Contents([])
-    return FORMATS[path.suffix.lower()][1](data, fit(name), _stem(path))
+    stem = _clean(" ".join(re.split(r"[\s_-]+", path.stem)).strip())
+    return FORMATS[path.suffix.lower()][1](data, fit(name), stem)
 
 
 def kind_of(path: Path) -> str | None:
@@ -80,10 +80,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise Broken(f"cannot be read ({error.strerror or error})") from None
-
-
-def _stem(path: Path) -> str:
-    return _clean(" ".join(re.split(r"[\s_-]+", path.stem)).strip())
 
 
 def _decoded(data: bytes, said: str | None = None) -> tuple[str, list[str]]:
@@ -301,16 +297,7 @@ def _needed(module: str, what: str) -> Any:
 
 def _jsonl(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
-    return _rows(_objects(text), name, stem, notes)
-
-
-def _objects(text: str) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):
-                yield number, None
+    return _rows(json_lines(text), name, stem, notes)
 
 
 def _csv(data: bytes, name: str, stem: str) -> Contents:

@@ -317,6 +317,14 @@ class Build:
     def pools(self) -> list[QueryPool]:
         return read_pools(self.store, self.settings.passage_chars)
 
+    def texts(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """(question, passage) of every pooled (query, doc), as the judge is shown them."""
+        return {
+            (pool.query, doc): (pool.question, text)
+            for pool in self.pools()
+            for doc, text in zip(pool.documents, pool.texts, strict=True)
+        }
+
     @contextmanager
     def prepared(self) -> Iterator[list[Member]]:
         """The judge, or a panel's judges, who have looked at the pools."""

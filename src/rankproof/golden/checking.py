@@ -261,11 +261,7 @@ def against_itself(
 def _itself(build: Build, member: Member, sample: int, repeats: int) -> tuple[SelfConsistency, int]:
     judge = member.judge
     prompt, settings = build.prompts["grade"], build.settings
-    texts = {
-        (pool.query, doc): (pool.question, text)
-        for pool in build.pools()
-        for doc, text in zip(pool.documents, pool.texts, strict=True)
-    }
+    texts = build.texts()
     where = "kind = 'grade' AND repeat = 0 AND retired = 0 AND judge = ? AND result NOT NULL"
     first = [  # what was graded, and stands in the pools with the texts of then
         reply

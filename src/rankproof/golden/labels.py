@@ -7,7 +7,6 @@ who, grade, and if it likes sure, note, settles. Any other is read as judgements
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rankproof.errors import InputError, shorten
-from rankproof.files import csv_rows
+from rankproof.files import csv_rows, json_lines
 from rankproof.golden.kept import Correction
 from rankproof.golden.people import Key, labels, settled
 from rankproof.golden.store import Store
@@ -215,19 +214,12 @@ def _as_was(cell: Any) -> Any:
 
 
 def _jsonl(label: str, text: str) -> list[Row]:
-    found = []
-    for n, line in enumerate(text.split("\n"), 1):  # a note may hold other ends of lines
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
+    found = list(json_lines(text))  # a note may hold other ends of lines
+    for n, value in found:
         if not isinstance(value, dict):
             raise InputError(
                 "this is not a JSON object", place=f"{label}:{n}", remedy="give one a line"
             )
-        found.append((n, value))
     return found
 
 

@@ -84,11 +84,9 @@ class Learner(Protocol):
     @property
     def start(self) -> Float | None:
         """(n,) the last mode, if there is one."""
-        ...
 
     def found(self, posterior: Posterior) -> None:
         """Take the posterior under the scale, factor and sharpness that it now has."""
-        ...
 
 
 class Stack:

@@ -173,23 +173,19 @@ class Method(Protocol):
 
     def next_round(self) -> list[Batch]:
         """Batches to be ordered side by side, in the order they are to be shown; [] when done."""
-        ...
 
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
         """One reply for each batch of the round: its items, best first; None where it failed, and
         then what was said of parts of it. An item that fails alone is not asked for again."""
-        ...
 
     def begin(self, known: Known) -> None:
         """Take what was judged before, at the beginning."""
-        ...
 
     @property
     def done(self) -> Reason | None:
         """Why nothing more is asked; None while there is."""
-        ...
 
     def ranking(self) -> Ranking: ...
 

@@ -131,11 +131,7 @@ def _followed(build: Build, member: Member, most: int) -> float | None:
         "WHERE judge = ? AND grade <= 3 ORDER BY 1, 2",
         (who,),
     )
-    texts = {
-        (pool.query, doc): (pool.question, text)
-        for pool in build.pools()
-        for doc, text in zip(pool.documents, pool.texts, strict=True)
-    }
+    texts = build.texts()
     drawn = random.Random(build.settings.seed).sample(rows, min(most, len(rows)))
     requests = []
     for query, doc in sorted(drawn):

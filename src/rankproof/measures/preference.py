@@ -74,7 +74,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     )
 
 
-def before(counts: Float, query: Int) -> Float:
+def before(counts: Float | Int, query: Int) -> Float:
     """Sum of the whole numbers before each one in its query; exact."""
     total = np.cumsum(counts) - counts
     new = np.ones(len(query), np.bool_)

@@ -153,7 +153,6 @@ static double lowest_precision(const Path *path, int64_t q, int64_t rel, const R
  * the first ones of the list, or the last ones and all that is not listed (extra). A relevant
  * document adds weight[rank] * (relevant ones so far) + rest[rank]; past the cut nothing counts. */
 static PyObject *native_precision(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *grade_, *rank_, *begin_, *reach_, *sums_, *cut_, *relevant_, *extra_, *value_;
     long long rel, first, last;
     int highest, gaps;
@@ -197,7 +196,6 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
 /* cascade(stop, rank, begin, reach, gap, cut, value, first, last): the sum of stop / rank * what is
  * let through above, of documents by rank. Every other rank up to the reach stops with `gap`. */
 static PyObject *native_cascade(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *stop_, *rank_, *begin_, *reach_, *cut_, *value_;
     long long first, last;
     double gap;
@@ -359,7 +357,6 @@ static inline double preferred(const Path *path, int64_t count, const Preferred 
  * What stands above a document never falls down the list, so those whose cost the cap limits are
  * the last; and from one number to the next the place where they begin moves little. */
 static PyObject *native_preference(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *grade_, *rank_, *begin_, *reach_, *relevant_, *others_, *extra_, *value_;
     long long rel, first, last;
     int highest, gaps, possible;
@@ -399,7 +396,6 @@ static inline int64_t target(double level, int64_t relevant) {
  * The mean over levels of recall, ascending, of the highest or lowest interpolated precision at
  * each: `interpolated` of unjudged/walks.py, where the method stands. */
 static PyObject *native_interpolated(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *grade_, *rank_, *begin_, *reach_, *levels_, *relevant_, *extra_, *value_;
     long long rel, first, last;
     int highest, gaps;
@@ -566,7 +562,6 @@ static int64_t probe(const Probed *p, const Text *a, const View **view, uint64_t
  * these at the same rank. row_a says which row stands at a position, place_b at which position a
  * row. */
 static PyObject *native_share(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *doc_a_, *row_a_, *known_a_, *begin_a_, *start_a_, *list_b_, *doc_b_, *lists_b_,
         *slot_start_, *slots_, *place_b_, *known_b_, *begin_b_, *start_b_, *theirs_, *own_,
         *shared_, *level_;
@@ -723,7 +718,6 @@ static int weigh(const Pair *pair, int64_t q, Weighed *holes) {
  * What each hole of two runs weighs in a less what it weighs in b, as `share` found them: its sums
  * above 0 and below, and its ends. */
 static PyObject *native_lead(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *theirs_, *own_, *start_a_, *start_b_, *weight_, *out_[4];
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOOOOOOOLL", &theirs_, &own_, &start_a_, &start_b_, &weight_,
@@ -976,7 +970,6 @@ static double highest_gain(const Ideal *ideal, int64_t q, double known, Weighed 
  * The highest (known + sum of gains * sign * delta) / ideal of each query over all grades of its holes:
  * ndcg_highest of unjudged/gains.py for one delta of each hole, where the method stands. */
 static PyObject *native_gain(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *delta_, *begin_, *known_, *held_, *step_, *total_, *lead_, *value_;
     long long first, last;
     double sign;
@@ -1012,7 +1005,6 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
  * Both ends of the difference of two runs: `gain` of what their holes weigh, and less that of a
  * difference the other way round. */
 static PyObject *native_gains(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *theirs_, *own_, *start_a_, *start_b_, *weight_, *known_, *held_, *step_, *total_,
         *high_, *low_;
     long long first, last;
@@ -1076,7 +1068,6 @@ static double lowest_discounted(const Path *path, const Ideal *ideal, int64_t q,
  * holes in a row, from the first down, each cost less of the ideal's place, as the next has less to
  * lose: all of them are taken, or none. */
 static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *rank_, *begin_, *reach_, *sums_, *known_, *held_, *step_, *total_, *extra_, *value_;
     long long first, last;
     int highest;
@@ -1141,7 +1132,6 @@ static inline double filled(int64_t room, int64_t first, const int64_t count[3],
  * The lowest and highest RAnWG over how many holes have grade 3, 4 and 5: _tried_sets of
  * unjudged/graded.py. weight4[n5, n4] is what grade 4 weighs with so many of 5 and 4 in the pool. */
 static PyObject *native_sets(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *kinds_, *weight4_, *weight3_, *low_, *high_;
     long long k, wide4, wide3, first, last;
     if (!PyArg_ParseTuple(args, "OOLOLLOOLL", &kinds_, &weight4_, &wide4, &weight3_, &wide3, &k, &low_,

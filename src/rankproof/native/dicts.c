@@ -247,7 +247,6 @@ static int next_query(PyObject *run, PyObject *qrels, Py_ssize_t *place, PyObjec
  * that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is
  * no dict, id, score or grade as these mostly are. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *run, *qrels, *query, *list, *judged;
     int narrow, by_id;
     if (!PyArg_ParseTuple(args, "O!O!ii", &PyDict_Type, &run, &PyDict_Type, &qrels, &narrow, &by_id))
@@ -300,7 +299,6 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
 
 /* nest(rows, query, doc, value): {query: {document: value}} of tuples, which hold them there. */
 static PyObject *native_nest(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *rows, *last = NULL, *inner = NULL;
     Py_ssize_t at[3];
     if (!PyArg_ParseTuple(args, "O!nnn", &PyList_Type, &rows, &at[0], &at[1], &at[2])) return NULL;
@@ -394,7 +392,6 @@ static int rows_add(Rows *rows, PyObject *query, const double *figures) {
 /* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
  * holds a row of float64 for each query. The template is written over. */
 static PyObject *native_rows(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *queries, *template, *names, *table_;
     if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
                           &PyList_Type, &names, &table_))
@@ -414,7 +411,6 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
  * `rows` in one pass, in which what is read of a query is still at hand. Queries without judgements
  * are passed over. None where `settle` would say so, and where `figures` would refuse a grade. */
 static PyObject *native_tabulate(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *run, *qrels, *which_, *at_, *template, *names, *query, *list, *judged;
     long long rel;
     if (!PyArg_ParseTuple(args, "O!O!LOOO!O!", &PyDict_Type, &run, &PyDict_Type, &qrels, &rel,

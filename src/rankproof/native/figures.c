@@ -5,7 +5,6 @@
 /* precisions(query, rank, grade, rel, cut, total): adds to each query's total, up to its cut, the
  * number of relevant documents so far over the rank of each of them. */
 static PyObject *native_precisions(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *query_, *rank_, *grade_, *cut_, *total_;
     long long rel;
     if (!PyArg_ParseTuple(args, "OOOLOO", &query_, &rank_, &grade_, &rel, &cut_, &total_)) return NULL;
@@ -36,7 +35,6 @@ static PyObject *native_precisions(PyObject *self, PyObject *args) {
 /* discounted(query, rank, gain, discount, cut, total): adds gain/discount[rank] to each query's
  * total, up to its cut. */
 static PyObject *native_discounted(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *query_, *rank_, *gain_, *discount_, *cut_, *total_;
     if (!PyArg_ParseTuple(args, "OOOOOO", &query_, &rank_, &gain_, &discount_, &cut_, &total_))
         return NULL;
@@ -67,7 +65,6 @@ static PyObject *native_discounted(PyObject *self, PyObject *args) {
 
 /* tally(start, grade, low, high, count): how many grades of each query are in low to high. */
 static PyObject *native_tally(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *start_, *grade_, *count_;
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOLLO", &start_, &grade_, &low, &high, &count_)) return NULL;
@@ -90,7 +87,6 @@ static PyObject *native_tally(PyObject *self, PyObject *args) {
 /* ideal(start, grade, worth, discount, cut, total): adds to each query's total what its grades are
  * worth, the highest first, each over the discount of its place, up to place `cut`. */
 static PyObject *native_ideal(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *start_, *grade_, *worth_, *discount_, *total_;
     long long cut;
     if (!PyArg_ParseTuple(args, "OOOOLO", &start_, &grade_, &worth_, &discount_, &cut, &total_))
@@ -410,7 +406,6 @@ static void lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at)
  * figure which[n] of query q, at a cutoff or a share. The judged documents that are listed stand by
  * query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
 static PyObject *native_figures(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *which_, *at_, *table_;
     long long rel;
     if (!PyArg_ParseTuple(args, "OOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,

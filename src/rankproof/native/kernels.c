@@ -7,7 +7,6 @@
  * Query q owns slots[slot_start[q]:slot_start[q+1]], a power of two of them; a slot will hold a
  * row of the query counted from 1, or 0. */
 static PyObject *native_index(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *doc_, *start_, *slot_start_, *slots_;
     long long first, last;
     int check = 0;
@@ -58,7 +57,6 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
 /* lookup(doc, start, slot_start, slots, wanted, query, rows, first, last): rows[i] becomes the
  * row that holds wanted[i] in the list of query[i], or -1. A negative query has no list. */
 static PyObject *native_lookup(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *doc_, *start_, *slot_start_, *slots_, *wanted_, *query_, *rows_;
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOOOOOLL", &doc_, &start_, &slot_start_, &slots_, &wanted_,
@@ -301,7 +299,6 @@ static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *
  * begins or a score is below the one before. Returns how many there are; -1 where a score rises
  * inside a query, and then they are not all there. */
 static PyObject *native_falls(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *score_, *start_, *groups_;
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &groups_, &first, &last)) return NULL;
@@ -333,7 +330,6 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
  * groups[start[first]] on, such places at which a query begins or a score is below the one before.
  * Returns how many of these there are. */
 static PyObject *native_place(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *score_, *start_, *doc_, *position_, *groups_;
     int direction;
     long long first, last;
@@ -384,7 +380,6 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
  * size, the rank where it begins, its query, and how many documents come before its own. Returns
  * how many groups and documents there are, in a pair; None where a document is judged twice. */
 static PyObject *native_grouped(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *row_, *grade_, *start_, *list_, *group_, *list_start_, *position_, *group_start_;
     PyObject *size_, *begin_, *query_, *judged_, *grades_, *rank_;
     long long first, last;
@@ -514,7 +509,6 @@ static Groups lease_groups(Lease *lease, PyObject *const *given, int64_t documen
 /* chosen(flags, size, begin, query, start, grade, rank, ...): the groups whose flag is set, in six
  * columns more. Returns how many groups and documents these are. */
 static PyObject *native_chosen(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *flags_, *grade_, *given[5], *into[6];
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOO", &flags_, &given[0], &given[1], &given[2],
                           &given[3], &grade_, &given[4], &into[0], &into[1], &into[2], &into[3],
@@ -570,7 +564,6 @@ static inline int64_t ranks_inside(int64_t cut, int64_t begin, int64_t size) {
 /* counted(chosen, cut, size, begin, query, start, rank, ...): adds to the five sums of each query
  * how many of its chosen documents are in the top `cut`. */
 static PyObject *native_counted(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *chosen_, *cut_, *of_[5], *sums_[5];
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &chosen_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
                           &of_[4], &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
@@ -651,7 +644,6 @@ static void average_moments(int64_t first, int64_t size, int64_t inside, int64_t
 /* averages(grade, cut, size, begin, query, start, rank, rel, ...): adds to the five sums of each
  * query what its groups add to R·AP, up to rank `cut`. */
 static PyObject *native_averages(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *grade_, *cut_, *of_[5], *sums_[5];
     long long rel;
     if (!PyArg_ParseTuple(args, "OOOOOOOLOOOOO", &grade_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
@@ -705,7 +697,6 @@ static PyObject *native_averages(PyObject *self, PyObject *args) {
 /* starts(codes, start): whether the rows of each query stand together, in the order of their codes;
  * start[q]:start[q+1] are then those of query q. */
 static PyObject *native_starts(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *codes_, *start_;
     if (!PyArg_ParseTuple(args, "OO", &codes_, &start_)) return NULL;
     Lease lease;
@@ -741,7 +732,6 @@ static PyObject *native_starts(PyObject *self, PyObject *args) {
 /* group(codes, start, rows or None): a counting sort. start[q]:start[q+1] of rows are the positions
  * where codes == q, in order. */
 static PyObject *native_group(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *codes_, *start_, *rows_;
     if (!PyArg_ParseTuple(args, "OOO", &codes_, &start_, &rows_)) return NULL;
     Lease lease;
@@ -777,7 +767,6 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
  * was made of `doc`. Rows are read as they lie, which is faster than to fetch each from where it
  * is. */
 static PyObject *native_scatter(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *codes_, *begin_, *end_, *value_, *doc_, *to_, *into_;
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOOOOOLL", &codes_, &begin_, &end_, &value_, &doc_, &to_, &into_,
@@ -896,7 +885,6 @@ static PyType_Spec strings_spec = {
  * found stands together from room[low] on; counts[q] says how much of it is of query q.
  * room[q + 1] - room[q] is the length of all lists of q. */
 static PyObject *native_merge(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *doc_, *first_, *last_, *value_, *room_, *row_, *score_, *counts_;
     int by_lists;
     long long low, high;
@@ -983,7 +971,6 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
 
 /* first_unfit(ids) -> the first row whose text is empty or holds a control character, or -1. */
 static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
-    (void)self;
     Text text;
     if (text_acquire(ids, &text)) return NULL;
     int64_t found = -1;

@@ -715,7 +715,6 @@ static PyObject *parser_fetch(PyObject *self, PyObject *args) {
 
 /* Who waits for a piece that will not come waits no longer. */
 static PyObject *parser_stop(PyObject *self, PyObject *unused) {
-    (void)unused;
     Parser *p = (Parser *)self;
     Py_BEGIN_ALLOW_THREADS;
     PyThread_acquire_lock(p->lock, WAIT_LOCK);
@@ -838,7 +837,6 @@ static int parser_close(Parser *p, Reader *all, Column *docs) {
 }
 
 static PyObject *parser_finish(PyObject *self, PyObject *unused) {
-    (void)unused;
     Parser *p = (Parser *)self;
     if (p->reading || p->stopped) {
         PyErr_SetString(PyExc_RuntimeError, "the parser is at work, or gave up");
@@ -880,12 +878,10 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *parser_plain(PyObject *self, PyObject *unused) {
-    (void)unused;
     return PyBool_FromLong(!((Parser *)self)->odd);
 }
 
 static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    (void)kwargs;
     int columns, readers = 1;
     long long pieces = 0;
     if (!PyArg_ParseTuple(args, "i|iL", &columns, &readers, &pieces)) return NULL;

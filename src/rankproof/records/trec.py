@@ -192,12 +192,10 @@ def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def range_blocks(
-    source: Source, begin: int, end: int, progress: Progress | None
-) -> Iterator[memoryview]:
+def range_blocks(source: Source, begin: int, end: int) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
     with _trouble(source):
-        yield from pieces(source.path, begin, end, source.bom, CHUNK, progress)
+        yield from pieces(source.path, begin, end, source.bom, CHUNK)
 
 
 @contextmanager
@@ -259,7 +257,7 @@ def tag_of(source: Source) -> str | None:
     """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
     size, last = source.plain_size, b""
     if size is not None:  # then it stands near the end, most likely
-        last = _last_line(map(bytes, range_blocks(source, max(0, size - CHUNK), size, None)))
+        last = _last_line(map(bytes, range_blocks(source, max(0, size - CHUNK), size)))
     last = last or _last_line(blocks_of(source, source.chunks()))
     fields = last.split(None, 6)
     return fields[5].decode(errors="replace") if len(fields) > 5 else None

@@ -198,10 +198,11 @@ def _why(sweep: Chosen) -> str:
 
 def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
     """The four figures that a limit can be set on."""
+    paid = f"without {row['unpriced']}" if row["unpriced"] else "per 1,000 queries"
     parts = [
         (sweep.by, sweep.by, f"{row['quality']:.3f}", span(row)),
         ("p95 latency", "p95 ms", _ms(row["latency"]), _slow(row)),
-        ("cost", "cost per 1,000", sweep.money(row["cost"]), _paid(row)),
+        ("cost", "cost per 1,000", sweep.money(row["cost"]), paid),
         ("indexes", "index MB", _mb(row["memory"]), ""),
     ]
     return element(
@@ -219,10 +220,6 @@ def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
         ],
         class_="figures",
     )
-
-
-def _paid(row: dict[str, Any]) -> str:
-    return f"without {row['unpriced']}" if row["unpriced"] else "per 1,000 queries"
 
 
 def _slow(row: dict[str, Any]) -> str:

@@ -35,8 +35,7 @@ class Result:
     def manifest(self) -> dict[str, Any]:
         """How it was made, as far as it says."""
         inside = self.data.get("manifest")
-        found: dict[str, Any] = inside if isinstance(inside, dict) else self.data
-        return found
+        return inside if isinstance(inside, dict) else self.data
 
 
 def titled(what: str, result: Result) -> str:

@@ -99,11 +99,7 @@ def write_chart(chart: Any, path: Path, inputs: Iterable[str] = ()) -> None:
 def write_charts(charts: dict[Path, Any]) -> list[Path]:
     """Several, all drawn before the first is written."""
     contents = {path: drawn(chart, path.suffix) for path, chart in sorted(charts.items())}
-    return [write_whole(path, partial(_fill, content)) for path, content in contents.items()]
-
-
-def _fill(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
+    return [write_whole(at, partial(Path.write_bytes, data=held)) for at, held in contents.items()]
 
 
 def drawn(chart: Any, kind: str) -> bytes:

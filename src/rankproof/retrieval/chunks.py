@@ -85,7 +85,8 @@ def chunk(text: str, settings: ChunkSettings | None = None) -> list[Span]:
     """The spans of a text, in order; together they hold all of it but blanks between them."""
     chosen = settings or ChunkSettings()
     found = []
-    for low, head, high, above, within in _sections(text) if chosen.headings else [_all(text)]:
+    sections = _sections(text) if chosen.headings else [(0, 0, len(text), (), ())]
+    for low, head, high, above, within in sections:
         for at, (start, end) in enumerate(_cut(text, low, head, high, chosen)):
             found.append(Span(start, end, within if at else above))
     return found
@@ -93,10 +94,6 @@ def chunk(text: str, settings: ChunkSettings | None = None) -> list[Span]:
 
 Section = tuple[int, int, int, tuple[str, ...], tuple[str, ...]]
 """Start, end of its heading, end; the headings above it, and those above what follows its own."""
-
-
-def _all(text: str) -> Section:
-    return 0, 0, len(text), (), ()
 
 
 def heading(line: str) -> tuple[int, str] | None:

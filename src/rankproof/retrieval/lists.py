@@ -13,7 +13,7 @@ from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.records.columns import row_ids
-from rankproof.scoring.scorers import check_vectors
+from rankproof.scoring.scorers import check_dimensions, check_vectors
 from rankproof.tables import Run
 
 S = TypeVar("S")
@@ -29,11 +29,7 @@ def check_asked(queries: Array, k: int, dimensions: int) -> None:
     """Vectors to be searched with, as long as those that are indexed."""
     check_depth(k)
     check_vectors(queries, "queries")
-    if queries.shape[1] != dimensions:
-        raise InputError(
-            f"queries have {queries.shape[1]} dimensions and documents {dimensions}",
-            remedy="embed both with the same model",
-        )
+    check_dimensions(queries.shape[1], dimensions)
 
 
 def timed(asked: Iterable[S], answer: Callable[[S], T]) -> tuple[list[T], Float]:

@@ -45,7 +45,6 @@ _BYTES = 8 << 20
 _MOST = 10_000  # hits that one search returns: index.max_result_window
 _BUSY = 429
 
-Tell = Callable[[float], None]
 FieldName = Annotated[str, StringConstraints(pattern=r"^[\w.@-]+$")]
 
 
@@ -133,23 +132,18 @@ class Dialect(Protocol):
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """What the server answers, a list as lines of JSON; Refused where it says no."""
-        ...
 
     def settings(self) -> dict[str, Any]:
         """Of an index, beside those that both know."""
-        ...
 
     def field(self, dimensions: int) -> dict[str, Any]:
         """The mapping of the vectors."""
-        ...
 
     def graph(self, vector: list[float], k: int) -> dict[str, Any]:
         """The body of a search in the graph."""
-        ...
 
     def script(self, vector: list[float]) -> dict[str, Any]:
         """The script that compares every vector."""
-        ...
 
 
 class LuceneEngine:

@@ -73,5 +73,4 @@ def score_pairs(
 def _unpack(value: bytes) -> Pair:
     if len(value) == _FIRST.size:
         return (*_FIRST.unpack(value), math.nan)
-    found: Pair = _ENTRY.unpack(value)
-    return found
+    return _ENTRY.unpack(value)

@@ -10,7 +10,7 @@ from rankproof.tables import Run, build_run
 from rankproof.ties import rank_run
 
 
-def head(run: Run, k: int | Int, name: str | None = None) -> Run:
+def head(run: Run, k: int | Int) -> Run:
     """The first k of each list, from best to worst; k may differ from query to query.
 
     Of documents that tie at the cut those stay which the run lists first, and `cut` counts those
@@ -36,7 +36,7 @@ def head(run: Run, k: int | Int, name: str | None = None) -> Run:
     rows = order[keep]
     codes = query[keep].astype(np.int32)
     doc, kept = run.doc.gather(rows), run.score[rows]
-    return build_run(name or run.name, run.queries, codes, doc, kept, run.dtype, cut)
+    return build_run(run.name, run.queries, codes, doc, kept, run.dtype, cut)
 
 
 def reordered(run: Run, scores: pl.DataFrame, dtype: str) -> Run:

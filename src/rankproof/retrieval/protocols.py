@@ -51,12 +51,10 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """For tables: the model."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """A digest of everything that decides the vectors: model, prompts, dimensions."""
-        ...
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors: ...
 
@@ -72,7 +70,6 @@ class Built(Protocol):
     @property
     def bytes(self) -> int:
         """What it takes in memory, or on the server's disk; 0 where nobody can tell."""
-        ...
 
     @property
     def build_seconds(self) -> float: ...
@@ -103,7 +100,6 @@ class Reranker(Protocol):
     @property
     def fingerprint(self) -> str:
         """A digest of everything that decides the scores."""
-        ...
 
     def score(self, query: str, passages: Sequence[str]) -> Scored: ...
 

@@ -251,7 +251,6 @@ static PyObject *refuse(Py_buffer *buffers, int count) {
  * rows[i], start[q] ≤ i < start[q+1], where `documents` holds that row: it is the rows from `first`
  * on. */
 static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *objects[5];
     long long first, low, high;
     if (!PyArg_ParseTuple(args, "OOLOOOLL", &objects[0], &objects[1], &first, &objects[2],
@@ -288,7 +287,6 @@ static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
 
 /* rows(a, b, out, low, high): out[i] the sum of products of row i of a and of b. */
 static PyObject *fixed_rows(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *objects[3];
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOOLL", &objects[0], &objects[1], &objects[2], &low, &high))
@@ -312,7 +310,6 @@ static PyObject *fixed_rows(PyObject *self, PyObject *args) {
 /* bounds(values, out, low, high): out[i] float32, not below the length of row i; NaN where one of
  * its numbers is not finite. */
 static PyObject *fixed_bounds(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *objects[2];
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOLL", &objects[0], &objects[1], &low, &high)) return NULL;
@@ -334,7 +331,6 @@ static PyObject *fixed_bounds(PyObject *self, PyObject *args) {
 /* products(query, documents, out, low, high): out[i] the product of the first row of `query` with
  * row i of the documents, in float32 and in whatever order is fast. */
 static PyObject *fixed_products(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *objects[3];
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOOLL", &objects[0], &objects[1], &objects[2], &low, &high))
@@ -352,7 +348,6 @@ static PyObject *fixed_products(PyObject *self, PyObject *args) {
 
 /* divide(values, by, out, low, high): each row by its own number, in float64, rounded once. */
 static PyObject *fixed_divide(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *objects[3];
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOOLL", &objects[0], &objects[1], &objects[2], &low, &high))
@@ -370,8 +365,6 @@ static PyObject *fixed_divide(PyObject *self, PyObject *args) {
 
 /* usual(): what this thread was told of its arithmetic, for `restore`; from now on as IEEE has it. */
 static PyObject *fixed_usual(PyObject *self, PyObject *args) {
-    (void)self;
-    (void)args;
     fenv_t before;
     fegetenv(&before);
     fesetenv(FE_DFL_ENV);
@@ -379,7 +372,6 @@ static PyObject *fixed_usual(PyObject *self, PyObject *args) {
 }
 
 static PyObject *fixed_restore(PyObject *self, PyObject *held) {
-    (void)self;
     fenv_t before;
     char *bytes;
     Py_ssize_t count;

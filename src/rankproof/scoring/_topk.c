@@ -308,7 +308,6 @@ static int take_held(PyObject *held, Py_buffer *b, int64_t k, int64_t room, int6
  * least, most, holds, at, low, high): documents first, first+1, … with scores (Q, width) for
  * queries low … high−1, each from column at[q] on; at[q] becomes where it stopped. */
 static PyObject *topk_offer(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *held, *objects[5];
     long long width, first, k, room, low, high;
     Format f;
@@ -368,7 +367,6 @@ static PyObject *topk_offer(PyObject *self, PyObject *args) {
 
 /* compact(held, k, room, low, high): let go of what cannot be among the k best of its query. */
 static PyObject *topk_compact(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *held;
     long long k, room, low, high;
     if (!PyArg_ParseTuple(args, "OLLLL", &held, &k, &room, &low, &high)) return NULL;
@@ -395,7 +393,6 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
 
 /* close(held, k, room, keys, kept, low, high): the keys of the first `kept` that each holds. */
 static PyObject *topk_close(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *held, *object;
     long long k, room, kept, low, high;
     if (!PyArg_ParseTuple(args, "OLLOLLL", &held, &k, &room, &object, &kept, &low, &high))
@@ -427,7 +424,6 @@ static PyObject *topk_close(PyObject *self, PyObject *args) {
  * the documents it holds to numbers[start[i]] on; or, where scores are given, those from
  * scores[start[i]] on to both its bounds. */
 static PyObject *topk_move(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *held, *objects[4];
     long long k, room, total;
     if (!PyArg_ParseTuple(args, "OLLOOOOL", &held, &k, &room, &objects[0], &objects[1], &objects[2],
@@ -472,7 +468,6 @@ static PyObject *topk_move(PyObject *self, PyObject *args) {
 
 /* narrow(values, bits, normal, least, most, holds, low, high): values low … high−1, in place. */
 static PyObject *topk_narrow(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *values;
     Format f;
     long long low, high;
@@ -541,7 +536,6 @@ static int64_t reaching(const float *scores, int64_t count, double edge, int64_t
 /* near(scores, k, slack, rows): how many scores lie no further than the slack below the k-th best;
  * their places, ascending, go to `rows`. −1 where it has no room for them. */
 static PyObject *topk_near(PyObject *self, PyObject *args) {
-    (void)self;
     PyObject *scores_, *rows_;
     long long k;
     double slack;

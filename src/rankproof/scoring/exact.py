@@ -13,7 +13,7 @@ from rankproof.errors import InputError, check_whole, check_word
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
-from rankproof.scoring.scorers import Scorer, check_rows, check_vectors
+from rankproof.scoring.scorers import Scorer, check_dimensions, check_rows, check_vectors
 from rankproof.scoring.stored import Stored, array_of, decoded
 from rankproof.scoring.topk import Shortlist, TopK
 
@@ -123,11 +123,7 @@ def find(
         else vectors_of(documents, "documents", metric)
     )
     dimensions = held.dimensions if isinstance(held, Codes) else held.shape[1]
-    if query_array.shape[1] != dimensions:
-        raise InputError(
-            f"queries have {query_array.shape[1]} dimensions and documents {dimensions}",
-            remedy="embed both with the same model",
-        )
+    check_dimensions(query_array.shape[1], dimensions)
     k = min(int(k), len(held))
     if there:
         from rankproof.scoring import gpu_formats
@@ -226,11 +222,7 @@ def on_gpu(
     if not is_torch(queries):
         with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
             queries = torch.from_numpy(np.array(queries, np.float32))
-    if queries.shape[1] != documents.shape[1]:
-        raise InputError(
-            f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}",
-            remedy="embed both with the same model",
-        )
+    check_dimensions(queries.shape[1], documents.shape[1])
     there = documents.device
     a, b = (
         gpu_scores.stored(x.detach().to(there), form, what, metric == "cosine")

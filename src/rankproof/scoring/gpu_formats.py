@@ -14,7 +14,7 @@ import torch
 from rankproof.arrays import Array
 from rankproof.errors import InputError
 from rankproof.scoring import gpu, gpu_scores
-from rankproof.scoring.formats import FLOATS, SHAPES, Codes, Format
+from rankproof.scoring.formats import FLOATS, Codes, Format
 from rankproof.scoring.scorers import as_seen
 from rankproof.scoring.topk import TopK
 
@@ -35,7 +35,7 @@ def encode(values: Any, form: Format, what: str = "documents", *, cosine: bool =
             yield first, _vectors(values[first : first + step], what, cosine, first)
 
     if form in FLOATS:
-        made = [_cast(block, form) for _, block in blocks()]
+        made = [gpu_scores.cast(block, form) for _, block in blocks()]
         return Codes(form, _together(made, values), None, dimensions)
     if form == "bit":
         parts = [_bits(block) for _, block in blocks()]
@@ -69,12 +69,6 @@ def _vectors(block: Any, what: str, cosine: bool, first: int) -> Any:
         if cosine:
             gpu_scores.refuse(~block.any(dim=1), "a zero vector has no direction", what, first)
     return gpu_scores.unit(block) if cosine else block
-
-
-def _cast(block: Any, form: str) -> Any:
-    most, held = SHAPES[form][3:]
-    dtype = getattr(torch, {"float8_e4m3": "float8_e4m3fn"}.get(form, form))
-    return (block.clamp(-most, most) if held else block).to(dtype)
 
 
 def _bits(block: Any) -> tuple[Any, Any]:

@@ -104,11 +104,14 @@ class Slack:
 
 def rounded(scores: Any, form: str) -> Any:
     """float32 scores as a format holds them; see `formats.round_to`."""
-    if form == "float32":
-        return scores
+    return scores if form == "float32" else cast(scores, form).float()
+
+
+def cast(values: Any, form: str) -> Any:
+    """Numbers as torch holds them in a format; one that has no infinity takes its largest."""
     most, held = SHAPES[form][3:]
     dtype = getattr(torch, {"float8_e4m3": "float8_e4m3fn"}.get(form, form))
-    return (scores.clamp(-most, most) if held else scores).to(dtype).float()
+    return (values.clamp(-most, most) if held else values).to(dtype)
 
 
 # ------------------------------------------------------------------------------------- the product

@@ -214,6 +214,16 @@ def as_seen(queries: Array, form: Format, scale: Array | None) -> tuple[Array, A
     return codes.numbers(), codes.scale
 
 
+def check_dimensions(queries: int, documents: int, place: str | None = None) -> None:
+    """Vectors to be multiplied with each other, which are as long."""
+    if queries != documents:
+        raise InputError(
+            f"queries have {queries} dimensions and documents {documents}",
+            place=place,
+            remedy="embed both with the same model",
+        )
+
+
 def check_rows(values: Any, what: str) -> None:
     """Refuse an array or a tensor that is not one of vectors."""
     if values.ndim != 2:

@@ -36,7 +36,7 @@ def decoded(
     if ranges is not None and stored != "int8":
         raise InputError("ranges belong to int8 codes", remedy="say stored int8, or leave them out")
     pair = [array_of(*each) for each in zip((queries, documents), labels, strict=True)]
-    whole = [_is_whole(values) for values in pair]
+    whole = [isinstance(values, np.ndarray) and values.dtype.kind in "iub" for values in pair]
     if stored is not None and not any(whole):
         raise InputError(
             f"neither {labels[0]} nor {labels[1]} hold integers",
@@ -128,10 +128,6 @@ def _within(codes: Array, label: str, low: int, high: int) -> None:
         raise InputError(
             f"{worst} is not a code of 8 bits", place=f"{label}: row {row}", remedy="give floats"
         )
-
-
-def _is_whole(values: Any) -> bool:
-    return isinstance(values, np.ndarray) and values.dtype.kind in "iub"
 
 
 def array_of(values: Any, label: str) -> Any:

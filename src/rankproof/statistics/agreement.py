@@ -28,7 +28,7 @@ import numpy as np
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.statistics.distributions import t_quantile
-from rankproof.statistics.intervals import CONFIDENCE, FEW
+from rankproof.statistics.intervals import CONFIDENCE, FEW, known, known_ends
 
 Weights = Literal["none", "linear", "quadratic", "ordinal"]
 Level = Literal["nominal", "ordinal", "interval"]
@@ -56,10 +56,9 @@ class Coefficient:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: null where it is not defined."""
-        ci = [self.low, self.high]
         return {
-            "value": None if math.isnan(self.value) else self.value,
-            "ci": None if any(math.isnan(end) for end in ci) else ci,
+            "value": known(self.value),
+            "ci": known_ends((self.low, self.high)),
             "items": self.items,
             "queries": self.queries,
             "undefined": self.undefined,
@@ -302,8 +301,7 @@ def _exact(ratings: Float, queries: Queries) -> Coefficient:
     parts = np.column_stack([share, np.ones(len(share))])
 
     def statistic(sums: Float) -> Float:
-        found: Float = sums[:, 0] / sums[:, 1]
-        return found
+        return sums[:, 0] / sums[:, 1]
 
     return _estimate("exact", parts, statistic, len(share), "", _of(queries, several), "share")
 

@@ -45,11 +45,21 @@ NONE = 1e-12  # a difference below this is none
 Interval = tuple[float, float]
 
 
-def t_halfwidth(n: Array, spread: Array, confidence: float = CONFIDENCE) -> Float:
+def known(value: float) -> float | None:
+    """For JSON: null where a figure is not defined."""
+    return None if math.isnan(value) else value
+
+
+def known_ends(ci: Interval) -> list[float] | None:
+    """For JSON: null where an end is not known."""
+    return None if any(map(math.isnan, ci)) else list(ci)
+
+
+def t_halfwidth(n: Array, spread: Array) -> Float:
     """(…) t_{n−1} · s/√n; NaN below two values."""
     count = np.asarray(n, np.int64)
     known, at = np.unique(count, return_inverse=True)
-    level = (1.0 + confidence) / 2.0
+    level = (1.0 + CONFIDENCE) / 2.0
     t = np.array([t_quantile(level, k - 1.0) if k > 1 else math.nan for k in known.tolist()])
     with np.errstate(invalid="ignore", divide="ignore"):
         width: Float = t[at].reshape(count.shape) * spread / np.sqrt(count)

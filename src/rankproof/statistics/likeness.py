@@ -16,7 +16,7 @@ import numpy as np
 
 from rankproof.arrays import Array, Float
 from rankproof.statistics.distributions import normal_quantile
-from rankproof.statistics.intervals import CONFIDENCE, Interval, percentile_interval
+from rankproof.statistics.intervals import CONFIDENCE, Interval, known, percentile_interval
 from rankproof.statistics.resampling import resampled
 
 FEW = 12  # points: a correlation of fewer says little
@@ -52,18 +52,15 @@ class Correlation:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        def number(value: float) -> float | None:
-            return None if math.isnan(value) else value
-
         return {
-            "pearson": number(self.pearson),
-            "pearson_ci": [number(end) for end in self.pearson_ci],
-            "spearman": number(self.spearman),
-            "spearman_ci": [number(end) for end in self.spearman_ci],
+            "pearson": known(self.pearson),
+            "pearson_ci": [known(end) for end in self.pearson_ci],
+            "spearman": known(self.spearman),
+            "spearman_ci": [known(end) for end in self.spearman_ci],
             "points": self.points,
             "few": self.few,
             "carried": self.carried,
-            "without": number(self.without),
+            "without": known(self.without),
         }
 
 

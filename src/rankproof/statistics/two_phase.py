@@ -37,7 +37,14 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool, Float
 from rankproof.statistics.distributions import t_quantile
-from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval, mean_intervals
+from rankproof.statistics.intervals import (
+    CONFIDENCE,
+    FEW,
+    Interval,
+    known,
+    known_ends,
+    mean_intervals,
+)
 
 if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation
@@ -84,18 +91,11 @@ class TwoPhase:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: null where it is not known."""
-
-        def known(value: float) -> float | None:
-            return None if math.isnan(value) else value
-
-        def ends(ci: Interval) -> list[float] | None:
-            return None if any(math.isnan(end) for end in ci) else list(ci)
-
         return {
             "estimate": known(self.estimate),
-            "ci": ends(self.ci),
+            "ci": known_ends(self.ci),
             "people": known(self.people),
-            "people_ci": ends(self.people_ci),
+            "people_ci": known_ends(self.people_ci),
             "judge": known(self.judge),
             "rho": known(self.rho),
             "worth": known(self.worth),

@@ -268,7 +268,7 @@ class Shard:
         inside = max(0, begin - self.source.bom)  # of the content, which has no byte-order mark
         if columns is None or is_large(columns.value):
             with self.source.trouble():
-                data = b"".join(map(bytes, range_blocks(self.source, begin, end, None)))
+                data = b"".join(map(bytes, range_blocks(self.source, begin, end)))
             columns = self._general(data, inside)
         return self._from_columns(columns, inside)
 
@@ -317,7 +317,7 @@ class Shard:
             # A line that goes on behind counts as a whole: cut off, it may be blanks alone.
             plain = self.source.plain_size is not None
             blocks: Iterable[bytes] = (
-                map(bytes, range_blocks(self.source, 0, begin + self.source.bom, None))
+                map(bytes, range_blocks(self.source, 0, begin + self.source.bom))
                 if plain and begin
                 else blocks_of(self.source, self._before(begin))
             )

@@ -234,7 +234,8 @@ def tables(
             made = same is c
             figures[c] = wanted[stack].of(ranked[c], stack.shop.cache) if made else figures[same]
             tell(1)
-    best = max(grid, key=lambda c: _sortable(figures[c].row[str(settings.quality(c))]))
+    quality = {c: figures[c].row[str(settings.quality(c))] for c in grid}
+    best = max(grid, key=lambda c: -math.inf if math.isnan(quality[c]) else quality[c])
     alike = {
         id(run): (
             mean(overlap(run, ranked[best].final, LIKE_AT)["overlap"]),
@@ -319,10 +320,6 @@ def level(run: Run) -> Run:
     """The same candidates, all of one score."""
     codes = np.repeat(np.arange(len(run.queries), dtype=np.int32), np.diff(run.start))
     return build_run(run.name, run.queries, codes, run.doc, np.zeros(len(run)), "float64")
-
-
-def _sortable(value: float) -> float:
-    return -math.inf if math.isnan(value) else value
 
 
 def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:

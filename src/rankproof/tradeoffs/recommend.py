@@ -291,8 +291,9 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
         return str(measure), every, [said]
     at_prompt = str(measure).rpartition("@")[0] + AT_PROMPT
     if measure.cutoff not in prompts:
+        listed = " and ".join(map(str, sorted(prompts)))
         raise InputError(
-            f"{measure} is not the quality of prompts of {_listed(sorted(prompts))} passages",
+            f"{measure} is not the quality of prompts of {listed} passages",
             place=found.label,
             remedy=f"use {at_prompt}: each at its own",
         )
@@ -303,10 +304,6 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
         f"{measure.cutoff}: left out; {at_prompt} compares each at its own."
     )
     return str(measure), kept, [said]
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return " and ".join(map(str, numbers))
 
 
 def _front(table: pl.DataFrame, *more: str) -> Bool:

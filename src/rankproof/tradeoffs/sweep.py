@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from rankproof.errors import InputError, first_line, library, shorten
@@ -37,7 +36,7 @@ from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Told, Workshop, silent
 from rankproof.sentences import counted, part
-from rankproof.tables import SET_SCALE, Qrels, build_qrels
+from rankproof.tables import SET_SCALE, Qrels
 from rankproof.tradeoffs.answers import (
     ANSWERS,
     AnswersSettings,
@@ -579,9 +578,5 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
         notes.append(f"{absent} not in the corpus: no configuration finds {them}")
     if corpus.empty:
         notes.append(f"{counted(corpus.empty, 'passage is', 'passages are')} empty")
-    queries = frame["query"].unique(maintain_order=True)
-    codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
-    grade = frame["grade"].to_numpy().astype(np.int64)
-    made = build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
     scale = SET_SCALE if settings.at else qrels.scale if settings.grades is None else None
-    return replace(made, scale=scale), notes
+    return replace(read_qrels(frame, name=qrels.name), scale=scale), notes

@@ -121,11 +121,10 @@ def ndcg_highest(
     begin = np.cumsum(count) - count
     total = steps.ideal(count + extra, cutoff)
     most = len(total) - 1
-    compiled = kernels.native
-    if compiled is not None and len(delta) == 1:
+    if kernels.native is not None and len(delta) == 1:
         starts, each = np.append(begin, delta.shape[1]), np.ascontiguousarray(delta[0])
         kernels.in_threads(
-            lambda first, last: compiled.gain(
+            lambda first, last: kernels.native.gain(
                 *(each, sign, starts, known, steps.held, steps.step, total, extra, highest),
                 *(first, last),
             ),
@@ -171,13 +170,11 @@ def ndcg_highest(
 
 def discounted(holed: Holed, known: Float, steps: Levels, cutoff: int | None, best: bool) -> Float:
     """(Q,) the highest nDCG, or the lowest, where nothing ties and all else in reach are holes."""
-    compiled = kernels.native
-    assert compiled is not None
     total = steps.ideal(holed.of_query + holed.extra, cutoff)
     sums = np.cumsum(weights(np.arange(int(holed.span.max(initial=0)) + 1), cutoff))
     value = np.empty(len(known))
     kernels.in_threads(
-        lambda low, high: compiled.gain_in_rows(
+        lambda low, high: kernels.native.gain_in_rows(
             *(holed.groups.rank, holed.begin, holed.span, sums, known, steps.held, steps.step),
             *(total, holed.extra, best, value, low, high),
         ),

@@ -136,15 +136,14 @@ def _graded_sets(keys: Int, k: int, alpha: float, cap4: float, cap3: float) -> t
     """(S,) lowest and highest RAnWG over all ways to grade the holes."""
     low, high = np.full(len(keys), np.nan), np.full(len(keys), np.nan)
     most = (keys[:, 9:] + keys[:, 7:8]).max(axis=0, initial=0) + 1  # of grades 3, 4 and 5 in a pool
-    compiled = kernels.native
-    if compiled is not None and most[2] * (most[0] + most[1]) <= _WEIGHTS:
+    if kernels.native is not None and most[2] * (most[0] + most[1]) <= _WEIGHTS:
         three, four, five = (np.arange(n) for n in most)
         w4, w3 = (
             _weight4(four, five[:, None], alpha, cap4),
             _weight3(three, five[:, None], alpha, cap3),
         )
         kernels.in_threads(
-            lambda first, last: compiled.sets(
+            lambda first, last: kernels.native.sets(
                 *(keys, w4, w4.shape[1], w3, w3.shape[1], k, low, high, first, last)
             ),
             *(len(keys), kernels.pieces(1000 * len(keys))),

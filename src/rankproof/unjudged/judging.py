@@ -193,11 +193,7 @@ def merged(qrels: Qrels, more: Qrels) -> Qrels:
         )
     frame = frame.select("query", "doc", pl.coalesce("grade", "grade_right").alias("grade"))
     frame = pl.concat([frame, _sampled(qrels).join(frame, on=["query", "doc"], how="anti")])
-    queries = frame["query"].unique(maintain_order=True)
-    codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
-    grade = frame["grade"].to_numpy().astype(np.int64)
-    made = build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
-    return replace(made, scale=qrels.scale)
+    return replace(read_qrels(frame, name=qrels.name), scale=qrels.scale)
 
 
 def _sampled(qrels: Qrels) -> pl.DataFrame:

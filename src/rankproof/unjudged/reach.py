@@ -12,6 +12,7 @@ import numpy as np
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.evaluation import Evaluated, Met, Policy, counts, meet, undefined_is_zero
+from rankproof.measures.preference import before
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run, ids_of
 from rankproof.ties import Pool, TieGroups, pool_of, tie_groups
@@ -446,8 +447,4 @@ def replace_top(pool: Pool, top: int) -> Pool:
 
 def up_to(counts: Int, query: Int) -> Int:
     """(G,) sums within a query up to and with each group."""
-    total = np.cumsum(counts)
-    new = np.ones(len(query), np.bool_)
-    new[1:] = query[1:] != query[:-1]
-    head = np.maximum.accumulate(np.where(new, np.arange(len(query)), 0))
-    return np.asarray(total - (total - counts)[head], np.int64)
+    return before(counts, query).astype(np.int64) + counts

@@ -249,13 +249,12 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
         order, rank = lists.line(grades, grade)
         stop = worth[np.minimum(grades[order], top)]
         cut = limit(groups, measure.cutoff)
-        compiled = kernels.native
-        if compiled is None:
+        if kernels.native is None:
             return stopping(lists.groups, stop, rank, cut)
         gap = float(worth[min(grade, top)]) if lists.gaps else 0.0
         value, last = np.empty(groups.queries), cut.copy()
         kernels.in_threads(
-            lambda low, high: compiled.cascade(
+            lambda low, high: kernels.native.cascade(
                 *(stop, rank, lists.begin, lists.span, gap, last, value, low, high)
             ),
             *(groups.queries, kernels.pieces(int(lists.span.sum()))),

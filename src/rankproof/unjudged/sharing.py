@@ -63,8 +63,7 @@ class Holes:
     @cached_property
     def shared(self) -> Shared | None:
         """What two runs share; None for other numbers of them, and without compiled code."""
-        compiled = kernels.native
-        if compiled is None or len(self.reaches) != 2 or self.reaches[1].run.index is None:
+        if kernels.native is None or len(self.reaches) != 2 or self.reaches[1].run.index is None:
             return None
         a, b = self.reaches
         spans = [reach.span(self.depth) for reach in self.reaches]
@@ -75,7 +74,7 @@ class Holes:
         own = np.empty(int(spans[1].start[-1]), np.bool_)
         ids = [kernels.whole(ids_of(reach.run, "doc")) for reach in self.reaches]
         kernels.in_threads(
-            lambda first, last: compiled.share(
+            lambda first, last: kernels.native.share(
                 *(ids[0], a.row_at, a.known, spans[0].begin, spans[0].start),
                 *(b.met.listed, ids[1], b.run.start, table.slot_start, table.slots),
                 *(b.met.ranking.position, b.known, spans[1].begin, spans[1].start),
@@ -123,11 +122,9 @@ class Shared:
 
     def lead(self, weight: Float) -> Lead:
         """a − b, where a hole weighs weight[rank]."""
-        compiled = kernels.native
-        assert compiled is not None
         gained, lost, most, least = (np.empty(len(self.count)) for _ in range(4))
         kernels.in_threads(
-            lambda first, last: compiled.lead(
+            lambda first, last: kernels.native.lead(
                 *(self.theirs, self.own, self.start_a, self.start_b, weight),
                 *(gained, lost, most, least, first, last),
             ),
@@ -137,11 +134,9 @@ class Shared:
 
     def gains(self, weight: Float, known: Float, steps: Levels, total: Float) -> Lead:
         """`most` and `least`: the ends of (known + Σ gains · what holes weigh in a less b)/IDCG."""
-        compiled = kernels.native
-        assert compiled is not None
         high, low = np.empty(len(known)), np.empty(len(known))
         kernels.in_threads(
-            lambda first, last: compiled.gains(
+            lambda first, last: kernels.native.gains(
                 *(self.theirs, self.own, self.start_a, self.start_b, weight, known),
                 *(steps.held, steps.step, total, high, low, first, last),
             ),

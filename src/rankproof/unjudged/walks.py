@@ -49,15 +49,14 @@ def interpolated(measure: Measure, holed: Holed) -> Ends:
     if holed.top < rel:
         now = holed.now(measure)
         return Ends(now.min, now.max)
-    compiled = kernels.native
-    if compiled is None:
+    if kernels.native is None:
         found = [_one_level(holed.spelled, rel, level) for level in reversed(levels)]
         low, high = (sum(x) / len(levels) for x in zip(*found, strict=True))
         return Ends(low, high, exact)
 
     def end(highest: bool) -> Float:
         return _walked(
-            lambda *path: compiled.interpolated(*path),
+            kernels.native.interpolated,
             *(holed, rel, highest),
             *(np.array(levels), holed.groups.relevant(rel), holed.extra, highest),
         )
@@ -194,13 +193,12 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
     if measure.name == "infAP":
         weight = (rank - 1.0) / (rank * (rank - 1.0 + 2 * EPSILON))
         rest = 1.0 / rank - (1.0 - EPSILON) * weight
-    compiled = kernels.native
-    if compiled is not None:
+    if kernels.native is not None:
         weight[0] = rest[0] = 0.0
         sums = np.cumsum([weight, rest, weight * rank + rest], axis=1)
         table = np.stack([weight, rest, *sums, np.cumsum(sums[0])])
         return _walked(
-            lambda *path: compiled.precision(*path),
+            kernels.native.precision,
             *(holed, rel, highest, table, cut, relevant, holed.extra, highest),
         )
     holed = holed.spelled
@@ -251,12 +249,11 @@ def preference(measure: Measure, holed: Holed) -> Ends:
     relevant = holed.groups.relevant(rel)
     others = np.diff(holed.groups.pool.start) - relevant
     possible = holed.top >= rel
-    compiled = kernels.native
-    if compiled is not None:
+    if kernels.native is not None:
 
         def end(highest: bool) -> Float:
             return _walked(
-                lambda *path: compiled.preference(*path),
+                kernels.native.preference,
                 *(holed, rel, highest, relevant, others, holed.extra, possible, highest),
             )
 

@@ -300,7 +300,7 @@ class Index:
             spread = {}
         if not todo:
             return None
-        seed, gains = _seed(self.store), _gains(every)
+        seed, gains = int(self.store.meta("config")["seed"]), _gains(every)
 
         def worth(p: Passage) -> float:
             key = (p.query, p.doc)
@@ -377,10 +377,6 @@ def _depth(store: Store) -> int:
     """The ranks that were to be right."""
     config = store.meta("config")
     return int(config["ranking"]["depth"] or config["pruning"]["target"])
-
-
-def _seed(store: Store) -> int:
-    return int(store.meta("config")["seed"])
 
 
 def _all_in(words: tuple[str, ...], text: str) -> bool:

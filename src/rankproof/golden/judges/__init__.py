@@ -35,7 +35,6 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """For people: who judged."""
-        ...
 
     @property
     def model(self) -> str: ...
@@ -46,16 +45,13 @@ class Judge(Protocol):
     @property
     def simulated(self) -> bool:
         """Whether it knows the truth beforehand: such a golden set is no evidence."""
-        ...
 
     @property
     def parallel(self) -> bool:
         """Whether threads may ask it at the same time."""
-        ...
 
     def prepare(self, pools: Sequence[QueryPool]) -> None:
         """Look at everything that will be graded, before anything is."""
-        ...
 
     def ask(self, request: Request) -> Answer: ...
 
@@ -68,7 +64,6 @@ class Waiting(Protocol):
 
     def stop(self) -> None:
         """Wait no longer; what is sent already is still answered."""
-        ...
 
 
 def make_judge(settings: GoldenSettings, qrels: Path | None = None, chosen: Any = None) -> Judge:

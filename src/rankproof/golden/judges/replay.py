@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from rankproof.config import BesidePath, Settings
 from rankproof.errors import InputError, shorten
+from rankproof.files import json_lines
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.golden.store import Store
@@ -103,13 +104,7 @@ def _recorded(path: Path) -> Iterator[dict[str, Any]]:
         return
     wanted: dict[str, type] = {"content": str, "text": str, "model": str, "judge": str}
     wanted |= {"tokens_in": int, "tokens_out": int, "counted": bool, "simulated": bool}
-    for number, line in enumerate(Source(path).text().split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
+    for number, row in json_lines(Source(path).text()):
         wrong = (
             "a line"
             if not isinstance(row, dict)
