@@ -2,9 +2,10 @@
 
     python examples/distribute.py
 
-The wheel gets a manylinux tag through auditwheel where that is installed. The wheel, and the sdist
-without a compiler, are each installed into an environment of their own and evaluate the demo's
-runs: both must say the same, the second without compiled code.
+The wheel gets a manylinux tag through auditwheel where that is installed. The wheel, the wheel with
+the oldest libraries that it says it takes, and the sdist without a compiler are each installed into
+an environment of their own and evaluate the demo's runs: all must say the same, the last without
+compiled code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 from pathlib import Path
 from typing import Any
@@ -60,7 +62,13 @@ def complete(sdist: Path) -> list[str]:
     return sorted(name for name in listed if name and name[0] != "." and name not in held)
 
 
-def tried(package: Path, compiler: bool) -> dict[str, Any]:
+def oldest() -> list[str]:
+    """The libraries that the package needs, each at the first version that it says it takes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [needed.replace(">=", "==") for needed in project["dependencies"]]
+
+
+def tried(package: Path, *needs: str, compiler: bool = True) -> dict[str, Any]:
     """What an environment says that holds the package and what it needs, and nothing else."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
@@ -68,8 +76,8 @@ def tried(package: Path, compiler: bool) -> dict[str, Any]:
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         if not compiler:
             clean |= {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
-        install = [str(python), "-m", "pip", "install", "--quiet", "--no-cache-dir", str(package)]
-        subprocess.run(install, check=True, env=clean, cwd=folder)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+        subprocess.run([*install, str(package), *needs], check=True, env=clean, cwd=folder)
         said = subprocess.check_output([python, "-c", TRIED], env=clean, cwd=folder, text=True)
     found: dict[str, Any] = json.loads(said)
     return found
@@ -80,11 +88,13 @@ def main() -> None:
     lacks = complete(sdist)
     if lacks:
         sys.exit(f"{sdist.name} lacks {', '.join(lacks[:10])}")
-    compiled, plain = tried(wheel, compiler=True), tried(sdist, compiler=False)
+    compiled, plain = tried(wheel), tried(sdist, compiler=False)
     if not all(compiled["compiled"]) or any(plain["compiled"]):
         sys.exit(f"compiled code: wheel {compiled['compiled']}, sdist {plain['compiled']}")
     if compiled["runs"] != plain["runs"]:
         sys.exit("the wheel and the sdist without a compiler do not say the same")
+    if tried(wheel, *oldest()) != compiled:
+        sys.exit("the wheel does not say the same with the oldest libraries that it takes")
     for path in (wheel, sdist):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.1f} MB")
 
