@@ -168,7 +168,9 @@ def _as_array(values: Any) -> tuple[Array | None, str]:
         values = values.detach().cpu()
         array = (values.double() if values.is_floating_point() else values).numpy()
         return (None if array.dtype.kind == "c" else array), dtype
-    if any(map(np.ma.is_masked, values if isinstance(values, list | tuple) else [values])):
+    given = values if isinstance(values, list | tuple) else [values]
+    masks = any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, given)))
+    if masks and any(map(np.ma.is_masked, given)):
         raise InputError(
             "a masked array, whose mask would be lost",
             place="evaluate_arrays",
