@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
+from rankproof.config import check_config
 from rankproof.retrieval.duplicates import DuplicatesSettings, shingles, suppress
 
 
@@ -127,8 +128,9 @@ def test_a_text_shorter_than_a_shingle_is_one_shingle() -> None:
 
 
 def test_a_threshold_of_nothing_is_refused() -> None:
-    with pytest.raises(rp.InputError, match="duplicates: with the threshold 0 every passage"):
-        suppress(["a"], ["x"], DuplicatesSettings(threshold=0))
+    """As the settings are read: not where a sweep has come to it."""
+    with pytest.raises(rp.InputError, match="threshold: 0; input should be greater than 0"):
+        check_config({"threshold": 0}, DuplicatesSettings, place="sweep.yaml")
 
 
 def test_nearly_equal_passages_of_chinese_are_found() -> None:

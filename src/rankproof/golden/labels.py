@@ -1,4 +1,4 @@
-"""People's labels as files: in from qrels, CSV and JSON lines, out with everybody's word.
+"""People's labels as files: in from qrels and tables, out with everybody's word.
 
 A file with a column `who` holds the labels of several people, as an export writes them: query, doc,
 who, grade, and if it likes sure, note, settles. Any other is read as judgements of one person.
@@ -7,11 +7,15 @@ who, grade, and if it likes sure, note, settles. Any other is read as judgements
 from __future__ import annotations
 
 import csv
+import io
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import polars as pl
 
 from rankproof.errors import InputError, shorten
 from rankproof.files import csv_rows, json_lines
@@ -21,12 +25,12 @@ from rankproof.golden.store import Store
 from rankproof.records import read_qrels
 from rankproof.records.beir import qrels_file
 from rankproof.records.columns import no_rows
-from rankproof.records.frames import choose_columns, find_columns, plain_name
+from rankproof.records.frames import choose_columns, find_columns, plain_name, polars_reads
 from rankproof.records.sources import ENDINGS, Source, ending
 from rankproof.sentences import counted
 from rankproof.visible import inert
 
-Row: TypeAlias = tuple[int, dict[str, Any]]  # and the line where it ends
+Row: TypeAlias = tuple[int, dict[str, Any]]  # and the line where it ends, or which row it is
 
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
 _WORDS = dict.fromkeys(("true", "yes", "1"), True) | dict.fromkeys(("false", "no", "0"), False)
@@ -159,8 +163,22 @@ def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterato
 
 def _rows(source: Source) -> list[Row] | None:
     """(line, row) of a file that says who, by the names of `COLUMNS`; None of one that does not."""
-    if ENDINGS.get(ending(source.path)) == "jsonl":
+    form = ENDINGS.get(ending(source.path))
+    found: list[Row]
+    if form == "jsonl":
         found = _jsonl(source.label, source.text())
+    elif form in ("parquet", "arrow"):
+        read = pl.read_parquet if form == "parquet" else pl.read_ipc
+        with polars_reads(source.label, form):
+            found = list(enumerate(read(io.BytesIO(source.read())).to_dicts(), 1))
+    elif form == "json":
+        try:
+            said = json.loads(source.text())
+        except (ValueError, RecursionError):
+            return None  # whoever reads judgements says what is wrong with it
+        if not isinstance(said, list) or not all(isinstance(row, dict) for row in said):
+            return None
+        found = list(enumerate(said, 1))
     else:
         first = source.head.lstrip().partition(b"\n")[0].decode(errors="replace")
         marks = (mark for mark in ",;\t" if "who" in map(plain_name, first.split(mark)))

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from rankproof.arrays import Int
-from rankproof.config import Count, Settings, Share
-from rankproof.errors import InputError
+from rankproof.config import Count, Settings
 from rankproof.retrieval.languages import WORD
 
 
@@ -29,7 +30,8 @@ class DuplicatesSettings(Settings):
     0.9
     """
 
-    threshold: Share = 0.9  # Jaccard similarity of word shingles
+    # Jaccard similarity of word shingles; with 0 every passage repeats every other.
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
     shingle: Count = 3
 
 
@@ -55,12 +57,6 @@ def suppress(
     {'d2': 'd1'}
     """
     settings = settings or DuplicatesSettings()
-    if settings.threshold == 0:
-        raise InputError(
-            "with the threshold 0 every passage repeats every other",
-            place="duplicates",
-            remedy="give a similarity above 0, such as 0.9",
-        )
     sets = _ordered([shingles(text, settings.shingle) for text in texts])
     kept: list[int] = []
     dropped: dict[str, str] = {}

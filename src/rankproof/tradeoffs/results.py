@@ -91,7 +91,8 @@ class Results:
         if not known:
             return found
         a, b = ([at[pairs[n][side]] for n in known] for side in (0, 1))
-        ends = difference_intervals(values[a] - values[b], float(np.nanmax(values, initial=0.0)))
+        most = max(parse(_at_one(measure)).most, float(np.nanmax(values, initial=0.0)))
+        ends = difference_intervals(values[a] - values[b], most)
         for n, (low, high) in zip(known, ends.tolist(), strict=True):
             found[n] = (low, high)
         return found
@@ -134,8 +135,8 @@ class Results:
 
     def assumed(self, measure: str) -> str:
         """The grades that unjudged passages are taken to have, where nobody said what there are."""
-        name = measure.replace(AT_PROMPT, "@1")
-        if self.judgements is None or self.scale is not None or parse(name).definition.grades:
+        scaled = parse(_at_one(measure)).definition.grades
+        if self.judgements is None or self.scale is not None or scaled:
             return ""
         return f" (grades {grades_of(read_qrels(self.judgements))})"
 
@@ -238,6 +239,11 @@ def find_row(frame: pl.DataFrame, name: str, place: str) -> dict[str, Any]:
         known = f"did you mean {near[0]!r}?" if near else "`rankproof sweep … --plan` lists them"
         raise InputError(f"there is no row {shorten(name)}", place=place, remedy=known)
     return row.row(0, named=True)
+
+
+def _at_one(measure: str) -> str:
+    """A measure that can be parsed: what a configuration gives is one number or another."""
+    return measure.replace(AT_PROMPT, "@1")
 
 
 def _spread(some: pl.DataFrame) -> tuple[dict[str, int], Float]:
