@@ -12,7 +12,7 @@ from scipy import stats
 import rankproof as rp
 from rankproof import comparison as module
 from rankproof.evaluation import Evaluation
-from rankproof.measures import parse
+from rankproof.measures import REGISTRY, parse
 from rankproof.statistics.randomisation import holm
 
 Scores = dict[str, dict[str, float]]
@@ -288,3 +288,26 @@ def test_runs_are_named_or_listed_and_stand_where_they_belong() -> None:
         rp.compare("qrels.txt", {"x": "x.trec"}, "RR")  # type: ignore[arg-type]
     with pytest.raises(rp.InputError, match="runs, name them and the judgements the other way"):
         rp.leaderboard({"x": "x.trec", "y": "y.trec"}, "qrels.txt", "RR")
+
+
+def test_a_measure_of_ones_own_below_zero_has_an_interval_around_its_difference() -> None:
+    known = dict(REGISTRY)
+    try:
+
+        @rp.measure("Waste")
+        def waste(groups: rp.TieGroups) -> rp.Outcomes:
+            """Less what is listed."""
+            return rp.Outcomes.certain(-groups.listed.astype(np.float64))
+
+        qrels = {f"q{q}": {"d0": 1} for q in range(12)}
+        short = {q: {"d0": 1.0} for q in qrels}
+        long = {q: {f"d{d}": float(d) for d in range(4 + n % 3)} for n, q in enumerate(qrels)}
+        for a, b, sign in ((short, long, 1), (long, short, -1)):
+            (pair,) = rp.compare({"a": a, "b": b}, qrels, waste).pairs
+            found = pair.measures[waste]
+            assert found.expected == sign * 4.0
+            assert found.ci is not None
+            assert found.ci[0] < found.expected < found.ci[1]
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(known)

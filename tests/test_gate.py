@@ -47,7 +47,7 @@ def judgements(queries: int) -> Qrels:
 
 
 def verdict(difference: np.ndarray, margin: float = 0.05, **more: Any) -> rp.Gate:
-    base = np.full(len(difference), 0.5)
+    base = np.maximum(0.5, -difference)  # nDCG is never below 0
     return gate_sides(
         judgements(len(difference)),
         side("old", base),

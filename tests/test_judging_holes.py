@@ -15,7 +15,7 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.evaluation import Policy
-from rankproof.measures import parse
+from rankproof.measures import REGISTRY, parse
 from rankproof.tables import Qrels, Run
 from rankproof.unjudged.bounds import View
 from rankproof.unjudged.judging import (
@@ -27,6 +27,8 @@ from rankproof.unjudged.judging import (
     write_next,
 )
 from rankproof.unjudged.pools import contributions, leave_one_out
+from rankproof.unjudged.reach import Ends, Holed
+from rankproof.unjudged.rules import RULES, rule
 from rankproof.unjudged.sampling import draw, estimate
 
 NDCG, P10 = parse("nDCG@10"), parse("P@10")
@@ -369,6 +371,43 @@ def test_an_estimate_stays_within_what_grades_could_make_of_it(share: float) -> 
             assert found.runs[name][parse("P@2")].ci[0] >= 0.0
         bound, one = view.pair_bound(0, 1, p5), found.pairs["A", "B"][p5]
         assert bound.lowest - 1e-9 <= one.ci[0] <= one.ci[1] <= bound.highest + 1e-9
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_estimate_of_a_measure_of_ones_own_is_not_held_between_0_and_1(sign: float) -> None:
+    """It was not said to be endless, and values say that it is."""
+    known, rules = dict(REGISTRY), dict(RULES)
+    try:
+
+        @rp.measure("Gathered")
+        def gathered(groups: rp.TieGroups) -> rp.Outcomes:
+            """Relevant documents listed; or less them."""
+            return rp.Outcomes.certain(sign * groups.sum_by_query(groups.doc_query, groups.grade))
+
+        @rule("Gathered")
+        def ends(measure: rp.Measure, holed: Holed) -> Ends:
+            now = holed.now(measure).expected
+            then = now + sign * holed.of_query
+            return Ends(np.minimum(now, then), np.maximum(now, then))
+
+        world = {
+            f"q{q:02}": {f"d{d}": int(d < 3 or q % 3 == 0) for d in range(6)} for q in range(30)
+        }
+        qrels = {q: {d: docs[d] for d in ("d0", "d1", "d2")} for q, docs in world.items()}
+        runs = [
+            rp.read_run({q: {f"d{d}": float(d) for d in range(6)} for q in world}, name="A"),
+            rp.read_run({q: {"d5": 1.0} for q in world}, name="B"),
+        ]
+        view = View(runs, rp.read_qrels(qrels), Policy())
+        found = estimate(view, [gathered, P10], rp.read_qrels(world), 10)
+        for one in (found.runs["A"][gathered], found.pairs["A", "B"][gathered]):
+            assert one.ci_new[0] <= one.ci[0] <= one.estimate <= one.ci[1] <= one.ci_new[1]
+            assert abs(one.estimate) > 3.0
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(known)
+        RULES.clear()
+        RULES.update(rules)
 
 
 def test_a_sample_is_refused_where_it_cannot_estimate() -> None:

@@ -23,7 +23,7 @@ from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.sentences import amount, counted, signed
 from rankproof.statistics import flips
-from rankproof.statistics.intervals import FEW, Interval, difference_intervals, spread_of
+from rankproof.statistics.intervals import FEW, Interval, difference_intervals, range_of, spread_of
 from rankproof.statistics.power import queries_needed, whole
 from rankproof.statistics.randomisation import holm, randomisation, t_test
 from rankproof.ties import Order, ScoreType
@@ -463,7 +463,8 @@ def _paired(
         return np.asarray(values.sum(axis=1) / n)
 
     p, exact = randomisation(apart, seed=seed)
-    ends = difference_intervals(apart, max(measure.most, float(np.nanmax(figure["expected"]))))
+    least, most = range_of(figure["expected"], measure.most)
+    ends = difference_intervals(apart, most - least)
     differing = (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64)
     found = {
         "expected": expected,

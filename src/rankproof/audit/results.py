@@ -19,7 +19,7 @@ from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.leads import sign
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Table
-from rankproof.statistics.intervals import Interval, difference_intervals, known_ends
+from rankproof.statistics.intervals import Interval, difference_intervals, known_ends, range_of
 from rankproof.tables import Run
 from rankproof.tie_counts import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.version import __version__
@@ -368,9 +368,9 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
             )
         }
         apart = (rows["expected"] - rows["expected_b"]).to_numpy()
-        seen = rows.select(pl.max_horizontal("expected", "expected_b").max()).item()
-        most = max(parse(str(measure)).most, seen)
-        low, high = difference_intervals(apart[None], most)[0].tolist()
+        seen = rows.select("expected", "expected_b").to_numpy()
+        least, most = range_of(seen, parse(str(measure)).most)
+        low, high = difference_intervals(apart[None], most - least)[0].tolist()
         found[str(measure)] |= {"ci": (low, high), "queries": rows.height}
     return found
 

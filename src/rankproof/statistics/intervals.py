@@ -88,27 +88,33 @@ def steady_interval(c: float, n: int, least: float, most: float) -> Interval:
     return (c - unseen * (c - least), c + unseen * (most - c))
 
 
-def mean_intervals(values: Float, most: float = 1.0) -> Float:
-    """(C, 2) of the means of rows (C, Q) of a measure; NaN values are left out.
+def range_of(values: Float, most: float) -> Interval:
+    """What a measure can be: from 0 to 1, but for one that has no end (`most`); of one that was
+    seen beyond nobody knows how far it goes."""
+    low = np.fmin.reduce(values, axis=None, initial=np.inf)
+    high = np.fmax.reduce(values, axis=None, initial=-np.inf)
+    return (
+        0.0 if low >= -ROUNDING else -math.inf,
+        most if high <= most + ROUNDING else math.inf,
+    )
 
-    A measure lies between 0 and 1, and so does its mean, but for one that has no end (`most`); of
-    one that was seen beyond, in whichever row, nobody knows how far it goes.
-    """
+
+def mean_intervals(values: Float, most: float = 1.0) -> Float:
+    """(C, 2) of the means of rows (C, Q) of a measure, none of them past what it can be; NaN values
+    are left out."""
     n, mean, sd = spread_of(values)
     half = t_halfwidth(n, sd)
-    seen = np.fmax.reduce(values, axis=None, initial=-np.inf)
-    least = 0.0 if np.fmin.reduce(values, axis=None, initial=0.0) >= -ROUNDING else -math.inf
-    most = most if seen <= most + ROUNDING else math.inf
+    least, most = range_of(values, most)
     ends = np.stack([np.maximum(mean - half, least), np.minimum(mean + half, most)], axis=-1)
     return _widened(ends, values, n, mean, least, most)
 
 
-def difference_intervals(differences: Float, most: float) -> Float:
+def difference_intervals(differences: Float, span: float) -> Float:
     """(C, 2) of the mean differences of rows (C, Q); NaN where fewer than six queries differ, and
-    where all differ alike in a measure that goes above 1, to `most`: it has no end."""
+    where all differ alike in a measure whose range, `span`, is above 1: it has no end."""
     n, mean, sd = spread_of(differences)
     half = t_halfwidth(n, sd)
-    reach = 1.0 if most <= 1.0 + ROUNDING else math.inf
+    reach = 1.0 if span <= 1.0 + ROUNDING else math.inf
     ends = np.stack([np.maximum(mean - half, -reach), np.minimum(mean + half, reach)], axis=-1)
     ends = _widened(ends, differences, n, mean, -reach, reach)
     with np.errstate(invalid="ignore"):

@@ -31,6 +31,7 @@ from rankproof.statistics.intervals import (
     difference_intervals,
     mean_intervals,
     percent_intervals,
+    range_of,
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
@@ -445,9 +446,8 @@ def _ceiling(
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
     apart = ((proc - actual) - (ideal - proc))[None]
-    balance = difference_intervals(apart, max(measure.most, float(ideal[defined].max())))[
-        0
-    ].tolist()
+    least, most = range_of(np.stack([actual, ideal]), measure.most)
+    balance = difference_intervals(apart, most - least)[0].tolist()
     low, high = percent_intervals(percent[:, None], actual[None], proc[None])[:, 0].tolist()
     return Ceiling(
         measure=measure,

@@ -25,7 +25,7 @@ from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
 from rankproof.records.frames import polars_reads
 from rankproof.records.scales import read_scale
-from rankproof.statistics.intervals import Interval, difference_intervals
+from rankproof.statistics.intervals import Interval, difference_intervals, range_of
 from rankproof.statistics.resampling import (
     best_out_of_bag,
     lower_ends,
@@ -91,8 +91,8 @@ class Results:
         if not known:
             return found
         a, b = ([at[pairs[n][side]] for n in known] for side in (0, 1))
-        most = max(parse(_at_one(measure)).most, float(np.nanmax(values, initial=0.0)))
-        ends = difference_intervals(values[a] - values[b], most)
+        least, most = range_of(values, parse(_at_one(measure)).most)
+        ends = difference_intervals(values[a] - values[b], most - least)
         for n, (low, high) in zip(known, ends.tolist(), strict=True):
             found[n] = (low, high)
         return found

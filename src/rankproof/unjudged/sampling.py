@@ -42,7 +42,7 @@ from rankproof.results.leads import ZERO
 from rankproof.results.plain import plain, told
 from rankproof.sentences import amount, counted, part, signed
 from rankproof.statistics.distributions import t_quantile
-from rankproof.statistics.intervals import CONFIDENCE, Interval
+from rankproof.statistics.intervals import CONFIDENCE, Interval, range_of
 from rankproof.statistics.resampling import sampled, uniforms
 from rankproof.tables import Qrels
 from rankproof.ties import TieGroups
@@ -190,21 +190,22 @@ def estimate(
         if len(of) == 1:
             guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
             ends, alike = view.run_ends(of[0], m, everyone), view.holes(everyone, m)
-            least = 0.0
         else:
             a, b = of
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
             ends, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
-            least = -m.most
         found = _combine(guesses, true, reported, ends, open_, in_sample, counted)
-        within = (least, m.most)
+        seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
+        least, most = range_of(seen, m.most)
+        every = (least, most) if len(of) == 1 else (least - most, most - least)
+        within = every
         if len(alike) == len(holes):
             settled = in_sample | ~open_
             low, high = (np.where(settled, true, x)[counted] for x in (ends.low, ends.high))
             defined = ~np.isnan(np.where(settled, true, reported))[counted]
             within = (lowest_mean(low, defined), -lowest_mean(-high, defined))
-        return found.inside(within, (least, m.most))
+        return found.inside(within, every)
 
     names = [run.name for run in view.runs]
     return Sampled(
