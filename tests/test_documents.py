@@ -106,8 +106,18 @@ _NOT_1252 = "not UTF-8; read as Windows-1252"
         (b'<?xml version="1.0" encoding="iso-8859-15"?><p>\xe9t\xe9 \xa4</p>', "été €", []),
         (b'<meta content="text/html; charset=windows-1251"><p>\xc4\xe0</p>', "Да", []),
         (b'<meta charset="latin1"><p>\xc3\xa9</p>', "é", []),
-        (b"<meta charset=shift_jis><p>\x93\xfa\xff", "日\ufffd", ["some of it is not shift_jis"]),
+        (b"<meta charset=shift_jis><p>\x93\xfa\x85", "日\ufffd", ["some of it is not shift_jis"]),
         ("<p>Grüße</p>".encode("utf-16"), "Grüße", []),
+        (
+            b'<meta charset="utf-8"><p>' + "Á für Ärzte".encode() + b"\xff</p>",
+            "Á für Ärzte\ufffd",
+            ["some of it is not utf-8"],
+        ),
+        (b'<meta charset="idna"><p>\x93Caf\xe9\x94</p>', "“Café”", [_NOT_1252]),
+        (b'<meta charset="punycode"><p>\x93Caf\xe9\x94</p>', "“Café”", [_NOT_1252]),
+        (b"<meta charset=gb2312><p>" + "中镕".encode("gbk"), "中镕", []),
+        (b"<meta charset=shift_jis><p>" + "日①".encode("cp932"), "日①", []),
+        (b"<meta charset=euc-kr><p>" + "한똠".encode("cp949"), "한똠", []),
     ],
 )
 def test_a_page_is_read_as_it_is_encoded_or_as_it_says_or_told(

@@ -158,16 +158,24 @@ def test_whoever_a_table_names_keeps_their_labels_however_it_is_written(
     ]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.json", "a.jsonl"])
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.ipc", "a.json", "a.jsonl"])
 def test_whoever_a_table_of_columns_names_keeps_their_labels(tmp_path: Path, name: str) -> None:
     rows = [("q0", "d1", "ada", 5), ("q0", "d2", "bob", 1)]
     table = pl.DataFrame(rows, ["query", "doc", "who", "grade"], orient="row")
     write = {"parquet": "write_parquet", "arrow": "write_ipc", "json": "write_json"}
+    write["ipc"] = "write_ipc_stream"
     getattr(table, write.get(name[2:], "write_ndjson"))(tmp_path / name)
     found = read_labels(tmp_path / name, "zoe")
     assert [(x.query, x.doc, x.who, x.grade) for x in found] == rows
     getattr(table.drop("who"), write.get(name[2:], "write_ndjson"))(tmp_path / name)
     assert {x.who for x in read_labels(tmp_path / name, "zoe")} == {"zoe"}
+
+
+def test_lines_of_labels_may_end_as_on_an_old_macintosh(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(b"query,doc,grade,who\rq0,d1,5,ada\rq0,d2,1,bob\r")
+    found = read_labels(file, None)
+    assert [(x.doc, x.who, x.grade) for x in found] == [("d1", "ada", 5), ("d2", "bob", 1)]
 
 
 def test_a_note_may_be_longer_than_python_lets_a_cell_be(tmp_path: Path) -> None:

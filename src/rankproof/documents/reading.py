@@ -96,7 +96,7 @@ def _decoded(data: bytes, said: str | None = None) -> tuple[str, list[str]]:
         return data.decode("utf-8-sig"), []
     except UnicodeDecodeError:
         pass
-    if said is not None and (codec := _codec(said)) is not None:
+    if said is not None and (codec := _codec(said, data)) is not None:
         text = data.decode(codec, "replace")
         return text, [f"some of it is not {said}, as it says"] if "\ufffd" in text else []
     try:
@@ -105,16 +105,28 @@ def _decoded(data: bytes, said: str | None = None) -> tuple[str, list[str]]:
         raise Broken("is neither UTF-8 nor Windows-1252; save it as UTF-8") from None
 
 
-def _codec(said: str) -> str | None:
+# Encodings that browsers take for larger ones.
+_LARGER = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+
+
+def _codec(said: str, data: bytes) -> str | None:
     """Python's name of an encoding, as browsers take it; None where it cannot be the one."""
     try:
         name = codecs.lookup(said).name
-        b"a".decode(name)  # some are not of text
+        b"\xe9".decode(name, "replace")  # some are not of text, or not of any bytes
     except (LookupError, ValueError):
         return None
-    if name.startswith("utf"):  # which was tried
-        return None
-    return "cp1252" if name in ("iso8859-1", "ascii") else name
+    if name.startswith("utf"):  # which was tried: some bytes are wrong, or it is another
+        signs = [sign for sign in data.decode("utf-8", "replace") if sign > "\x7f"]
+        return "utf-8" if 2 * signs.count("\ufffd") < len(signs) else None
+    return _LARGER.get(name, name)
 
 
 def _clean(text: str) -> str:

@@ -7,15 +7,12 @@ who, grade, and if it likes sure, note, settles. Any other is read as judgements
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-
-import polars as pl
 
 from rankproof.errors import InputError, shorten
 from rankproof.files import csv_rows, json_lines
@@ -25,7 +22,7 @@ from rankproof.golden.store import Store
 from rankproof.records import read_qrels
 from rankproof.records.beir import qrels_file
 from rankproof.records.columns import no_rows
-from rankproof.records.frames import choose_columns, find_columns, plain_name, polars_reads
+from rankproof.records.frames import choose_columns, find_columns, plain_name, polars_reads, scan
 from rankproof.records.sources import ENDINGS, Source, ending
 from rankproof.sentences import counted
 from rankproof.visible import inert
@@ -168,9 +165,8 @@ def _rows(source: Source) -> list[Row] | None:
     if form == "jsonl":
         found = _jsonl(source.label, source.text())
     elif form in ("parquet", "arrow"):
-        read = pl.read_parquet if form == "parquet" else pl.read_ipc
         with polars_reads(source.label, form):
-            found = list(enumerate(read(io.BytesIO(source.read())).to_dicts(), 1))
+            found = list(enumerate(scan(source, form).collect().to_dicts(), 1))
     elif form == "json":
         try:
             said = json.loads(source.text())
@@ -180,7 +176,7 @@ def _rows(source: Source) -> list[Row] | None:
             return None
         found = list(enumerate(said, 1))
     else:
-        first = source.head.lstrip().partition(b"\n")[0].decode(errors="replace")
+        first = source.head.decode(errors="replace").lstrip().replace("\r", "\n").partition("\n")[0]
         marks = (mark for mark in ",;\t" if "who" in map(plain_name, first.split(mark)))
         mark = next(marks, None)  # spreadsheets put a semicolon where decimals have a comma
         if mark is None:

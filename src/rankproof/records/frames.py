@@ -211,15 +211,17 @@ def read_table(
     if form in ("csv", "tsv"):
         return _read_csv(source, kind, form, progress)
     with polars_reads(source.label, form):
-        data = io.BytesIO(source.read(progress))
-        frame: pl.DataFrame | pl.LazyFrame
-        if form == "parquet":
-            frame = pl.scan_parquet(data)
-        elif source.head.startswith(b"ARROW1"):
-            frame = pl.read_ipc(data)
-        else:
-            frame = pl.read_ipc_stream(data)
+        frame = scan(source, form, progress)
         return _from_frame(frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}")
+
+
+def scan(source: Source, form: str, progress: Progress | None = None) -> pl.LazyFrame:
+    """A table in Parquet, or in Arrow, be it a file or a stream."""
+    data = io.BytesIO(source.read(progress))
+    if form == "parquet":
+        return pl.scan_parquet(data)
+    streamed = not source.head.startswith(b"ARROW1")
+    return (pl.read_ipc_stream(data) if streamed else pl.read_ipc(data)).lazy()
 
 
 SEPARATOR = {"csv": ",", "tsv": "\t"}
