@@ -214,6 +214,14 @@ def test_a_wrong_number_is_named() -> None:
         assert f"{option[0]}': {option[1]!r} should be a valid " in done.stderr, done.stderr
 
 
+def test_of_several_numbers_the_wrong_one_is_named() -> None:
+    for given in (["1e-3", "x"], ["x", "1e-3"]):
+        margins = [word for one in given for word in ("--margin", one)]
+        done = in_text("gate", QRELS, TIED, PLAIN, *margins)
+        assert done.returncode == 2
+        assert "'--margin': 'x' should be a valid number" in done.stderr, done.stderr
+
+
 def test_where_typer_keeps_the_type_of_an_argument_elsewhere_its_looks_alone_change(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

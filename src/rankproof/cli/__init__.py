@@ -210,6 +210,9 @@ class _Plain:
             try:
                 return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
             except typer.BadParameter as error:  # in pydantic's words, which leave the value out
+                if several and len(value) > 1:
+                    for word in value:  # the one that is wrong says so
+                        self.coerce([word], param, ctx)
                 said = error.message.partition(", unable to parse")[0]
                 given = ", ".join(map(repr, value if several else [value]))
                 error.message = re.sub("^Input(?= should)", lambda _: given, said)
