@@ -117,9 +117,10 @@ def middle(text: str, width: int) -> str:
 
     if cell_len(text) <= width:
         return text
-    tail = (width - 1) // 2
-    begin, end = text[: width - 1 - tail], text[len(text) - tail :]
-    while cell_len(begin) > width - 1 - tail:
+    tail = max(0, (width - 1) // 2)
+    front = max(0, width - 1 - tail)
+    begin, end = text[:front], text[len(text) - tail :]
+    while cell_len(begin) > front:
         begin = begin[:-1]
     while cell_len(end) > tail:
         end = end[1:]
