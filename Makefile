@@ -1,5 +1,5 @@
 # Everything runs in .venv, which scripts/environment.py makes (uv or pip; versions: constraints.txt).
-PYTHON ?= $(firstword $(wildcard .venv/bin/python) python3)
+PYTHON ?= $(shell [ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)
 SECONDS ?= 600
 RUN := .venv/bin/python
 ENVIRONMENT = @$(PYTHON) scripts/environment.py

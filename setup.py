@@ -6,6 +6,14 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
+if sys.version_info < (3, 11):  # older versions of pip install the dependencies first, or try to
+    version = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"rankproof needs Python 3.11 or newer; this is Python {version}")
+
+native = os.environ.get("RANKPROOF_REQUIRE_NATIVE", "0").lower()
+if native not in {"0", "1", "false", "true", "no", "yes", "off", "on", ""}:
+    sys.exit(f"RANKPROOF_REQUIRE_NATIVE: {native!r} is neither 0 nor 1")
+
 # No contraction: what a fused multiplication rounds would depend on the processor.
 # Python calls every function with more than it may ask for.
 warned = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
@@ -24,7 +32,7 @@ setup(
             depends=[str(part) for part in parts] if name == "rankproof._native" else [],
             extra_compile_args=flags,
             py_limited_api=True,
-            optional=os.environ.get("RANKPROOF_REQUIRE_NATIVE") != "1",
+            optional=native not in {"1", "true", "yes", "on"},
         )
         for name, source in sources.items()
     ],

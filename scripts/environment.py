@@ -31,8 +31,8 @@ INTERRUPTED = "interrupted"  # this file lies in an environment while packages a
 # What each target needs: the extras of rankproof and the dependency groups.
 KINDS: Dict[str, Tuple[List[str], List[str]]] = {
     "demo": (["demo"], []),
-    "test": (["all"], ["test", "peers", "lint", "docs", "setup"]),
-    "dist": ([], ["dist", "setup"]),
+    "test": (["all"], ["test", "peers", "lint", "docs"]),
+    "dist": ([], ["dist"]),
     "fuzz": (["all"], ["test", "fuzz"]),
     "portable": ([], ["test", "peers"]),  # and every extra that brings no torch
 }
@@ -207,7 +207,8 @@ class Environment:
         own = self.python.with_name("uv")
         path = shutil.which("uv") or (str(own) if own.exists() else None)
         if path is None:
-            command = [*self.pip(), "install", "--quiet", "uv", "--constraint", CONSTRAINTS]
+            command = [*self.pip(), "install", "--quiet", "--upgrade", "pip", "uv"]
+            command += ["--constraint", CONSTRAINTS]
             installed = subprocess.run(
                 command, cwd=str(ROOT), stderr=subprocess.DEVNULL, check=False
             )
@@ -249,9 +250,8 @@ def project() -> Dict[str, Any]:
     return {**table, "dependency-groups": content["dependency-groups"]}
 
 
-def lock(output: str = CONSTRAINTS) -> None:
+def lock(uv: str, output: str) -> None:
     """Solve every extra and group for all systems and Pythons; pins that still fit are kept."""
-    uv = Environment(".venv").find_uv() or sys.exit("make lock needs uv; install it first")
     command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
     command += ["pyproject.toml", "--all-extras", "--constraint", "constraints.in"]
     for group in project()["dependency-groups"]:
@@ -287,7 +287,9 @@ def main() -> None:
         sys.exit(problem)
     kind = sys.argv[1]
     if kind == "lock":
-        lock()
+        environment = Environment(".venv")
+        environment.make()
+        lock(environment.find_uv() or sys.exit("make lock needs uv; install it first"), CONSTRAINTS)
     elif kind == "versions":
         test_versions()
     else:
