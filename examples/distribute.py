@@ -1,11 +1,11 @@
-"""Builds what is published, in dist/, and tries it as somebody would who has nothing else.
+"""Build what is published, in dist/, and try it as a user would who has nothing else.
 
     python examples/distribute.py
 
-The wheel gets a manylinux tag through auditwheel where that is installed. The wheel, the wheel with
-the oldest libraries that it says it takes, and the sdist without a compiler are each installed into
-an environment of their own and evaluate the demo's runs: all must say the same, the last without
-compiled code.
+auditwheel, where installed, gives the wheel its manylinux tag. The wheel with the newest libraries,
+the wheel with the oldest that it accepts, and the sdist without a compiler are each installed into
+an environment of their own. All must print the same evaluation of the demo's runs, the last without
+compiled code; the first two must also run the demo.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
-import venv
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+from environment import Environment, pip_settings, uv_variables  # noqa: E402
+
 DIST = ROOT / "dist"
-TRIED = """
+EVALUATION = """
 import json, pathlib, subprocess, sys
 import rankproof as rp
 data = pathlib.Path(rp.__file__).parent / "data"
 runs = [str(data / "demo-saturated.trec"), str(data / "demo-plain.trec")]
-words = [sys.executable, "-m", "rankproof"]
-asked = [*words, "eval", str(data / "demo-qrels.txt"), *runs, "-m", "nDCG@5", "--format", "json"]
-said = json.loads(subprocess.check_output(asked))["runs"]
-checks = json.loads(subprocess.check_output([*words, "doctor", "--format", "json"]))["checks"]
+command = [sys.executable, "-m", "rankproof"]
+options = ["-m", "nDCG@5", "--format", "json"]
+evaluation = [*command, "eval", str(data / "demo-qrels.txt"), *runs, *options]
+evaluations = json.loads(subprocess.check_output(evaluation))["runs"]
+checks = json.loads(subprocess.check_output([*command, "doctor", "--format", "json"]))["checks"]
 compiled = [check["well"] for check in checks if check["about"] == "compiled"]
-print(json.dumps({"runs": [run["measures"] for run in said], "compiled": compiled}))
+print(json.dumps({"runs": [run["measures"] for run in evaluations], "compiled": compiled}))
 """
 
 
@@ -54,47 +56,50 @@ def build() -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def complete(sdist: Path) -> list[str]:
-    """Tracked files that the sdist lacks."""
-    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
+def missing_files(sdist: Path) -> list[str]:
+    """Return the tracked files that the sdist lacks."""
+    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     with tarfile.open(sdist) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames()}
-    return sorted(name for name in listed if name and name[0] != "." and name not in held)
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    return sorted(name for name in tracked if name and name[0] != "." and name not in packed)
 
 
-def oldest() -> list[str]:
-    """The libraries that the package needs, each at the first version that it says it takes."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [needed.replace(">=", "==") for needed in project["dependencies"]]
-
-
-def tried(package: Path, *needs: str, compiler: bool = True) -> dict[str, Any]:
-    """What an environment says that holds the package and what it needs, and nothing else."""
+def try_package(package: str, resolution: str = "highest", compiler: bool = True) -> dict[str, Any]:
+    """Install a package into an empty environment; return what it says of the demo's runs there."""
+    uv = Environment(".venv").find_uv() or sys.exit("make dist needs uv; install it first")
     with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
-        python = Path(folder) / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        variables = {**uv_variables(pip_settings()), **os.environ}
+        variables.pop("PYTHONPATH", None)
         if not compiler:
-            clean |= {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
-        install = [str(python), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-        subprocess.run([*install, str(package), *needs], check=True, env=clean, cwd=folder)
-        said = subprocess.check_output([python, "-c", TRIED], env=clean, cwd=folder, text=True)
-    found: dict[str, Any] = json.loads(said)
-    return found
+            variables |= {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
+
+        def run(*command: str) -> str:
+            return subprocess.check_output(command, env=variables, cwd=folder, text=True)
+
+        python = f"{folder}/environment/bin/python"
+        run(uv, "venv", "--quiet", "--python", sys.executable, f"{folder}/environment")
+        run(
+            uv, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, package
+        )
+        if package.endswith("[demo]"):
+            run(python, "-m", "rankproof", "demo")
+        evaluation: dict[str, Any] = json.loads(run(python, "-c", EVALUATION))
+    return evaluation
 
 
 def main() -> None:
     wheel, sdist = build()
-    lacks = complete(sdist)
-    if lacks:
-        sys.exit(f"{sdist.name} lacks {', '.join(lacks[:10])}")
-    compiled, plain = tried(wheel), tried(sdist, compiler=False)
-    if not all(compiled["compiled"]) or any(plain["compiled"]):
-        sys.exit(f"compiled code: wheel {compiled['compiled']}, sdist {plain['compiled']}")
-    if compiled["runs"] != plain["runs"]:
+    missing = missing_files(sdist)
+    if missing:
+        sys.exit(f"{sdist.name} lacks {', '.join(missing[:10])}")
+    newest, oldest = (try_package(f"{wheel}[demo]", name) for name in ("highest", "lowest-direct"))
+    plain = try_package(str(sdist), compiler=False)
+    if not all(newest["compiled"]) or any(plain["compiled"]):
+        sys.exit(f"compiled code: wheel {newest['compiled']}, sdist {plain['compiled']}")
+    if newest["runs"] != plain["runs"]:
         sys.exit("the wheel and the sdist without a compiler do not say the same")
-    if tried(wheel, *oldest()) != compiled:
-        sys.exit("the wheel does not say the same with the oldest libraries that it takes")
+    if newest != oldest:
+        sys.exit("the wheel does not say the same with the oldest libraries that it accepts")
     for path in (wheel, sdist):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.1f} MB")
 

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
-from loopback import PATIENCE
+from loopback import PATIENCE, Reply, Request, loopback
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -34,18 +35,21 @@ def pins() -> dict[str, list[Requirement]]:
 
 @pytest.fixture
 def uv() -> str:
-    """uv, where there is one and it reaches an index."""
     path = shutil.which("uv", path=os.pathsep.join([os.environ["PATH"], f"{sys.prefix}/bin"]))
-    if path is None:
-        pytest.skip("needs uv")
-    command = [path, "pip", "compile", "--quiet", "--no-deps", "--no-cache", "-"]
+    return path or pytest.skip("needs uv")
+
+
+@pytest.fixture
+def online_uv(uv: str) -> str:
+    """uv, where it reaches a package index."""
+    command = [uv, "pip", "compile", "--quiet", "--no-deps", "--no-cache", "-"]
     variables = {**environment.uv_variables(environment.pip_settings()), **os.environ}
     online = subprocess.run(
         command, input=b"wheel", env=variables, capture_output=True, timeout=PATIENCE, check=False
     )
     if online.returncode:
         pytest.skip("needs a package index")
-    return path
+    return uv
 
 
 @pytest.fixture
@@ -111,6 +115,29 @@ def test_uv_uses_the_indexes_and_folders_that_pip_uses(tmp_path: Path) -> None:
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_PYTHON_DOWNLOADS": "never",
     }
+
+
+def test_an_extra_index_with_a_cpu_build_of_torch_is_enough_to_get_it(
+    uv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: Request) -> Reply:
+        version = "2.13.0%2Bcpu" if request.path.startswith("/cpu/") else "2.13.0"
+        if request.path.endswith(".metadata"):
+            return Reply(f"Name: torch\nVersion: {unquote(version)}\n".encode())
+        wheel = f"torch-{version}-py3-none-any.whl"
+        link = f'<a href="{wheel}" data-core-metadata="true">{unquote(wheel)}</a>'
+        return Reply(link.encode(), headers={"Content-Type": "text/html"})
+
+    with loopback(answer) as server:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/all/")
+        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"{server.url}/cpu/")
+        variables = {**os.environ, **environment.uv_variables(environment.pip_settings())}
+        result = subprocess.run(
+            [uv, "pip", "install", "--dry-run", "--no-cache", "--target", str(tmp_path), "torch",
+             "--constraint", str(ROOT / "constraints.txt"), "--python", sys.executable],
+            env=variables, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert " + torch==2.13.0+cpu" in result.stderr
 
 
 def test_a_folder_that_is_no_environment_is_left_alone(checkout: Path) -> None:
@@ -180,16 +207,18 @@ def test_every_requirement_of_the_build_is_pinned() -> None:
     assert {Requirement(text.strip(' "')).name for text in listing.split(",")} <= pins().keys()
 
 
-def test_solving_again_gives_the_same_versions(uv: str, tmp_path: Path) -> None:
+def test_solving_again_gives_the_same_versions(online_uv: str, tmp_path: Path) -> None:
     again = tmp_path / "constraints.txt"
     shutil.copy(ROOT / "constraints.txt", again)
-    environment.lock(uv, str(again))
+    environment.lock(online_uv, str(again))
     assert again.read_text() == (ROOT / "constraints.txt").read_text()
 
 
 @pytest.mark.parametrize("version", TESTED)
-def test_every_distribution_has_a_wheel_for_each_tested_python(uv: str, version: str) -> None:
-    command = [uv, "pip", "compile", "--quiet", "--only-binary", ":all:", "--python-version"]
+def test_every_distribution_has_a_wheel_for_each_tested_python(
+    online_uv: str, version: str
+) -> None:
+    command = [online_uv, "pip", "compile", "--quiet", "--only-binary", ":all:", "--python-version"]
     command += [version, "--python-platform", "x86_64-manylinux_2_28", "pyproject.toml"]
     command += ["--extra", "all", "--extra", "demo", "--constraint", "constraints.txt"]
     for group in ("test", "peers", "lint", "docs"):
