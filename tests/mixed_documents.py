@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 FACTS = (
@@ -36,13 +37,18 @@ def pdf(*pages: str) -> bytes:
             "/Resources << /Font << /F1 3 0 R >> >> >>"
         )
         objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
+    return pdf_file(objects)
+
+
+def pdf_file(objects: Sequence[str], trailer: str = "") -> bytes:
+    """Return a PDF of these objects, numbered from 1; the first is its catalog."""
     body, places = "%PDF-1.4\n", []
-    for number, said in enumerate(objects, 1):
+    for number, content in enumerate(objects, 1):
         places.append(len(body))
-        body += f"{number} 0 obj\n{said}\nendobj\n"
+        body += f"{number} 0 obj\n{content}\nendobj\n"
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
     size = len(objects) + 1
-    end = f"trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
+    end = f"trailer\n<< /Size {size} /Root 1 0 R {trailer} >>\nstartxref\n{len(body)}\n%%EOF\n"
     return (f"{body}xref\n0 {size}\n0000000000 65535 f \n{table}{end}").encode("latin-1")
 
 

@@ -40,7 +40,7 @@ def answer(request: Request) -> Reply:
 
 def prepared(folder: Path, server: Loopback | None) -> Path:
     pytest.importorskip("lxml")
-    pytest.importorskip("pypdf")
+    pytest.importorskip("pypdfium2")
     write_documents(folder / "documents")
     (folder / "questions.txt").write_text("\n".join(QUESTIONS))
     out = folder / "set"

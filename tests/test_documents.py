@@ -31,7 +31,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     pytest.importorskip("lxml")
-    pytest.importorskip("pypdf")
+    pytest.importorskip("pypdfium2")
     return write_documents(tmp_path / "documents")
 
 
@@ -180,7 +180,7 @@ def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
 
 
 def test_a_passage_of_a_pdf_knows_its_pages(tmp_path: Path) -> None:
-    pytest.importorskip("pypdf")
+    pytest.importorskip("pypdfium2")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.pdf").write_bytes(pdf("One. " * 10, "Two. " * 10, "Three. " * 10))
     made = rp.init(tmp_path / "in", tmp_path / "out", size=101, by="sentences")
@@ -385,7 +385,7 @@ def test_what_cannot_be_done_is_one_line(
 @given(data=st.binary(max_size=200) | st.text(max_size=120).map(lambda t: t.encode("utf-16")))
 def test_any_bytes_are_read_or_said_to_be_broken(ending: str, data: bytes) -> None:
     pytest.importorskip("lxml")
-    pytest.importorskip("pypdf")
+    pytest.importorskip("pypdfium2")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"a{ending}"
         path.write_bytes(data)

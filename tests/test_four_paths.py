@@ -142,7 +142,7 @@ def test_extras_fit_the_paths(who: str) -> None:
 def test_a_path_prints_what_the_front_page_shows(
     who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package in ("lxml", "pypdf", "wordllama", "jinja2", "ml_dtypes"):
+    for package in ("lxml", "pypdfium2", "wordllama", "jinja2", "ml_dtypes"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     shown = paths()[who]

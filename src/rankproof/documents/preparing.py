@@ -169,7 +169,7 @@ def init(
         config={"chunks": cut, "generate": generate, "url": url, "model": model},
         inputs={} if questions is None else {"questions": questions},
         seed=seed,
-        packages=("polars", "pypdf", "lxml"),
+        packages=("polars", "pypdfium2", "lxml"),
     )
     record: dict[str, Any] = {"manifest": made, "chunks": cut, "written": {}, "files": []}
     if not before:  # whoever is stopped from here on finds a folder that is ours

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import codecs
 import csv
-import io
-import logging
+import json
 import re
-import warnings
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -271,29 +271,37 @@ def _before(tag: str) -> str:
 # -------------------------------------------------------------------------------------- PDF
 
 
+_PDF_MEMORY = 2 * 2**30  # bytes, beside the file itself; a thousand pages take a tenth
+_PDF_SIGNATURE = (b"%PDF-", 1024)  # and within how many bytes it begins
+
+
 def _pdf(data: bytes, name: str, stem: str) -> Contents:
-    pypdf = _needed("pypdf", "PDF")
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # we say ourselves what is wrong
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            reader = pypdf.PdfReader(io.BytesIO(data))
-            if reader.is_encrypted and not reader.decrypt(""):
-                raise Broken("is encrypted; save it without a password")  # noqa: TRY301
-            pages = [_clean(page.extract_text() or "").strip() for page in reader.pages]
-            title = reader.metadata.title if reader.metadata else None
-    except Broken:
-        raise
-    except Exception as error:  # a parser of others' files may stumble anywhere
-        raise Broken(f"is not a readable PDF ({_first_line(error)})") from None
+    _needed("pypdfium2", "PDF")
+    signature, length = _PDF_SIGNATURE
+    if signature not in data[:length]:
+        raise Broken("is not a PDF, as its first bytes say")
+    command = [sys.executable, "-P", str(Path(__file__).with_name("pdf_text.py"))]
+    command.append(str(_PDF_MEMORY + 2 * len(data)))
+    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    if done.returncode:
+        limit = f"{_PDF_MEMORY / 2**30:g} GiB"
+        raise Broken(f"is not a readable PDF: reading it failed or took more than {limit}")
+    answer = json.loads(done.stdout)
+    if "problem" in answer:
+        raise Broken(answer["problem"])
+    if answer["unreadable"] and len(answer["unreadable"]) == len(answer["pages"]):
+        raise Broken("is not a readable PDF: none of its pages can be read")
+    pages = [_clean(page).strip() for page in answer["pages"]]
     starts, at = [], 0
     for page in pages:
         starts.append(at)
         at += len(page) + 2
     text = "\n\n".join(pages)
-    named = " ".join(_clean(title).split()) if isinstance(title, str) else ""
+    title = " ".join(_clean(answer["title"]).split())
     notes = [] if text.strip() else ["no text on its pages: pictures of text need OCR first"]
-    return Contents([Document(name, named or stem, text, pages=tuple(starts))], notes)
+    if answer["unreadable"]:
+        notes.append(f"pages that cannot be read: {_first_few(answer['unreadable'])}")
+    return Contents([Document(name, title or stem, text, pages=tuple(starts))], notes)
 
 
 def _needed(module: str, what: str) -> Any:
@@ -344,9 +352,8 @@ def _rows(rows: Iterator[tuple[int, Any]], name: str, stem: str, notes: list[str
     if not found and bad:
         raise Broken("has no row with a text; call its column or key `text`")
     if bad:
-        shown = ", ".join(map(str, bad[:_FEW])) + (", …" if len(bad) > _FEW else "")
         lines = "line" if len(bad) == 1 else "lines"
-        notes = [*notes, f"{len(bad)} {lines} without a text left out: {shown}"]
+        notes = [*notes, f"{len(bad)} {lines} without a text left out: {_first_few(bad)}"]
     return Contents(found, notes)
 
 
@@ -363,6 +370,11 @@ def _row_text(row: Any) -> str | None:
         if isinstance(key, str) and key not in _ID_KEYS and isinstance(value, str) and value.strip()
     ]
     return "\n".join(columns) or None
+
+
+def _first_few(numbers: list[int]) -> str:
+    """Return the first of some numbers as a list, with an ellipsis for the others."""
+    return ", ".join(map(str, numbers[:_FEW])) + (", …" if len(numbers) > _FEW else "")
 
 
 def _first_line(error: BaseException) -> str:
