@@ -114,19 +114,25 @@ _LARGER = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
+# Text encodings of Python that are no character sets.
+_NOT_CHARACTER_SETS = {"charmap", "idna", "punycode", "undefined"}
+_NOT_CHARACTER_SETS |= {"raw-unicode-escape", "unicode-escape"}
+_DECLARATION = b"charset"  # it was found as ASCII, which the page's encoding therefore keeps
 
 
 def _codec(said: str, data: bytes) -> str | None:
     """Python's name of an encoding, as browsers take it; None where it cannot be the one."""
     try:
         name = codecs.lookup(said).name
-        b"\xe9".decode(name, "replace")  # some are not of text, or not of any bytes
-    except (LookupError, ValueError):
+        if name in _NOT_CHARACTER_SETS:
+            return None
+        is_ascii_kept = _DECLARATION.decode(name, "replace") == _DECLARATION.decode()
+    except (LookupError, ValueError):  # unknown, or not an encoding of text
         return None
     if name.startswith("utf"):  # which was tried: some bytes are wrong, or it is another
         signs = [sign for sign in data.decode("utf-8", "replace") if sign > "\x7f"]
         return "utf-8" if 2 * signs.count("\ufffd") < len(signs) else None
-    return _LARGER.get(name, name)
+    return _LARGER.get(name, name) if is_ascii_kept else None
 
 
 def _clean(text: str) -> str:
