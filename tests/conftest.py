@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,6 +39,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("rankproof")  # --hypothesis-profile comes after this
+
+# A shell starts background jobs with SIGINT ignored, which every child inherits; tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What tests make is not found by later ones, nor by the person who runs them.
 _KEPT = tempfile.TemporaryDirectory(prefix="rankproof-tests-")

@@ -148,8 +148,6 @@ def test_it_is_stopped_anywhere_and_goes_on(tmp_path: Path) -> None:
             [sys.executable, "-m", "rankproof", "choose", str(out), "--yes"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            # a shell that runs the tests in the background has children ignore Ctrl-C
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             assert asked.wait(PATIENCE)
             assert process.stderr is not None

@@ -914,7 +914,6 @@ def test_ctrl_c_says_a_word_and_exits_with_130(place: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdin is not None
     process.stdin.write(b"x" * (1 << 20))  # more than the pipe holds: it is reading by now

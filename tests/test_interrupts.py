@@ -60,8 +60,6 @@ def command(folder: Path, verb: str, url: str) -> Iterator[subprocess.Popen[str]
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # a shell that runs the tests in the background has children ignore Ctrl-C
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         yield process
 

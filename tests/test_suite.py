@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,20 @@ def test_the_check_sees_what_it_is_there_for(tmp_path: Path) -> None:
     file.write_text('CODE = """\nimport time\ntime.sleep(1)\n"""\n')
     found = [set(modules(tree)) for _, tree in programs(file)]
     assert found == [set(), {"time"}]
+
+
+def test_tests_and_their_children_receive_ctrl_c_where_a_shell_has_it_ignored() -> None:
+    child = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    program = "import conftest, subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]])"
+    result = subprocess.run(
+        [sys.executable, "-c", program, "-c", child],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        check=False,
+    )
+    assert result.stdout == "True\n", result.stderr
 
 
 READERS = ["trec-run", "trec-qrels", "json-run", "jsonl-run", "jsonl-qrels", "beir"]
