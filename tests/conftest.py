@@ -6,12 +6,13 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from optional_packages import absent_package
 
 if TYPE_CHECKING:
     from rankproof.golden.store import Store
@@ -94,6 +95,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first, so that no process works long after the others are done."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skip a test that fails because an optional package is not installed."""
+    report = yield
+    _skip_if_package_is_absent(report, call, item)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a file that cannot be imported because an optional package is not installed."""
+    report = yield
+    if report.failed and report.call is not None:
+        _skip_if_package_is_absent(report, report.call, collector)
+    return report
+
+
+def _skip_if_package_is_absent(
+    report: pytest.TestReport | pytest.CollectReport,
+    call: pytest.CallInfo[Any],
+    node: pytest.Item | pytest.Collector,
+) -> None:
+    package = absent_package(call.excinfo.value) if report.failed and call.excinfo else None
+    if package:
+        line = (node.location[1] if isinstance(node, pytest.Item) else 0) or 0
+        report.outcome = "skipped"
+        report.longrepr = (str(node.path), line + 1, f"Skipped: needs {package}")
 
 
 @pytest.fixture(autouse=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from loopback import PATIENCE
+from optional_packages import DISTRIBUTIONS
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.py"))
@@ -77,6 +82,82 @@ def test_tests_and_their_children_receive_ctrl_c_where_a_shell_has_it_ignored() 
         check=False,
     )
     assert result.stdout == "True\n", result.stderr
+
+
+ABSENT = {
+    "test_file.py": "import not_there\n\ndef test(): pass\n",
+    "test_cases.py": """
+import subprocess, sys
+import pytest
+import rankproof as rp
+from rankproof.errors import library
+
+@pytest.fixture
+def needed(): return library("not_there.part", "a chart", "report")
+
+def test_import(): import not_there.part
+def test_extra(): library("not_there", "a chart", "report")
+def test_fixture(needed): pass
+def test_child():
+    command = [sys.executable, "-c", "import not_there"]
+    done = subprocess.run(command, capture_output=True)
+    assert done.returncode == 0, done.stderr
+""",
+    "test_failures.py": """
+import pytest
+
+def test_misspelt(): import not_their
+def test_broken(): raise ImportError("No module named 'numpy'", name="numpy")
+def test_fallback():
+    try:
+        import not_there
+    except ImportError:
+        raise ValueError("the fallback is wrong")
+""",
+}
+
+
+def test_an_absent_optional_package_is_a_skip_and_any_other_import_error_a_failure(
+    tmp_path: Path,
+) -> None:
+    for name, text in ABSENT.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "absent.py").write_text(
+        "import optional_packages\noptional_packages.OPTIONAL.add('not-there')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "absent", "-p", "conftest", "."],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout.endswith("\n"), result.stderr
+    summary = result.stdout.splitlines()
+    skipped = {line for line in summary if line.startswith("SKIPPED")}
+    assert len(skipped) == 5, result.stdout
+    assert all(line.endswith(": needs not-there") for line in skipped)
+    failed = [line.split()[1] for line in summary if line.startswith("FAILED")]
+    assert sorted(failed) == [
+        f"test_failures.py::test_{name}" for name in ("broken", "fallback", "misspelt")
+    ]
+
+
+def test_every_optional_package_is_known_by_the_name_of_its_module() -> None:
+    """Else a test that needs it would fail where it is absent."""
+    modules: dict[str, set[str]] = {}
+    for module, packages in packages_distributions().items():
+        for package in packages:
+            modules.setdefault(package.lower().replace("_", "-"), set()).add(module)
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text("utf-8"))
+    groups = [*project["project"]["optional-dependencies"].values()]
+    groups.append(project["dependency-groups"]["test"])
+    for requirement in {text for group in groups for text in group}:
+        package = re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
+        if package in modules:
+            names = {module.lower().replace("_", "-") for module in modules[package]}
+            assert package in {DISTRIBUTIONS.get(name, name) for name in names}, requirement
 
 
 READERS = ["trec-run", "trec-qrels", "json-run", "jsonl-run", "jsonl-qrels", "beir"]
