@@ -341,6 +341,23 @@ def test_fail_if_is_the_simple_case(tmp_path: Path) -> None:
         assert rankproof("eval", QRELS, PLAIN, "--fail-if", wrong).returncode == 2
 
 
+def test_a_condition_means_the_level_that_the_option_gives(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq1 0 b 2\n")
+    (tmp_path / "run").write_text("q1 Q0 a 1 2 t\nq1 Q0 b 2 1 t\n")
+    files = (str(tmp_path / "qrels"), str(tmp_path / "run"))
+    for names in (["-m", "AP"], []):
+        done = rankproof("eval", *files, *names, "--level", "2", "--fail-if", "AP < 0.9")
+        assert done.returncode == 1
+        assert "run: AP(rel=2) is 0.5000: AP < 0.9" in done.stderr
+    conditions = ("--fail-if", "map < 0.9", "--fail-if", "AP(rel=1) < 0.9")
+    done = rankproof("eval", *files, "-m", "AP", "--level", "2", *conditions)
+    assert done.stderr.count("map < 0.9") == 1
+    assert "AP(rel=1)" not in done.stderr, "a measure that names its level keeps it"
+    same = ("-m", "AP", "-m", "AP(rel=2)", "--level", "2", "--format", "json")
+    asked = json.loads(rankproof("eval", *files, *same).stdout)["manifest"]["config"]["measures"]
+    assert asked == ["AP(rel=2)"]
+
+
 def sweep_folder(folder: Path, seed: int, digest: str) -> Path:
     rng = np.random.default_rng(seed)
     folder.mkdir()
