@@ -195,6 +195,11 @@ def command(
     output.deliver(form, shown, data, made, out, file=kept, quiet=quiet)
     if form is not Format.table:
         output.tell(*evaluations)
+    if rules and policy.missing == "skip":  # a condition holds for fewer queries than judged
+        from rankproof.comparison import missing_note
+
+        for note in missing_note({e.name: e.missing for e in evaluations if e.missing}, policy):
+            output.warn(note)
     broken = [line for e in evaluations for rule in rules for line in rule.broken(e)]
     for line in broken:
         output.warn(line)
