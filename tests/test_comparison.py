@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from rankproof_cli import in_text
 from scipy import stats
 
 import rankproof as rp
 from rankproof import comparison as module
-from rankproof.evaluation import Evaluation
+from rankproof.evaluation import Evaluation, Missing, Policy
 from rankproof.measures import REGISTRY, parse
 from rankproof.statistics.randomisation import holm
 
@@ -311,3 +314,61 @@ def test_a_measure_of_ones_own_below_zero_has_an_interval_around_its_difference(
     finally:
         REGISTRY.clear()
         REGISTRY.update(known)
+
+
+def test_missing_queries_are_counted_for_each_run_in_text_and_json() -> None:
+    runs = {
+        name: {f"q{n:02}": {"d": 1.0, "x": 0.5} for n in range(count)}
+        for name, count in (("a", 40), ("b", 30), ("c", 39))
+    }
+    qrels = {f"q{n:02}": {"d": 1} for n in range(40)}
+    policies: dict[Missing, str] = {"zero": "count 0", "skip": "are left out"}
+    for policy, said in policies.items():
+        found = rp.compare(runs, qrels, "AP", missing=policy)
+        line = f"10 judged queries are missing from b and 1 from c; missing queries {said}"
+        assert line in str(found).splitlines()
+        assert line in found._shown().notes
+        assert found.to_dict()["missing"] == {"b": 10, "c": 1}
+        board = rp.leaderboard(qrels, runs, "AP", missing=policy)
+        assert line in board.notes
+        assert board.to_dict()["missing"] == {"b": 10, "c": 1}
+    whole = rp.compare({"a": runs["a"], "z": runs["a"]}, qrels, "AP")
+    assert "missing" not in str(whole)
+    assert "missing" not in whole.to_dict()
+    board = rp.leaderboard(qrels, {"a": runs["a"], "z": runs["a"]}, "AP")
+    assert "missing" not in board.to_dict()
+    assert not any("missing from" in note for note in board.notes)
+
+
+def test_a_note_on_many_runs_that_lack_queries_stays_one_line() -> None:
+    counts = {f"r{n}": n + 1 for n in range(9)}
+    (note,) = module.missing_note(counts, Policy())
+    assert note == (
+        "9 judged queries are missing from r8, 8 from r7, 7 from r6, 6 from r5, 5 from r4 "
+        "and some from 4 other runs; missing queries count 0"
+    )
+    assert module.missing_note({"r": 1}, Policy()) == [
+        "1 judged query is missing from r; missing queries count 0"
+    ]
+    assert module.missing_note({"r": 2}, Policy(candidates_only=True)) == [
+        "2 judged queries are missing from r; missing queries are left out"
+    ]
+
+
+@pytest.mark.parametrize("command", ["compare", "leaderboard"])
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "latex", "html"])
+def test_commands_say_how_many_queries_are_missing_in_every_format(
+    tmp_path: Path, command: str, form: str
+) -> None:
+    (tmp_path / "q").write_text("".join(f"q{n} 0 d 1\n" for n in range(9)))
+    for name, count in (("a", 9), ("b", 7), ("c", 9)):
+        rows = "".join(f"q{n} Q0 d 1 1 t\n" for n in range(count))
+        (tmp_path / name).write_text(rows)
+    for runs in (["a", "b"], ["a", "b", "c"]):
+        paths = [str(tmp_path / name) for name in ("q", *runs)]
+        done = in_text(command, *paths, "-m", "AP", "-m", "RR", "--format", form)
+        assert done.returncode == 0
+        line = "2 judged queries are missing from b; missing queries count 0"
+        assert (done.stdout if form == "table" else done.stderr).count(line) == 1
+        if form == "json":
+            assert json.loads(done.stdout)["missing"] == {"b": 2}

@@ -341,6 +341,23 @@ def test_fail_if_is_the_simple_case(tmp_path: Path) -> None:
         assert rankproof("eval", QRELS, PLAIN, "--fail-if", wrong).returncode == 2
 
 
+def test_a_condition_means_the_level_that_the_option_gives(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq1 0 b 2\n")
+    (tmp_path / "run").write_text("q1 Q0 a 1 2 t\nq1 Q0 b 2 1 t\n")
+    files = (str(tmp_path / "qrels"), str(tmp_path / "run"))
+    for names in (["-m", "AP"], []):
+        done = rankproof("eval", *files, *names, "--level", "2", "--fail-if", "AP < 0.9")
+        assert done.returncode == 1
+        assert "run: AP(rel=2) is 0.5000: AP < 0.9" in done.stderr
+    conditions = ("--fail-if", "map < 0.9", "--fail-if", "AP(rel=1) < 0.9")
+    done = rankproof("eval", *files, "-m", "AP", "--level", "2", *conditions)
+    assert done.stderr.count("map < 0.9") == 1
+    assert "AP(rel=1)" not in done.stderr, "a measure that names its level keeps it"
+    same = ("-m", "AP", "-m", "AP(rel=2)", "--level", "2", "--format", "json")
+    asked = json.loads(rankproof("eval", *files, *same).stdout)["manifest"]["config"]["measures"]
+    assert asked == ["AP(rel=2)"]
+
+
 def sweep_folder(folder: Path, seed: int, digest: str) -> Path:
     rng = np.random.default_rng(seed)
     folder.mkdir()
@@ -379,6 +396,189 @@ def test_sweeps_and_recommendations_can_be_gated(tmp_path: Path) -> None:
     stale = rp.gate(qrels, old, moved, "RAnWG@10", 0.05)
     assert "corpus differs by digest" in str(stale)
     assert stale.verdict == "undecided"
+
+
+# ---------------------------------------------------- a candidate that was evaluated on less
+
+
+def part_of(run: dict[str, dict[str, float]], queries: int) -> dict[str, dict[str, float]]:
+    return dict(list(run.items())[:queries])
+
+
+WHOLE = {f"q{n:03}": {f"d{n}": 1.0, "x": 0.0} for n in range(100)}
+JUDGED = {f"q{n:03}": {f"d{n}": 1} for n in range(100)}
+
+
+def written_run(path: Path, run: dict[str, dict[str, float]]) -> str:
+    rows = [
+        f"{query} Q0 {doc} 1 {score} t\n"
+        for query, docs in run.items()
+        for doc, score in docs.items()
+    ]
+    path.write_text("".join(rows))
+    return str(path)
+
+
+LESS: list[dict[str, Any]] = [
+    {"like": "trec_eval"},
+    {"like": "trec_eval10"},
+    {"like": "mteb"},
+    {"like": "gdeval"},
+    {"missing": "skip"},
+    {"candidates_only": True},
+    {"candidates_only": True, "missing": "skip"},
+    {"candidates_only": True, "like": "ir_measures"},
+]
+
+
+@pytest.mark.parametrize("policy", LESS, ids=str)
+@pytest.mark.parametrize("stored", ["neither", "baseline", "both"])
+def test_a_candidate_on_fewer_queries_never_passes(policy: dict[str, Any], stored: str) -> None:
+    before: Any = WHOLE
+    after: Any = part_of(WHOLE, 8)
+    if stored != "neither":
+        before = rp.evaluate(before, JUDGED, "AP", **policy)
+    if stored == "both":
+        after = rp.evaluate(after, JUDGED, "AP", **policy)
+    found = rp.gate(JUDGED, before, after, "AP", allow_undecided=True, **policy)
+    assert found.verdict in ("undecided", "worse")
+    assert not found.passed
+    (reason,) = [line for line in found.sentences() if line.startswith("Cannot pass: ")]
+    assert "92" in reason
+    wanted = "rerank the same candidates" if "candidates_only" in policy else "--missing zero"
+    assert wanted in reason
+    assert "92 judged queries are missing from" in str(found)
+    assert list(found.to_dict()["missing"].values()) == [92]
+    suite = ET.fromstring(found.junit())
+    assert suite.get("failures") == "1"
+    assert "Cannot pass: " in str(suite.findtext("testcase/failure"))
+    assert "Cannot pass: " in found.markdown()
+
+
+@pytest.mark.parametrize("form", ["table", "json", "md", "csv"])
+def test_the_command_says_why_it_did_not_pass_and_stops(tmp_path: Path, form: str) -> None:
+    before = written_run(tmp_path / "base", WHOLE)
+    after = written_run(tmp_path / "cand", part_of(WHOLE, 8))
+    qrels = tmp_path / "q"
+    qrels.write_text("".join(f"{q} 0 {d} 1\n" for q, docs in JUDGED.items() for d in docs))
+    options = ("-m", "AP", "--like", "trec_eval", "--format", form, "--allow-undecided")
+    kept = tmp_path / "kept.json"
+    done = rankproof("gate", str(qrels), before, after, *options, "--out", str(kept))
+    assert done.returncode == 1
+    reason = (
+        "Cannot pass: cand has no value for 92 of the 100 queries of base; "
+        "run it on all queries, or count missing queries as 0 (--missing zero)."
+    )
+    assert reason in json.loads(kept.read_text())["sentences"]
+    if form in ("table", "md"):
+        assert reason in done.stdout
+    if form == "json":
+        data = json.loads(done.stdout)
+        assert (data["passed"], data["verdict"]) == (False, "undecided")
+        assert data["missing"] == {"cand": 92}
+        assert data["measures"]["AP"]["shortfall"] == {"queries": 92, "relevant": 0}
+    stored = tmp_path / "base.json"
+    evaluated = ("-m", "AP", "--like", "trec_eval", "--out", str(stored))
+    assert rankproof("eval", str(qrels), before, *evaluated).returncode == 0
+    assert rankproof("gate", str(qrels), str(stored), after, *options).returncode == 1
+    assert rankproof("gate", str(qrels), str(stored), before, *options).returncode == 0
+
+
+def test_a_candidate_that_counts_missing_queries_as_0_may_lack_one() -> None:
+    found = rp.gate(JUDGED, WHOLE, part_of(WHOLE, 99), "AP", margin=0.1)
+    assert found.passed
+    assert "1 judged query is missing from candidate; missing queries count 0." in str(found)
+    same = rp.gate(JUDGED, WHOLE, WHOLE, "AP", like="trec_eval")
+    assert same.passed
+    assert "missing" not in str(same)
+    assert "missing" not in same.to_dict()
+    more = rp.gate(JUDGED, part_of(WHOLE, 8), WHOLE, "AP", like="trec_eval")
+    assert more.passed, "the candidate may have more queries than the baseline"
+
+
+def test_a_condition_on_fewer_queries_says_so(tmp_path: Path) -> None:
+    run = written_run(tmp_path / "cand", part_of(WHOLE, 8))
+    qrels = tmp_path / "q"
+    qrels.write_text("".join(f"{q} 0 {d} 1\n" for q, docs in JUDGED.items() for d in docs))
+    command = ("eval", str(qrels), run, "--fail-if", "AP < 0.9")
+    skipped = rankproof(*command, "--missing", "skip")
+    assert skipped.returncode == 0
+    assert "92 judged queries are missing from cand; missing queries are left out" in skipped.stderr
+    assert rankproof(*command).returncode == 1, "they count 0"
+
+
+def test_as_many_queries_as_the_baseline_are_not_enough_if_they_are_others() -> None:
+    qrels, names = JUDGED, list(WHOLE)
+    before = {name: WHOLE[name] for name in names[:60]}
+    after = {name: WHOLE[name] for name in names[40:]}
+    found = rp.gate(qrels, before, after, "AP", missing="skip")
+    assert not found.passed
+    assert "no value for 40 of the 60 queries" in str(found)
+
+
+def test_a_missing_query_is_no_gain_where_less_is_better() -> None:
+    qrels = {f"q{n}": {"good": 5, "bad": 1} for n in range(40)}
+    harmful = {q: {"bad": 2.0, "good": 1.0} for q in qrels}
+    after = {q: docs for q, docs in harmful.items() if q < "q2"}
+    for candidate in (after, rp.evaluate(after, qrels, "Harm@2")):
+        found = rp.gate(qrels, harmful, candidate, "Harm@2")
+        assert not found.passed
+        assert found.measures[parse("Harm@2")].shortfall.queries == len(qrels) - len(after)
+        assert "run it on all queries" in str(found)
+    helped = {q: {"good": 2.0} for q in qrels}
+    assert rp.gate(qrels, harmful, helped, "Harm@2").passed
+
+
+def test_a_candidate_that_finds_fewer_relevant_documents_does_not_pass_by_hiding_them() -> None:
+    """Among candidates alone, what a run does not find does not count against it."""
+    qrels = {f"q{n}": {"a": 1, "b": 1, "c": 2} for n in range(20)}
+    before: Any = {q: {"a": 4.0, "x": 3.0, "b": 2.0, "c": 1.0} for q in qrels}
+    fewer = {q: {"a": 4.0, "x": 3.0} if n < 5 else before[q] for n, q in enumerate(qrels)}
+    for measure in ("nDCG", "AP", "R@10"):
+        stored = rp.evaluate(before, qrels, measure, candidates_only=True)
+        for baseline in (before, stored):
+            found = rp.gate(qrels, baseline, fewer, measure, candidates_only=True)
+            (gated,) = found.measures.values()
+            assert gated.shortfall.relevant == 10
+            assert found.verdict == "undecided"
+            assert not found.passed
+            assert "candidate lists 10 relevant documents fewer than" in str(found)
+    assert rp.gate(qrels, before, before, "nDCG", candidates_only=True).passed
+    assert not rp.gate(qrels, before, fewer, "nDCG", 0.01)
+
+
+def test_more_relevant_documents_on_one_query_do_not_hide_fewer_on_another() -> None:
+    qrels = {f"q{n}": {"a": 1, "b": 1, "c": 2} for n in range(20)}
+    some, every = {"a": 2.0, "c": 1.0}, {"a": 3.0, "b": 2.0, "c": 1.0}
+    before = {q: every if n < 10 else some for n, q in enumerate(qrels)}
+    after = {q: some if n < 10 else every for n, q in enumerate(qrels)}
+    found = rp.gate(qrels, before, after, "RR", candidates_only=True)
+    assert found.measures[rp.RR].shortfall.relevant == 10
+    assert not found.passed
+    lower = {q: {"a": 2.0, "b": 1.0} if n < 10 else some for n, q in enumerate(qrels)}
+    graded = rp.gate(qrels, dict.fromkeys(qrels, some), lower, "RR", candidates_only=True)
+    assert graded.measures[rp.RR].shortfall.relevant == 10, "as many, but of a lower grade"
+    assert not graded.passed
+
+
+def test_a_stored_result_whose_judgements_changed_is_refused_where_queries_are_skipped() -> None:
+    stored = rp.evaluate(WHOLE, JUDGED, "AP", missing="skip")
+    more = {q: {**docs, "y": 1} for q, docs in JUDGED.items()}
+    with pytest.raises(rp.InputError, match="its queries now have 200: the judgements have"):
+        rp.gate(more, stored, WHOLE, "AP", missing="skip")
+
+
+def test_a_sweep_with_fewer_queries_does_not_pass(tmp_path: Path) -> None:
+    old, new = sweep_folder(tmp_path / "old", 1, "a"), sweep_folder(tmp_path / "new", 1, "a")
+    values = pl.read_parquet(new / "per_query.parquet")
+    values.filter(pl.col("query").is_in(["q1", "q2", "q3"])).write_parquet(
+        new / "per_query.parquet"
+    )
+    qrels = {f"q{q}": {"d": 5} for q in range(30)}
+    found = rp.gate(qrels, old, new, "RAnWG@10")
+    assert found.verdict == "undecided"
+    assert "has no value for 27 of the 30 queries of dense K=10 (baseline)" in str(found)
+    assert found.to_dict()["missing"] == {"dense K=10 (candidate)": 27}
 
 
 # --------------------------------------------------------------------------- the documents

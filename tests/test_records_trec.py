@@ -8,6 +8,7 @@ import importlib
 import lzma
 import math
 import random
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -23,12 +24,17 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rankproof_cli import in_text
 
 from rankproof import InputError, kernels, lines, read_qrels, read_run
+from rankproof.compat import ranx
+from rankproof.evaluation import Policy
 from rankproof.kernels import series
+from rankproof.measures import parse
 from rankproof.records import sources, trec
 from rankproof.records.columns import Columns, Kind, cast_numbers
 from rankproof.records.sources import Source
+from rankproof.streaming import evaluate_stream
 
 zstd = importlib.import_module(
     "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
@@ -79,6 +85,112 @@ def chunks_of(size: int, threads: int = 1) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("trec")
+
+
+# --------------------------------------------------------------------------- blanks in ids
+
+MIXED = [  # what is written, and what the message says of its last line
+    ("q1 Q0 new york 1 0.9 t", "the tag '0.9' is a number and more follows it"),
+    ("q1 Q0 apollo 11 1 0.9 t", "the tag '0.9' is a number and more follows it"),
+    ("new york Q0 d 1 0.9 t", "the tag '0.9' is a number and more follows it"),
+    ("q1 Q0 new york 1 0.9", "the tag '0.9' is a number and the rank 'york' is none"),
+    ("q1 Q0 a 1 0.9 t\nq1 Q0 new york 1 -.8e1", "the rank 'york' is none"),
+    ("q1 Q0 a 1 0.9 5\nq1 Q0 new york 1 0.8", "the rank 'york' is none"),
+    ("q1 Q0 a 1 0.9\nq1 Q0 new york 1 0.8", "the rank 'york' is none"),
+    ("q1 Q0 a 1 0.9 t u\nq1 Q0 apollo 11 1 0.8 t u", "more follows it"),
+]
+
+
+def compiled_or_not(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
+    if not compiled:
+        monkeypatch.setattr(kernels, "native", None)
+    elif kernels.native is None:
+        pytest.skip("not compiled here")
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("ending", sorted(COMPRESS))
+@pytest.mark.parametrize(("text", "said"), MIXED)
+def test_a_line_whose_ids_hold_blanks_is_refused_by_every_reader(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    said: str,
+    ending: str,
+    compiled: bool,
+) -> None:
+    compiled_or_not(monkeypatch, compiled)
+    path = tmp_path / f"run{ending}"
+    path.write_bytes(COMPRESS[ending](text.encode() + b"\n"))
+    last = text.count("\n") + 1
+    expected = re.escape(f"{path}:{last}: ") + f".*{re.escape(said)}.*; write ids without blanks"
+    with pytest.raises(InputError, match=expected):
+        read_run(path)
+    with pytest.raises(InputError, match=expected):
+        evaluate_stream(path, read_qrels({"q1": {"d": 1}}), [parse("RR")], Policy(), memory="16MiB")
+
+
+def test_a_blank_in_an_id_is_seen_where_the_tag_is_no_unicode(tmp_path: Path) -> None:
+    (tmp_path / "run").write_bytes(b"q1 Q0 new york 1 0.9 t\xe9\n")
+    with pytest.raises(InputError, match=r"run:1: the tag .* is a number and more follows it"):
+        read_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("q1 Q0 d 1 0.9 t", "q1 Q0 d 1 0.9 5", "q1 Q0 d 1. 0.9 1e3", "q1 Q0 d 1 0.9 inf"),
+        *("q1 Q0 d one 0.9 t", "q1 Q0 d - 0.9 5x", "q1 Q0 d x 0.9 nan", "q1 Q0 d x 0.9 .", ""),
+        *("q1 Q0 d 1 0.9", "q1 Q0 d 1 0.9 my run", "q1 Q0 d 1 0.9 my 5", "q1 Q0 d x 0.9 e5"),
+    ],
+)
+def test_a_tag_that_is_a_number_is_one_where_the_rank_is_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, compiled: bool
+) -> None:
+    compiled_or_not(monkeypatch, compiled)
+    (tmp_path / "run").write_text(f"{text or 'q1 Q0 d 10000000000 0.9 12345678'}\n")
+    assert read_run(tmp_path / "run").doc.to_list() == ["d"]
+
+
+@needs_compiled
+@given(*[st.text("0159+-.eEiInNfFtTyYx", min_size=1, max_size=9)] * 2)
+@example("infinity", "Infinity")
+@example("x", "-.5e-1")
+@example("1e", "1e5")
+@example("123456789", "1")
+def test_both_readers_hold_the_same_tags_and_ranks_for_numbers(
+    folder: Path, rank: str, tag: str
+) -> None:
+    (folder / "numbers").write_text(f"q1 Q0 d {rank} 0.9 {tag}\n")
+    source = Source(folder / "numbers")
+    try:
+        trec.read_general(source, "run")
+        refused = False
+    except InputError:
+        refused = True
+    assert (trec.read_fast(source, "run") is None) == refused
+
+
+def test_the_other_tools_read_a_line_as_it_comes(tmp_path: Path) -> None:
+    (tmp_path / "q").write_text("q1 0 new 1\n")
+    (tmp_path / "run").write_text("q1 Q0 old york 2 0.9\nq1 Q0 new york 1 0.8\n")
+    ours = in_text("eval", str(tmp_path / "q"), str(tmp_path / "run"))
+    assert (ours.returncode, ours.stdout) == (2, "")
+    theirs = in_text("trec_eval", str(tmp_path / "q"), str(tmp_path / "run"), "-m", "map")
+    assert theirs.stdout == "map                   \tall\t0.5000\n"
+    (tmp_path / "more").write_text("q1 Q0 new york 1 0.9 t\n")
+    theirs = in_text("trec_eval", str(tmp_path / "q"), str(tmp_path / "more"), "-m", "map")
+    assert theirs.stdout == "map                   \tall\t1.0000\n"
+    assert ranx.Run.from_file(tmp_path / "run").to_dict()["q1"] == {"old": 2.0, "new": 1.0}
+
+
+def test_a_blank_in_an_id_of_judgements_is_refused(tmp_path: Path) -> None:
+    for text in ("q1 0 new york 1", "q1 0 d 1\nq1 0 new york 1", "q1 0 apollo 11 1"):
+        (tmp_path / "q").write_text(f"{text}\n")
+        place = f"q:{text.count(chr(10)) + 1}: 5 columns where a TREC qrels has 4"
+        with pytest.raises(InputError, match=f"{place}.*ids hold no blanks"):
+            read_qrels(tmp_path / "q")
 
 
 # ------------------------------------------------------------------------------- whole files

@@ -25,9 +25,13 @@ from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
 import rankproof as rp
+from rankproof.cli.diagnose_tables import Percent
 from rankproof.errors import InputError
 from rankproof.report import page, svg, write_report
+from rankproof.report.parts import figured
 from rankproof.report.svg import nice_ticks
+from rankproof.results.tables import Column, Table, as_csv, as_html, as_latex, as_markdown
+from rankproof.sentences import signed
 from rankproof.showcase import Demo, build_demo
 from rankproof.tradeoffs import ceilings, recommend
 from rankproof.tradeoffs.plan import SweepSettings
@@ -645,6 +649,59 @@ def test_gates_and_leaderboards_have_sections(tmp_path: Path) -> None:
     assert "b is first of 2 by RR" in text
     for sentence in found.sentences():
         assert str(Markup.escape(sentence)) in text
+
+
+def test_a_question_without_a_value_is_none_on_which_two_configurations_differ(
+    tmp_path: Path,
+) -> None:
+    """Where nothing is relevant RAnWG is undefined for both: their difference is NaN."""
+    corpus = write_corpus(tmp_path / "corpus")
+    judgements = corpus / "qrels" / "test.tsv"
+    head, *rows = [line.split("\t") for line in judgements.read_text().splitlines()]
+    first = rows[0][0]
+    rows = [[query, doc, "1" if query == first else grade] for query, doc, grade in rows]
+    judgements.write_text("\n".join("\t".join(row) for row in [head, *rows]) + "\n")
+    given = {"corpus": corpus, "modes": ["dense", "sparse"], "pools": [12], "prompts": [2]}
+    times = {"queries": 2, "repeats": 1, "warmup": 0}
+    out = tmp_path / "out"
+    made = sweep(SweepSettings.model_validate({**given, "latency": times}), out)
+    names = made.configurations["configuration"].to_list()
+    values = pl.read_parquet(out / "per_query.parquet").filter(measure=made.manifest["best_by"])
+    undefined = values.filter(pl.col("value").is_nan() | pl.col("value").is_null())
+    assert undefined["query"].unique().to_list() == [first]
+    text = write_report(out)[0].read_text(encoding="utf-8")
+    (section,) = re.findall(r'<section[^>]*id="finalists-0".*?</section>', text, re.S)
+    assert len(names) == 2
+    assert "question" in section
+    assert "nan" not in section
+    asked = pl.read_parquet(out / "texts.parquet").filter(kind="question", id=first)["text"]
+    assert asked[0] not in section
+
+
+def test_a_gate_whose_bounds_are_undefined_is_in_the_report(tmp_path: Path) -> None:
+    """All queries differ alike in a measure that has no end: there is no interval."""
+    qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(8)}
+    before = {q: {"r": 2.0, "n": 1.0, "m": 0.5} for q in qrels}
+    after = {q: {"r": 2.0, "n": 1.0} for q in qrels}
+    found = rp.gate(qrels, before, after, "NumRet")
+    (tmp_path / "gate.json").write_text(json.dumps(found.to_dict()))
+    path, broken = write_report(tmp_path)
+    assert not broken
+    text = path.read_text(encoding="utf-8")
+    assert "NumRet: -1.0000, from – to –; undecided" in text
+    assert "nan" not in text[text.index('id="gate-0"') :].partition("</section>")[0]
+
+
+def test_a_difference_that_is_undefined_is_a_dash_wherever_signs_are_written() -> None:
+    undefined = float("nan")
+    assert signed(undefined) == signed(None, 1) == "–"
+    assert figured(undefined, 4, "+") == "–"
+    column = Column("difference", "signed")
+    assert column.write(undefined) == Percent("%", "signed").write(undefined) == "–"
+    table = Table([column], [(undefined,)])
+    assert as_csv(table).splitlines()[1] in ("", '""')
+    for written in (as_markdown(table), as_html(table), as_latex(table)):
+        assert "nan" not in written
 
 
 def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> None:

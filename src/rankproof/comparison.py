@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
 
 _CELLS = 1 << 20  # of the differences held at a time
+_NAMED = 5  # runs that a note on missing queries names
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +292,19 @@ class Comparison(Displayed):
             for measure, difference in pair.measures.items()
         ]
 
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many judged queries each run lacks; runs that lack none are not in it."""
+        return missing_queries(self.evaluations)
+
+    @property
+    def notes(self) -> list[str]:
+        """What changes how the differences are read: queries that runs lack."""
+        return missing_note(self.missing, self.evaluations[0].policy)
+
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof compare --format json` prints."""
+        missing = self.missing
         return {
             "pairs": [
                 {
@@ -303,10 +315,11 @@ class Comparison(Displayed):
                 for pair in self.pairs
             ],
             **({"grades": self.grades} if self.grades else {}),
+            **({"missing": missing} if missing else {}),
         }
 
     def __str__(self) -> str:
-        return "\n".join(self.verdicts())
+        return "\n".join([*self.verdicts(), *self.notes])
 
 
 def compare(
@@ -434,6 +447,32 @@ def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Fl
                 values[row, places] = outcomes.averaged(name)
         figures[name] = values
     return figures
+
+
+def missing_queries(evaluations: Iterable[Evaluation]) -> dict[str, int]:
+    """Return by run how many judged queries it lacks; runs that lack none are not in it."""
+    several = list(evaluations)
+    known = len(pl.concat([e.queries for e in several]).unique())
+    counts = {e.name: max(e.missing, known - len(e.queries)) for e in several}
+    return {name: count for name, count in counts.items() if count}
+
+
+def missing_note(missing: Mapping[str, int], policy: Policy) -> list[str]:
+    """Say how many judged queries are missing from which runs; nothing where none is."""
+    if not missing:
+        return []
+    most = sorted(missing, key=lambda name: -missing[name])
+    first, *others = most[:_NAMED]
+    parts = [
+        f"{counted(missing[first], 'judged query is', 'judged queries are')} missing from {first}",
+        *(f"{missing[name]:,} from {name}" for name in others),
+    ]
+    if most[_NAMED:]:
+        parts.append(f"some from {counted(len(most) - _NAMED, 'other run')}")
+    zero = policy.missing == "zero" and not (policy.candidates_only and policy.undefined == "skip")
+    said = "missing queries count 0" if zero else "missing queries are left out"
+    listed = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
+    return [f"{listed}; {said}"]
 
 
 def _paired(

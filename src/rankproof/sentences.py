@@ -3,6 +3,7 @@ sign, and a command that is told can be typed."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 
@@ -37,12 +38,14 @@ def part(count: int, total: int, one: str, does: str, do: str) -> str:
     return f"{count:,} of {counted(total, one)} {does if 1 in (count, total) else do}"
 
 
-def signed(value: float, digits: int = 4) -> str:
-    """A difference with its sign.
+def signed(value: float | None, digits: int = 4) -> str:
+    """Write a difference with its sign; one that is undefined (None, NaN) is a dash.
 
-    >>> signed(0.25), signed(-1e-9)
-    ('+0.2500', '0.0000')
+    >>> signed(0.25), signed(-1e-9), signed(float("nan"))
+    ('+0.2500', '0.0000', '–')
     """
+    if value is None or math.isnan(value):
+        return "–"
     written = f"{value:+.{digits}f}"
     return written if float(written) else f"{0:.{digits}f}"
 

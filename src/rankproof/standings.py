@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.comparison import aligned
+from rankproof.comparison import aligned, missing_note, missing_queries
 from rankproof.errors import InputError, few, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
@@ -102,6 +102,7 @@ class Leaderboard(Displayed):
     seed: int
     notes: tuple[str, ...] = field(default=())
     grades: str = ""  # that unjudged documents can have, in words, where there are their ends
+    missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
 
     def __getitem__(self, measure: str | Measure) -> Standing:
         from rankproof.measures.registry import parse
@@ -160,6 +161,7 @@ class Leaderboard(Displayed):
             "test": "randomised Tukey HSD",
             "alpha": ALPHA,
             **told(self, "shuffles", "seed", "notes", *(["grades"] if self.grades else [])),
+            **({"missing": dict(self.missing)} if self.missing else {}),
         }
 
     def _shown(self) -> Table:
@@ -413,7 +415,8 @@ def rank_evaluations(
         raise InputError("one run makes no leaderboard", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
     figures = [aligned(evaluations, m) for m in measures]
-    notes: list[str] = []
+    missing = missing_queries(evaluations)
+    notes = missing_note(missing, evaluations[0].policy)
     columns: list[Float] = []
     shared: list[Bool] = []
     for m, figure in zip(measures, figures, strict=True):
@@ -448,6 +451,7 @@ def rank_evaluations(
         seed,
         tuple(notes),
         "" if holes is None else holes.grades(measures),
+        missing,
     )
 
 

@@ -10,6 +10,7 @@ from rankproof.audit.results import Apart, Audit, Lead, Reading, Scoring
 from rankproof.evaluation import Summary
 from rankproof.measures.registry import Measure
 from rankproof.results.leads import ZERO, sign
+from rankproof.sentences import signed
 
 HOW: dict[Scoring, str] = {
     "plain": "plain",
@@ -135,7 +136,7 @@ def _interval(apart: Apart) -> str:
     """Of a difference, over queries, where enough of them differ."""
     if math.isnan(apart.ci[0]):
         return ""
-    return f" (95% interval {apart.ci[0]:+.4f} to {apart.ci[1]:+.4f})".replace("-", "−")
+    return f" (95% interval {signed(apart.ci[0])} to {signed(apart.ci[1])})".replace("-", "−")
 
 
 def subject(reading: Reading | Lead, audit: Audit) -> str:

@@ -82,15 +82,19 @@ def command(
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:
+        remarks = verdicts(comparison)
         if len(runs) > 2:
             tables = [_matrix(comparison, m) for m in measures]
-        remarks = verdicts(comparison)
+            remarks = [*remarks, *comparison.notes]
     data = comparison.to_dict() | {"policy": policy.to_dict(), "seed": seed}
     asked = inputs.asked(measures, policy, input_format, qrels_format)
     asked |= {"holes": holes, "t_test": t_test}
     made = output.Made("comparison", inputs.roles(qrels, runs), asked, seed)
     output.deliver(form, tables, data, made, out, remarks)
     output.tell(*evaluations)
+    if form is not Format.table:
+        for note in comparison.notes:
+            output.warn(note)
 
 
 def _matrix(comparison: Comparison, measure: Measure) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +103,7 @@ def command(
 
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
     from rankproof.limits import parse_limit
+    from rankproof.measures.registry import parse
     from rankproof.results import views
     from rankproof.unjudged.beside import (
         Beside,
@@ -118,10 +120,12 @@ def command(
     policy = Policy.of(*(order, missing, candidates_only, score_dtype, like), condensed, depth)
     if holes and depth is not None:
         raise InputError("--holes with --depth", remedy="ask for measures with a cutoff, nDCG@N")
-    rules = [parse_limit(text) for text in fail_if or []]
+    limits = [parse_limit(text) for text in fail_if or []]
+    rules = [replace(limit, measure=at_level([limit.measure], level)[0]) for limit in limits]
     asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
     known = parse_means if holes else parse_all
-    measures = at_level(known([*asked_for, *(rule.measure for rule in rules)]), level)
+    leveled = at_level([parse(name) for name in asked_for], level)
+    measures = known([*leveled, *(rule.measure for rule in rules)])
     more = [] if human is None else [human]
     inputs.check_stdin([qrels, *more, *runs])
     output.check_outputs([qrels, *more, *runs], out, per_query)
@@ -191,6 +195,11 @@ def command(
     output.deliver(form, shown, data, made, out, file=kept, quiet=quiet)
     if form is not Format.table:
         output.tell(*evaluations)
+    if rules and policy.missing == "skip":  # a condition holds for fewer queries than judged
+        from rankproof.comparison import missing_note
+
+        for note in missing_note({e.name: e.missing for e in evaluations if e.missing}, policy):
+            output.warn(note)
     broken = [line for e in evaluations for rule in rules for line in rule.broken(e)]
     for line in broken:
         output.warn(line)

@@ -53,8 +53,9 @@ def command(
     """Let a candidate through if it is no worse than the baseline by more than a margin.
 
     Exit code 0 where every measure passed: the lower end of the 95% interval of candidate −
-    baseline lies above −margin. 1 where one is worse, for its upper end lies below 0, or where the
-    queries cannot tell. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
+    baseline lies above −margin. 1 where one is worse, for its upper end lies below 0, where the
+    queries cannot tell, or where the candidate was evaluated on fewer queries or relevant documents
+    than the baseline. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
     """
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError

@@ -51,6 +51,7 @@ def command(
     """
     from rankproof.cli import inputs, output
     from rankproof.cli.progress import progress
+    from rankproof.comparison import missing_note
     from rankproof.evaluation import Policy, parse_means
     from rankproof.files import STDOUT
     from rankproof.results.displayed import check_chart, write_chart
@@ -85,3 +86,6 @@ def command(
     quiet = str(plot) == STDOUT
     output.deliver(form, [table], data, made, out, str(board).splitlines(), quiet=quiet)
     output.tell(*evaluations)
+    if form is not Format.table:
+        for note in missing_note(board.missing, policy):
+            output.warn(note)

@@ -87,7 +87,7 @@ def command(
             remedy="leave out --ties, or -R and -Z",
         )
     inputs.check_stdin([path for path in (qrels, run, reference) if path])
-    source = Source(run)  # which holds what comes through a pipe
+    source = Source(run, as_trec_eval=True)  # which holds what comes through a pipe
     table = read_run(source)
     judged = (
         inputs.load_qrels(qrels, None) if judged_as == "qrels" else read_people(qrels, judged_as)

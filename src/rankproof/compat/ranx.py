@@ -33,6 +33,7 @@ from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, mea
 from rankproof.files import write_whole
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
+from rankproof.records.sources import Source
 from rankproof.results.tables import Cell, Column, Marked, as_latex
 from rankproof.results.tables import Table as Shown
 from rankproof.retrieval.fusion import fuse as fuse_runs
@@ -74,7 +75,8 @@ class _Table:
         cls, path: str | os.PathLike[str], kind: str | None = None, name: str | None = None
     ) -> Any:
         """A file of any format that rankproof reads; `kind` need not be told."""
-        found = read_run(path) if cls is Run else read_qrels(path)
+        run = cls is Run
+        found = read_run(Source(path, as_trec_eval=True)) if run else read_qrels(path)
         return cls(_dicts(found), name or found.name)
 
     @classmethod

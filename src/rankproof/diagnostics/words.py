@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.sentences import counted, part
+from rankproof.sentences import counted, part, signed
 from rankproof.statistics.intervals import Interval
 from rankproof.statistics.likeness import Correlation
 
@@ -162,8 +162,7 @@ def _ends(ci: Interval, written: Callable[[float], str] = "{:.2f}".format) -> st
 
 
 def _signed(value: float) -> str:
-    written = f"{value:+.1f}".replace("-", "−")
-    return "0.0" if written[1:] == "0.0" else written
+    return signed(value, 1).replace("-", "−")
 
 
 def _confused(row: NameRow) -> str:
@@ -229,7 +228,7 @@ def _moved(value: float, ci: Interval = (math.nan, math.nan)) -> str:
 
 
 def _change(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "−")
+    return signed(value, 3).replace("-", "−")
 
 
 def _passage(diagnosis: NoiseDiagnosis) -> str:

@@ -7,6 +7,9 @@ margin that is tolerated:
     worse       the upper end lies below 0
     undecided   neither: the queries cannot tell; so many would
 
+A candidate that was evaluated on fewer queries, or on fewer relevant documents, than the baseline
+does not pass, whatever the difference on the rest (see coverage.py).
+
 Of a measure of which less is better the ends trade places, and every sign turns.
 
 A candidate that is worse by the margin or more passes in at most 2.5% of cases, and one that is as
@@ -29,9 +32,16 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.comparison import Difference, aligned, compare_evaluations
+from rankproof.comparison import (
+    Difference,
+    aligned,
+    compare_evaluations,
+    missing_note,
+    missing_queries,
+)
 from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
+from rankproof.gating.coverage import Shortfall, shortfall
 from rankproof.gating.labels import Labels, labels_of
 from rankproof.gating.sides import Side, read_side, same_way
 from rankproof.measures.registry import Measure
@@ -69,6 +79,7 @@ class Gated:
     holes: Interval | None = None  # what unjudged documents could make of it; None: not computed
     holes_exact: bool | None = None  # whether grades reach these ends; else they are at most so far
     grades: str = ""  # that these can have, in words
+    shortfall: Shortfall = field(default_factory=Shortfall)  # what counts for the baseline alone
 
     def to_dict(self) -> dict[str, Any]:
         d = self.difference
@@ -78,6 +89,7 @@ class Gated:
             **told(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
             **told(self, "bounds", "holes", "holes_exact", "grades", "margin"),
             "queries_needed": self.needed,
+            **({"shortfall": self.shortfall.to_dict()} if self.shortfall.reason else {}),
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
         }
 
@@ -159,6 +171,7 @@ class Gate(Displayed):
     allow_undecided: bool
     seed: int
     evaluation: Evaluation = field(repr=False)  # the candidate's, for the next gate
+    missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
 
     @property
     def verdict(self) -> Verdict:
@@ -170,8 +183,9 @@ class Gate(Displayed):
 
     @property
     def passed(self) -> bool:
+        """Whether the candidate may go out; never where it was evaluated on less."""
         allowed = ("passed", "undecided") if self.allow_undecided else ("passed",)
-        return self.verdict in allowed and not self.labels.stale
+        return self.verdict in allowed and not self.labels.stale and not self._obstacles()
 
     def __bool__(self) -> bool:
         return self.passed
@@ -179,9 +193,23 @@ class Gate(Displayed):
     def sentences(self) -> list[str]:
         """For reviewers: the whole verdict, then each measure."""
         lead = f"{self.candidate} against {self.baseline}: {self.verdict}."
+        missing = [f"{note}." for note in missing_note(self.missing, self.evaluation.policy)]
         if self.labels.stale:
-            return [f"{lead} {self.labels.why}"]
-        return [lead, *(gated.sentence(m) for m, gated in self.measures.items())]
+            return [f"{lead} {self.labels.why}", *missing]
+        said = [gated.sentence(m) for m, gated in self.measures.items()]
+        return [lead, *self._obstacles(), *missing, *said]
+
+    def _obstacles(self) -> list[str]:
+        """Why the candidate cannot pass whatever the differences are, each reason once."""
+        reasons: dict[str, list[str]] = {}
+        for measure, gated in self.measures.items():
+            if gated.shortfall.reason:
+                reasons.setdefault(gated.shortfall.reason, []).append(str(measure))
+        return [
+            f"Cannot pass{'' if len(names) == len(self.measures) else ' on ' + ', '.join(names)}: "
+            f"{reason}."
+            for reason, names in reasons.items()
+        ]
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -194,6 +222,7 @@ class Gate(Displayed):
             **told(self, "passed", "verdict", "baseline", "candidate", "measures", "labels"),
             "sentences": self.sentences(),
             **told(self, "allow_undecided", "seed"),
+            **({"missing": dict(self.missing)} if self.missing else {}),
         }
         return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
 
@@ -244,8 +273,10 @@ class Gate(Displayed):
         failed = skipped = 0
         for m, gated in self.measures.items():
             inside = ""
-            said = visible(self.labels.why if self.labels.stale else gated.sentence(m))
-            bad = self.labels.stale or gated.verdict == "worse"
+            reason = gated.shortfall.reason
+            said = f"Cannot pass: {reason}. {gated.sentence(m)}" if reason else gated.sentence(m)
+            said = visible(self.labels.why if self.labels.stale else said)
+            bad = self.labels.stale or gated.verdict == "worse" or bool(reason)
             if bad or (gated.verdict == "undecided" and not self.allow_undecided):
                 failed += 1
                 inside = f"<failure message={quoteattr(gated.verdict)}>{escape(said)}</failure>"
@@ -346,7 +377,7 @@ def gate_sides(
 ) -> Gate:
     """`gate` for two sides that were read before."""
     before, after = baseline.evaluation, candidate.evaluation
-    _same_labels(before, after)
+    _same_labels(qrels, before, after)
     names = (after.name, before.name)
     if names[0] == names[1]:
         names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
@@ -354,27 +385,46 @@ def gate_sides(
     labels = labels_of(qrels, baseline, candidate)
     found = compare_evaluations(pair, seed=seed).pairs[0].measures
     holes = _holes(qrels, baseline, candidate, measures)
-    gated = {m: _gated(pair, m, found[m], margins[m]) for m in measures}
+    sides = [
+        replace(side, evaluation=side.evaluation.renamed(name))
+        for side, name in zip((candidate, baseline), names, strict=True)
+    ]
+    gated = {m: _gated(qrels, sides, m, found[m], margins[m]) for m in measures}
     gated = {m: replace(g, **holes.get(m, {})) for m, g in gated.items()}
     if labels.stale:  # then no figure says anything of the candidate
         gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
-    return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after)
+    missing = missing_queries(pair)
+    return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after, missing)
 
 
-def _same_labels(before: Evaluation, after: Evaluation) -> None:
+def _same_labels(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:
     """Refuse a baseline that was measured in another way, or with other judgements."""
     same_way(before.policy.to_dict(), after.policy, before.name)
-    every = after.policy.missing == "zero" and not after.policy.candidates_only
-    if every and before.relevant and after.relevant and before.relevant != after.relevant:
-        raise InputError(
-            f"was measured with {before.relevant} relevant documents, and the candidate with "
-            f"{after.relevant}: the judgements have changed",
-            place=before.name,
-            remedy="evaluate the baseline again",
-        )
+    if after.policy.candidates_only:  # each run has relevant documents of its own
+        return
+    if after.policy.missing == "zero":
+        pairs = [(before, after.relevant, "the candidate with", "the baseline")]
+    else:  # each has queries of its own
+        relevant = qrels.to_frame().filter(pl.col("grade") >= 1)["query"]
+        pairs = [
+            (side, int(relevant.is_in(side.queries.implode()).sum()), "its queries now have", "it")
+            for side in (before, after)
+        ]
+    for side, now, whose, what in pairs:
+        if side.relevant and now and side.relevant != now:
+            raise InputError(
+                f"was measured with {side.relevant} relevant documents, and {whose} {now}: "
+                "the judgements have changed",
+                place=side.name,
+                remedy=f"evaluate {what} again",
+            )
 
 
-def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: float) -> Gated:
+def _gated(
+    qrels: Qrels, sides: Sequence[Side], measure: Measure, d: Difference, margin: float
+) -> Gated:
+    candidate, baseline = sides
+    pair = [side.evaluation for side in sides]
     figure = aligned(pair, measure)["expected"]
     apart = figure[0] - figure[1]
     shared = ~np.isnan(apart)
@@ -387,17 +437,22 @@ def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: floa
     elif high < 0:
         verdict = "worse"
     queries = pl.concat([e.queries for e in pair]).unique().sort()
+    less = shortfall(qrels, baseline, candidate, measure, queries, figure)
+    if less.reason and verdict == "passed":
+        verdict = "undecided"
     most = [at for at in np.argsort(-np.abs(np.nan_to_num(apart)), kind="stable") if apart[at]]
     named = [(str(queries[int(at)]), float(apart[at])) for at in most if shared[at]]
     spread = float(apart[shared].std(ddof=1)) if shared.sum() > 1 else math.nan
     gain = measure.sign * d.expected
     distance = max(gain + margin, -gain)  # from 0 or from −margin, the nearer to show
     needed = queries_needed(*map(np.array, (distance, spread, d.differing / d.queries)))
-    if verdict == "undecided" and (spread <= ROUNDING or needed <= d.queries):  # nobody knows
+    unknown = bool(less.reason) or spread <= ROUNDING or needed <= d.queries
+    if verdict == "undecided" and unknown:
         needed = np.array(math.nan)
     before, after = (float(figure[row][shared].mean()) for row in (1, 0))
     return Gated(
-        verdict, d, before, after, margin, bounds, whole(float(needed)), tuple(named[:SHOWN])
+        *(verdict, d, before, after, margin, bounds, whole(float(needed)), tuple(named[:SHOWN])),
+        shortfall=less,
     )
 
 

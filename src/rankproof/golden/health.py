@@ -31,6 +31,7 @@ from rankproof.golden.kept import Reply
 from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
+from rankproof.sentences import signed
 
 _SURE = 3.0  # standard deviations
 _LIKELY = 2.0  # of them, by which a judge that is called consistent is better than one that guesses
@@ -64,10 +65,10 @@ class Health:
     def lines(self) -> list[str]:
         """The card in two lines, for people; none where there is nothing to say."""
         figures = [
-            None if self.position is None else f"position z {self.position:+.1f}",
+            None if self.position is None else f"position z {signed(self.position, 1)}",
             None
             if self.repeats is None
-            else f"repeats z {self.repeats:+.1f} ({self.repeated:,} pairs)",
+            else f"repeats z {signed(self.repeats, 1)} ({self.repeated:,} pairs)",
             None if self.surprise is None else f"surprise {self.surprise:.2f}",
             None if self.constant is None else f"constant replies {self.constant:.0%}",
         ]

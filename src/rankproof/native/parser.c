@@ -56,6 +56,7 @@ typedef struct {
     int32_t last;   /* code of the row before, -1 at the start */
     int busy;
     int odd;        /* whether a number is not below 2^53 in size, or a grade not whole */
+    int spaced;     /* whether an id of a row seems to hold a blank */
     char *buffer;   /* of a file, for the piece that is read */
     size_t buffer_size;
     int64_t first;  /* row at which the piece begins */
@@ -271,6 +272,40 @@ static inline int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
+/* Whether a text is a number as `_NUMBER` of columns.py has it. */
+static int is_number(const char *s, size_t length) {
+    const char *end = s + length;
+    if (s < end && (*s == '-' || *s == '+')) s++;
+    if (end - s == 3 || end - s == 8) {
+        const char *infinity = "infinity";
+        size_t k = 0;
+        while (s + k < end && (s[k] | 0x20) == infinity[k]) k++;
+        if (s + k == end) return 1;
+    }
+    size_t digits = 0;
+    for (; s < end && (unsigned char)(*s - '0') < 10; s++) digits++;
+    if (s < end && *s == '.')
+        for (s++; s < end && (unsigned char)(*s - '0') < 10; s++) digits++;
+    if (!digits) return 0;
+    if (s < end && (*s | 0x20) == 'e') {
+        s++;
+        if (s < end && (*s == '-' || *s == '+')) s++;
+        if (s == end) return 0;
+        while (s < end && (unsigned char)(*s - '0') < 10) s++;
+    }
+    return s == end;
+}
+
+/* Whether an id of a run's line seems to hold a blank: `q1 Q0 new york 1 0.9` has a number for a
+ * tag, and for a rank none. Most tags begin with a letter. */
+static inline int is_spaced(const char *const *text, const size_t *length, const char *end) {
+    unsigned char first = (unsigned char)*text[5];
+    if (first > '9' && (first | 0x20) != 'i') return 0;
+    uint64_t rank;
+    if (end - text[3] >= 8 && eight_digits(text[3], &rank) == (int)length[3]) return 0;
+    return is_number(text[5], length[5]) && !is_number(text[3], length[3]);
+}
+
 /* A row of a line's fields, of which field k stands at text[k]. */
 static inline int reader_row(Reader *p, const char *const *text, const size_t *length,
                              const char *end) {
@@ -279,6 +314,7 @@ static inline int reader_row(Reader *p, const char *const *text, const size_t *l
     int status = number(text[value_at], length[value_at], end, &p->values[row]);
     if (status) return status;
     double value = p->values[row];
+    if (p->columns == 6 && is_spaced(text, length, end)) p->spaced = 1;
     if (!(fabs(value) < 0x1p53)) p->odd = 1;
     else if (p->columns == 4 && (double)(int64_t)value != value) p->odd = 1;
     int32_t code = reader_code(p, text[0], length[0], end);
@@ -440,7 +476,7 @@ typedef struct {
     size_t taken; /* pieces of a file that a reader took */
     int reading; /* pieces at this moment */
     int stopped;
-    int odd; /* as a reader's, of what was finished */
+    int odd, spaced; /* as a reader's, of what was finished */
     size_t lines, room;
     View *views;
     int32_t *codes;
@@ -845,8 +881,11 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     Reader all = {.columns = p->columns, .last = -1};
     Column found = {0};
     int status;
-    p->odd = 0;
-    for (int i = 0; i < p->reader_count; i++) p->odd |= p->readers[i].odd;
+    p->odd = p->spaced = 0;
+    for (int i = 0; i < p->reader_count; i++) {
+        p->odd |= p->readers[i].odd;
+        p->spaced |= p->readers[i].spaced;
+    }
     p->reading = 1;
     Py_BEGIN_ALLOW_THREADS;
     status = parser_close(p, &all, &found);
@@ -879,6 +918,10 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
 
 static PyObject *parser_plain(PyObject *self, PyObject *unused) {
     return PyBool_FromLong(!((Parser *)self)->odd);
+}
+
+static PyObject *parser_spaced(PyObject *self, PyObject *unused) {
+    return PyBool_FromLong(((Parser *)self)->spaced);
 }
 
 static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -931,6 +974,7 @@ static PyMethodDef parser_methods[] = {
      "The columns read so far: distinct queries, query of each row, documents, values."},
     {"plain", parser_plain, METH_NOARGS,
      "Whether the numbers of the rows are below 2^53 in size, and grades whole."},
+    {"spaced", parser_spaced, METH_NOARGS, "Whether an id of a run seems to hold a blank."},
     {NULL, NULL, 0, NULL},
 };
 

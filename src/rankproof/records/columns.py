@@ -158,11 +158,16 @@ def row_ids(given: Any, count: int, what: str) -> pl.Series:
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
 
 
+def is_number(text: pl.Series) -> pl.Series:
+    """Return whether each text is a number; null is none."""
+    return text.str.contains(_NUMBER).fill_null(False)
+
+
 def cast_numbers(text: pl.Series) -> tuple[pl.Series, int | None]:
     """Text → float64, correctly rounded, and the first row that cannot be: what is not a number,
     and what is so large that it would tie with infinity.
     """
-    wrong = ~text.str.contains(_NUMBER).fill_null(False)
+    wrong = ~is_number(text)
     numbers = text.str.strip_prefix("+").cast(pl.Float64, strict=False)
     if (infinite := numbers.is_infinite()).any():
         wrong |= infinite & ~text.str.contains("(?i)inf")
@@ -271,14 +276,14 @@ def columns_of(
     number: pl.Series,
     kind: Kind,
     place: Place,
-    wrong: tuple[int | None, Refusal],
+    *wrong: tuple[int | None, Refusal],
 ) -> Columns:
-    """Columns of three texts a row, or the error of the first row that is `wrong`, or whose number
-    or id is none.
+    """Return the columns of three texts a row, or raise the error of the first row that is `wrong`,
+    or whose number or id is none.
     """
     numbers, bad = cast_numbers(number)
     refuse_first(
-        wrong,
+        *wrong,
         (bad, lambda at: not_written(kind, number[at], place(at))),
         (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
         (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),

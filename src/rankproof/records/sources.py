@@ -163,7 +163,8 @@ def pipe_chunks(path: str) -> Iterator[bytes]:
 class Source:
     """A file that can be read more than once; standard input and pipes are held in memory.
 
-    `held` is the content of a pipe that was read before.
+    `held` is the content of a pipe that was read before. With `as_trec_eval` lines are read as that
+    tool reads them, also where an id seems to hold a blank.
     """
 
     label: str  # for messages
@@ -172,10 +173,16 @@ class Source:
     limit: int | None  # bytes of content that may be held at once
 
     def __init__(
-        self, path: str | os.PathLike[str], held: bytes | None = None, limit: int | None = None
+        self,
+        path: str | os.PathLike[str],
+        held: bytes | None = None,
+        limit: int | None = None,
+        *,
+        as_trec_eval: bool = False,
     ):
         self.path = os.fspath(path)
         self.limit = limit
+        self.as_trec_eval = as_trec_eval
         self.label = label_of(self.path)
         self.name = stem(self.path)
         self._held = held

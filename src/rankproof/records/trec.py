@@ -32,6 +32,7 @@ from rankproof.records.columns import (
     columns_of,
     first_of,
     is_large,
+    is_number,
     no_rows,
 )
 from rankproof.records.sources import HEAD, Source, until_wrong
@@ -91,7 +92,7 @@ def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns 
     if native is None or not _usual(source, kind):
         return None
     parser = native.TrecParser(len(_FIELDS[kind]))
-    return _finished(parser, place_in(source)) if all(map(parser.feed, blocks)) else None
+    return _finished(parser, source) if all(map(parser.feed, blocks)) else None
 
 
 def read_range(
@@ -115,7 +116,7 @@ def read_range(
         if parser is None:
             where = source.path, begin, end, source.bom, CHUNK
             parser = read(native, len(_FIELDS[kind]), *where, kernels.THREADS, told).done()
-    return None if parser is None else _finished(parser, place_in(source))
+    return None if parser is None else _finished(parser, source)
 
 
 def _usual(source: Source, kind: Kind) -> bool:
@@ -125,14 +126,19 @@ def _usual(source: Source, kind: Kind) -> bool:
     return next(_first_columns(source), None) in (None, len(_FIELDS[kind]))
 
 
-def _finished(parser: Any, place: Place) -> Columns:
+def _finished(parser: Any, source: Source | None) -> Columns | None:
+    """Return the columns read, or None if an id seems to hold a blank, which the general reader
+    refuses with its place.
+    """
     queries, codes, doc, value = parser.finish()
+    if parser.spaced() and not (source and source.as_trec_eval):
+        return None
     return Columns(
         queries,
         np.frombuffer(codes, np.int32),
         doc,
         np.frombuffer(value, np.float64),
-        place,
+        place_in(source) if source else str,
         plain=parser.plain(),
     )
 
@@ -152,7 +158,7 @@ def lay_ahead() -> None:
 def _lay(path: str, columns: Future[Columns | None], laid: Future[Laid]) -> None:
     try:
         parser = taken(path)
-        found = None if parser is None else _finished(parser, str)
+        found = None if parser is None else _finished(parser, None)
         columns.set_result(found and replace(found, laid=laid.result))
     except BaseException as error:  # which whoever asks for them is told
         columns.set_exception(error)
@@ -225,11 +231,11 @@ def parse(
     """
     columns = list(_first_columns(source))
     with suppress(UnicodeDecodeError):
-        return parse_text(data.decode(), kind, place, columns)
+        return parse_text(data.decode(), kind, place, columns, source.as_trec_eval)
     if kind == "run":
         data = b"\n".join(map(_without_tag, data.split(b"\n")))
     text = until_wrong(data)
-    found = parse_text(text, kind, place, columns)
+    found = parse_text(text, kind, place, columns, source.as_trec_eval)
     if len(text.encode()) < len(data):  # unless a line before was wrong in another way
         source.decode(data, before())
     return found
@@ -249,7 +255,7 @@ def _without_tag(line: bytes) -> bytes:
         line.decode()
     except UnicodeDecodeError:
         fields = line.split()
-        return b" ".join(fields[:5] + [b"?"] * len(fields[5:]))
+        return b" ".join(fields[:5] + [x if x.isascii() else b"?" for x in fields[5:]])
     return line
 
 
@@ -280,11 +286,14 @@ def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
     return lines, lines.str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
 
 
-def parse_text(text: str, kind: Kind, place: Place, first: list[int]) -> Columns:
-    """The columns of lines; `place` says where a row of them stands in the file.
+def parse_text(
+    text: str, kind: Kind, place: Place, first: list[int], as_trec_eval: bool = False
+) -> Columns:
+    """Return the columns of lines; `place` says where a row of them stands in the file.
 
     `first` is how many columns its first lines have. Of a run 5 leave out the tag, 7 and more are
-    words behind it, which are not read: in all of a file alike.
+    words behind it, which are not read: in all of a file alike. A run whose ids seem to hold blanks
+    is refused, but `as_trec_eval`, which takes the fields as they come.
     """
     lines, fields = split_fields(text)
     expected = _FIELDS[kind]
@@ -297,13 +306,49 @@ def parse_text(text: str, kind: Kind, place: Place, first: list[int]) -> Columns
         fields.list.get(at, null_on_oob=True) for at in (0, 2, 4 if kind == "run" else 3)
     )
     uneven: Refusal = lambda at: _not_a_line(lines[at], fields[at], first, kind, place(at))  # noqa: E731
-    found = columns_of(query, doc, number, kind, place, (first_of(wrong), uneven))
+    spaced = None
+    if kind == "run" and not as_trec_eval:
+        spaced = _spaced(fields, have)
+    blank: Refusal = lambda at: _with_blank(lines[at], fields[at].to_list(), place(at))  # noqa: E731
+    refusals = (spaced, blank), (first_of(wrong), uneven)
+    found = columns_of(query, doc, number, kind, place, *refusals)
     notes: tuple[str, ...] = ()
     if count > len(expected):
         notes = ("words behind a run's tag are not read",)
     elif count < len(expected):
         notes = ("five columns are read as query, Q0, document, rank, score",)
     return replace(found, notes=notes)
+
+
+def _spaced(fields: pl.Series, have: pl.Series) -> int | None:
+    """Return the first line of a run that seems to have a blank in an id, which shifts the fields.
+
+    `q1 Q0 new york 1 0.9 t` has a number for a tag and none for a rank; `q1 Q0 apollo 11 1 0.9 t`
+    has more behind the number. A run without blanks has a number for a tag only if somebody called
+    it so, and then a number for a rank.
+    """
+    rank, tag = (fields.list.get(at, null_on_oob=True) for at in (3, 5))
+    if tag.eq_missing(tag.first()).all():  # as in nearly every run: one look is enough
+        tag = tag.head(1)
+    named = is_number(tag)
+    if not named.any():
+        return None
+    ranked = rank.cast(pl.Int64, strict=False).is_not_null()  # sooner than looking for any number
+    if not ranked.all():
+        ranked = is_number(rank)
+    return first_of(named & (~ranked | (have > len(_FIELDS["run"]))))
+
+
+def _with_blank(line: str, fields: list[str], place: str) -> InputError:
+    """Return the error for a line whose ids seem to hold a blank."""
+    rank, tag = shorten(fields[3]), shorten(fields[5])
+    return InputError(
+        f"the tag {tag} is a number and "
+        + ("more follows it" if fields[6:] else f"the rank {rank} is none")
+        + f", as if an id held a blank: {shorten(line)}",
+        place=place,
+        remedy="write ids without blanks (new_york), or the run as CSV, JSON or Parquet",
+    )
 
 
 def _not_a_line(
@@ -320,11 +365,12 @@ def _not_a_line(
     wanted = f"a TREC {kind} has {len(expected)} ({' '.join(expected)})"
     if kind == "run" and first and first[0] == len(expected) - 1:
         wanted = f"the first line has {first[0]} ({' '.join(expected[:-1])})"
+    blanks = " (ids hold no blanks)" if kind == "qrels" and count > len(expected) else ""
     return InputError(
         f"{counted(count, 'column')} where {wanted}: {shorten(line)}",
         place=place,
         remedy=_other_way(kind, first)
-        or "fix the line, or name the file's format (format=, --input-format)",
+        or f"fix the line{blanks}, or name the file's format (format=, --input-format)",
     )
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from rankproof.report.decision import Chosen
 from rankproof.report.parts import Section, badge, fold, paragraph
 from rankproof.report.svg import element, shown
-from rankproof.sentences import counted
+from rankproof.sentences import counted, signed
 from rankproof.tradeoffs.results import TEXTS
 
 _QUESTIONS = 10
@@ -34,7 +34,7 @@ def finalists(one: Chosen, at: int, title: str) -> list[Section]:
         values.filter((pl.col("measure") == one.by) & pl.col("configuration").is_in(names))
         .pivot("configuration", index="query", values="value")
         .with_columns(apart=pl.col(names[0]) - pl.col(names[1]))
-        .filter(pl.col("apart").abs() > _LEAST)
+        .filter(pl.col("apart").is_not_nan() & (pl.col("apart").abs() > _LEAST))
         .sort(pl.col("apart").abs(), pl.col("query"), descending=[True, False])
     )
     if not wide.height:
@@ -131,7 +131,7 @@ def _question(
             )
         )
     asked = texts.get(("question", query), query)
-    lead = f"{row['apart']:+.3f}".replace("-", "−")
+    lead = signed(row["apart"], 3).replace("-", "−")
     return fold(f"{lead} · {asked}", [element("div", columns, class_="two")], opened=opened)
 
 

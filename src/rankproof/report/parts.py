@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -111,7 +112,9 @@ def _cell(cell: Cell, numeric: bool, digits: int) -> Markup:
 
 
 def figured(value: float, digits: int, sign: str = "") -> str:
-    """A number for people: a true minus, and no −0."""
+    """Write a number for people: a true minus, no −0, and a dash for one that is undefined."""
+    if math.isnan(value):
+        return "–"
     written = f"{value:{sign},.{digits}f}"
     return written.replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
 

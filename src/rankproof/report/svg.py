@@ -156,8 +156,8 @@ class Bar:
 
     label: str
     value: float
-    low: float
-    high: float
+    low: float | None  # None: no bounds are known
+    high: float | None
     tip: str
     other: float | None = None  # a second mark: what one tie-break says
     group: int = 0  # its colour
@@ -200,17 +200,20 @@ def ranges(
                 class_="label",
             )
         )
-        inside = [
-            element(
-                "rect",
-                x=min(scale(bar.low), scale(bar.high)),
-                y=y - 5,
-                width=max(abs(scale(bar.high) - scale(bar.low)), 1.0),
-                height=10,
-                rx=3,
-                class_="range",
+        inside = []
+        if bar.low is not None and bar.high is not None:
+            ends = scale(bar.low), scale(bar.high)
+            inside.append(
+                element(
+                    "rect",
+                    x=min(ends),
+                    y=y - 5,
+                    width=max(abs(ends[1] - ends[0]), 1.0),
+                    height=10,
+                    rx=3,
+                    class_="range",
+                )
             )
-        ]
         if bar.other is not None:
             x = scale(bar.other)
             inside.append(_line(x, y - 8, x, y + 8, "other"))

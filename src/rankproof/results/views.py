@@ -111,6 +111,7 @@ def pairs(comparison: Comparison) -> Table:
         "each figure is a − b; p: paired randomisation test, which takes differences to be "
         "symmetric about 0; ci: 95%, Student's t over queries"
     ]
+    notes += comparison.notes
     if comparison.exact:
         notes.append("p counts every assignment of signs: it is exact")
     few = comparison.pairs.figures["differing"] < FEW

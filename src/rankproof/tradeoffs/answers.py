@@ -42,7 +42,7 @@ from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.chat import Chat, unused
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import WORD, Name, language_of
-from rankproof.sentences import counted
+from rankproof.sentences import counted, signed
 from rankproof.statistics.intervals import mean_intervals
 from rankproof.statistics.likeness import Correlation, within
 from rankproof.tables import Qrels, Run
@@ -342,8 +342,8 @@ class Sets:
 
 def _followed(found: Correlation) -> str:
     low, high = found.pearson_ci
-    ends = "" if math.isnan(low) else f" ({low:+.2f} to {high:+.2f})"
-    return f"{found.pearson:+.2f}{ends}"
+    ends = "" if math.isnan(low) else f" ({signed(low, 2)} to {signed(high, 2)})"
+    return f"{signed(found.pearson, 2)}{ends}"
 
 
 def by_configuration(
