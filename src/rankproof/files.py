@@ -41,6 +41,10 @@ _PRIVATE = 0o600
 _MARKS = (".*", "Thumbs.db", "desktop.ini", "report.html")  # of the system, and of `report`
 
 
+class WriteError(InputError):
+    """A file or folder that the system does not let anybody write, or has no room for."""
+
+
 def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
     """The file that would be written: behind links, no input, and regular if it is there."""
     check_name(path)
@@ -219,10 +223,10 @@ def _refused(path: str | Path, problem: str, remedy: str) -> InputError:
 
 def _cannot_write(path: str | Path, error: BaseException) -> InputError:
     said = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
-    return _refused(
-        path,
+    return WriteError(
         f"cannot write it ({said or type(error).__name__})",
-        "make room, or name another place",
+        place=str(path),
+        remedy="make room, or name another place",
     )
 
 
