@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankproof.errors import InputError, shorten
+from rankproof.visible import file_text
 
 if TYPE_CHECKING:
     import csv
@@ -121,7 +122,8 @@ def write_whole(
         return path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+        prefix = f".{file_text(target.name)[:40]}."  # of 255 bytes; text, which polars needs
+        handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
         os.close(handle)
         temporary = Path(name)
         try:
@@ -136,6 +138,14 @@ def write_whole(
             raise
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _cannot_write(path, error) from None
+    except TypeError:
+        if file_text(str(target.parent)) == str(target.parent):
+            raise
+        raise WriteError(  # polars takes no other names
+            "its folder has a name that is not UTF-8",
+            place=str(path),
+            remedy="name another folder",
+        ) from None
     return path
 
 
