@@ -30,6 +30,7 @@ import pytest
 from golden_sets import settings, write_corpus
 from rankproof_cli import rankproof
 
+import rankproof as rp
 from rankproof import cli
 from rankproof.arrays import Int
 from rankproof.golden.building import Build
@@ -514,9 +515,90 @@ def test_a_place_without_room_or_rights_is_one_line_and_stays_as_it_was(
     line = done.stderr.split("----\n")[1]
     assert line.startswith("rankproof: "), line
     assert line.count("\n") == 1, line
-    said = ("File too large", "Permission denied", "os error 27", "the disk failed")
-    assert any(words in line for words in said), line
+    full = ("File too large", "os error 27", "could not be written")
+    assert any(words in line for words in (full if word == "full" else ("Permission denied",)))
+    assert word != "full" or "; make room" in line, line
     assert contents(bad) == before, "an earlier result is replaced whole or not at all"
+
+
+# ------------------------------------------------------------------- names that are not UTF-8
+
+UNDECODED = os.fsdecode(b"r\xe9.trec")
+NAMING = [
+    ["eval", "q.txt", UNDECODED],
+    ["compare", "q.txt", UNDECODED, "b.trec"],
+    ["leaderboard", "q.txt", UNDECODED, "b.trec"],
+    ["gate", "q.txt", UNDECODED, "a.trec", "--allow-undecided"],
+    ["holes", "q.txt", UNDECODED, "b.trec"],
+]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+
+
+@linux
+@pytest.mark.parametrize("arguments", NAMING, ids=lambda arguments: arguments[0])
+def test_a_run_whose_name_is_not_utf8_is_written_and_found_again(
+    place: Path, ask: Asked, arguments: list[str]
+) -> None:
+    (place / UNDECODED).write_text(RUN)
+    out = os.fsdecode(b"o\xe8.json")
+    assert ask(*arguments, "--out", out).code == 0
+    text = (place / out).read_text(encoding="utf-8")
+    assert '"r%E9"' in text
+    assert r"\ud" not in text
+    inputs = json.loads(text)["manifest"]["inputs"]
+    assert "r%E9.trec" in {file["file"] for file in inputs.values()}
+    assert ask("verify", out).code == 0
+    (place / "elsewhere").mkdir()
+    (place / out).rename(place / "elsewhere" / "o.json")
+    assert ask("verify", "elsewhere/o.json", ".").code == 0
+    (place / UNDECODED).write_text(OTHER)
+    assert "Not the file that was read: r%E9.trec" in ask("verify", "elsewhere/o.json").out
+
+
+@linux
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "latex", "html"])
+def test_a_run_whose_name_is_not_utf8_has_one_name_in_every_format(
+    place: Path, ask: Asked, form: str
+) -> None:
+    (place / UNDECODED).write_text(RUN)
+    written = r"r\%E9" if form == "latex" else "r%E9"
+    assert written in ask("eval", "q.txt", UNDECODED, "b.trec", "--format", form).out
+
+
+@linux
+def test_a_run_whose_name_is_not_utf8_is_a_row_of_frames_and_pages(place: Path, ask: Asked) -> None:
+    (place / UNDECODED).write_text(RUN)
+    frames = [os.fsdecode(b"p\xe9.csv"), os.fsdecode(b"p\xe9.parquet")]
+    for name in frames:
+        assert ask("eval", "q.txt", UNDECODED, "--per-query", name).code == 0
+    assert set(pl.read_csv((place / frames[0]).read_bytes())["run"]) == {"r%E9"}
+    assert set(pl.read_parquet((place / frames[1]).read_bytes())["run"]) == {"r%E9"}
+    assert ask("eval", "q.txt", UNDECODED, "--out", "results/o.json").code == 0
+    assert ask("report", "results", "--out", "page.html").code == 0
+    assert "r%E9" in (place / "page.html").read_text(encoding="utf-8")
+    evaluation = rp.evaluate(place / UNDECODED, place / "q.txt", "RR")
+    assert evaluation.name == "r%E9"
+    assert rp.compare([UNDECODED, "b.trec"], "q.txt", "RR").to_polars().height == 1
+    pl.DataFrame({"query": ["q1"], "doc": ["d1"], "score": [1.0]}).write_parquet("r.parquet")
+    (place / "r.parquet").rename(place / os.fsdecode(b"r\xe9.parquet"))
+    streamed = ask("eval", "q.txt", os.fsdecode(b"r\xe9.parquet"), "--memory", "64MiB")
+    assert streamed.code == 0
+
+
+@linux
+def test_a_frame_is_refused_in_a_folder_whose_name_is_not_utf8(place: Path, ask: Asked) -> None:
+    folder = place / os.fsdecode(b"d\xe9")
+    folder.mkdir()
+    ended = ask("eval", "q.txt", "a.trec", "--per-query", folder / "x.csv")
+    ended.refuses("its folder has a name that is not UTF-8; name another folder")
+    assert names(folder) == set()
+
+
+def test_an_input_is_found_by_a_name_that_is_also_a_pattern(place: Path, ask: Asked) -> None:
+    (place / "deep").mkdir()
+    (place / "deep" / "a[1].trec").write_text(RUN)
+    assert ask("eval", "q.txt", "deep/a[1].trec", "--out", "o.json").code == 0
+    assert ask("verify", "o.json", "q.txt", "deep").code == 0
 
 
 # --------------------------------------------------------------------- what else was a traceback

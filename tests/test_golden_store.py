@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from rankproof.database import connect, write_ahead
 from rankproof.errors import InputError
 from rankproof.golden.kept import Reply
 from rankproof.golden.schema import VERSION
-from rankproof.golden.store import Meanwhile, Store
+from rankproof.golden.store import Meanwhile, Store, opened_if_built
 from rankproof.locks import owner
 
 REPLY = Reply(
@@ -216,6 +217,17 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(path: Path) -> None:
         assert [reply.request for reply in store.replies()] == kept
         assert len(kept) > 5
         assert store.rows("SELECT COUNT(*) FROM passages") == [(0,)]
+
+
+def test_a_set_whose_making_was_stopped_at_once_is_not_built(path: Path) -> None:
+    with closing(connect(path)) as connection:
+        write_ahead(connection, "NORMAL")
+    assert path.stat().st_size > 0
+    with opened_if_built(path) as store:
+        assert store is None
+    with filled(path), opened_if_built(path) as store:
+        assert store is not None
+        assert len(store.rows("SELECT * FROM grades")) == 3
 
 
 def test_a_block_is_written_whole_or_not_at_all(path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -363,3 +364,59 @@ def test_the_environment_turns_compiled_code_off() -> None:
             check=True,
         )
         assert (done.stdout.strip() == "None") == expected
+
+
+# A command with fewer rows to a million than there are in a real one.
+FEWER = """
+import sys
+from rankproof import cli, kernels
+kernels.MANY = int(sys.argv.pop(1))
+cli.run()
+"""
+READING = [
+    ["eval", "q.txt", "a.trec", "b.trec"],
+    ["eval", "q.txt", "a.trec", "--memory", "64MiB"],
+    ["eval", "q.txt", "shards"],
+    ["compare", "q.txt", "a.trec", "b.trec"],
+    ["leaderboard", "q.txt", "a.trec", "b.trec"],
+    ["gate", "q.txt", "a.trec", "a.trec", "--allow-undecided"],
+    ["holes", "q.txt", "a.trec"],
+    ["ties", "a.trec"],
+    ["ceilings", "q.txt", "a.trec", "-m", "P@1"],
+    ["trec_eval", "q.txt", "a.trec"],
+]
+
+
+def _said_of_speed(arguments: list[str], folder: Path, many: int = 3, native: str = "0") -> int:
+    """Return how often a command whose run has three rows says that it is slow."""
+    rows = "q1 Q0 d1 1 0.9 t\nq1 Q0 d2 2 0.8 t\nq2 Q0 d1 1 0.5 t\n"
+    (folder / "shards").mkdir(exist_ok=True)
+    for name in ("a.trec", "b.trec", "shards/a.trec"):
+        (folder / name).write_text(rows)
+    (folder / "q.txt").write_text("q1 0 d1 1\nq2 0 d1 2\n")
+    done = subprocess.run(
+        [sys.executable, "-c", FEWER, str(many), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "RANKPROOF_NATIVE": native},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr.count("7 times as long without compiled code; `rankproof doctor` says how")
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_every_command_says_once_that_a_long_run_is_read_without_compiled_code(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    assert _said_of_speed(arguments, tmp_path) == 1
+
+
+def test_nothing_is_said_of_speed_where_runs_are_short(tmp_path: Path) -> None:
+    assert _said_of_speed(READING[0], tmp_path, many=4) == 0
+    assert kernels.MANY == 1_000_000
+
+
+@needs_compiled
+def test_nothing_is_said_of_speed_where_compiled_code_is_used(tmp_path: Path) -> None:
+    assert _said_of_speed(READING[0], tmp_path, native="1") == 0

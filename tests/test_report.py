@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -131,6 +132,60 @@ def test_the_readme_quotes_what_the_demo_finds(demo: Demo) -> None:
         assert figures, title
         said = set(re.findall(r"\d+(?:\.\d+)?%?", finding.words))
         assert figures <= said, (title, figures - said)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="a limit of Unix")
+def test_a_demo_that_ran_out_of_room_leaves_whole_files_and_continues(
+    demo: Demo, tmp_path: Path
+) -> None:
+    folder = tmp_path / "demo"
+    assert "plain.trec: cannot write it (File too large); make room" in _limited(folder, 16)
+    assert "corpus.jsonl: cannot write it (File too large); make room" in _limited(folder, 60)
+    words = "simulated.golden: it could not be written; make room and run again"
+    assert words in _limited(folder, 300)
+    written = [path for path in folder.rglob("*") if path.is_file() and ".golden" not in path.name]
+    assert len(written) > 10
+    for path in written:
+        if path.parent.name == "results" and path.suffix == ".json":  # names its own command
+            json.loads(path.read_text())
+        else:
+            assert path.read_bytes() == (demo.folder / path.relative_to(folder)).read_bytes()
+    assert build_demo(folder, quiet).findings == demo.findings  # type: ignore[arg-type]
+    assert _names(folder) == _names(demo.folder)
+
+
+def _limited(folder: Path, kibibytes: int) -> str:
+    """Return what the demo says where no file may become larger than this."""
+    import resource
+
+    done = subprocess.run(
+        [sys.executable, "-m", "rankproof", "demo", "--out", str(folder)],
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (kibibytes << 10, kibibytes << 10)
+        ),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    return done.stderr.splitlines()[-1]
+
+
+def _names(folder: Path) -> set[str]:
+    """Return the names of all files below a folder."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["results", "vectors", "corpus/swept-simulated/runs"])
+def test_a_folder_that_was_deleted_from_the_demo_is_made_again(
+    demo: Demo, tmp_path: Path, lost: str
+) -> None:
+    folder = tmp_path / "demo"
+    shutil.copytree(demo.folder, folder)
+    shutil.rmtree(folder / lost)
+    build_demo(folder, quiet)  # type: ignore[arg-type]
+    assert _names(folder) == _names(demo.folder)
 
 
 def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) -> None:

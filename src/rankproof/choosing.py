@@ -11,7 +11,7 @@ judge is taken only where it is asked for by name, and keeps to files of its own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -28,7 +28,7 @@ from rankproof.golden.filling import hole_grader
 from rankproof.golden.judges import members
 from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, opened_if_built
 from rankproof.manifest import digest_file
 from rankproof.measures import parse
 from rankproof.redaction import published, redact
@@ -118,8 +118,7 @@ def choose(
     expected = [] if settled else _sent(swept_by)
     if who is not None:
         store = store_path(who, place / GOLDEN) if not mark else place / f"{SIMULATED}.golden"
-        known = store.is_file() and store.stat().st_size > 0
-        with Store(store) if known else nullcontext() as opened:
+        with opened_if_built(store) as opened:
             plan = make_plan(who, opened)
         expected = [*_expected(who, plan, swept_by, settled), *expected]
     for line in expected:

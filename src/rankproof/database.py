@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from rankproof.errors import InputError
+from rankproof.errors import InputError, make_room_or
 from rankproof.files import create_private
 
 _WAIT_S = 60.0  # for another process that is writing
@@ -32,7 +32,7 @@ def connect(path: Path, write: bool = True) -> sqlite3.Connection:
             raise InputError(
                 f"cannot make the folder ({error.strerror or error})",
                 place=str(path.parent),
-                remedy="name another place",
+                remedy=make_room_or("name another place", error),
             ) from None
         create_private(path)  # they hold passages, and what people and models said of them
     log = path.with_name(f"{path.name}-wal")
@@ -69,6 +69,11 @@ def told(path: Path, what: str, remedy: str = "name another file") -> Iterator[N
     except sqlite3.DatabaseError as error:
         known = {
             "SQLITE_FULL": ("the disk is full", "make room and run again: what is there stays"),
+            # SQLite calls only ENOSPC full; a quota or a largest file size is a failed write.
+            **dict.fromkeys(
+                ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"),
+                ("it could not be written", "make room and run again: what is there stays"),
+            ),
             "SQLITE_IOERR": ("the disk failed", "see to it and run again: what is there stays"),
             "SQLITE_NOTADB": (f"this is not {what}", remedy),
             "SQLITE_CORRUPT": ("the file is damaged", f"take a copy, or {remedy}"),

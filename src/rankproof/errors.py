@@ -14,6 +14,7 @@ The command line prints the message alone and exits with 2; nothing else is caug
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
@@ -100,6 +101,14 @@ def check_whole(what: str, given: object, least: int = 1, remedy: str | None = N
     """Refuse what is no whole number, or less than the least."""
     if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
         raise InputError(f"{what} = {shorten(given)}", remedy=remedy or f"give {least} or more")
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+
+def make_room_or(remedy: str, error: OSError) -> str:
+    """Return the remedy of a failed write: to make room on a full disk or in a full quota."""
+    return "make room" if error.errno in _NO_ROOM else remedy
 
 
 def first_line(error: BaseException) -> str:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankproof.errors import InputError, shorten
+from rankproof.visible import file_text
 
 if TYPE_CHECKING:
     import csv
@@ -39,6 +40,10 @@ STDOUT = "-"  # the name of standard output, as of standard input
 SMALL = 64 << 20  # bytes of a file that is read as one text
 _PRIVATE = 0o600
 _MARKS = (".*", "Thumbs.db", "desktop.ini", "report.html")  # of the system, and of `report`
+
+
+class WriteError(InputError):
+    """A file or folder that the system does not let anybody write, or has no room for."""
 
 
 def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
@@ -117,7 +122,8 @@ def write_whole(
         return path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+        prefix = f".{file_text(target.name)[:40]}."  # of 255 bytes; text, which polars needs
+        handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
         os.close(handle)
         temporary = Path(name)
         try:
@@ -132,6 +138,14 @@ def write_whole(
             raise
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _cannot_write(path, error) from None
+    except TypeError:
+        if file_text(str(target.parent)) == str(target.parent):
+            raise
+        raise WriteError(  # polars takes no other names
+            "its folder has a name that is not UTF-8",
+            place=str(path),
+            remedy="name another folder",
+        ) from None
     return path
 
 
@@ -219,10 +233,10 @@ def _refused(path: str | Path, problem: str, remedy: str) -> InputError:
 
 def _cannot_write(path: str | Path, error: BaseException) -> InputError:
     said = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
-    return _refused(
-        path,
+    return WriteError(
         f"cannot write it ({said or type(error).__name__})",
-        "make room, or name another place",
+        place=str(path),
+        remedy="make room, or name another place",
     )
 
 

@@ -6,9 +6,11 @@ turns it off. Both give the same arrays to the last bit.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,11 +26,28 @@ Ids: TypeAlias = "pl.Series | Strings"  # text: polars', or as the compiled read
 
 native: Any = compiled()  # None where it was not built
 
+MANY = 1_000_000  # rows of a run that take seconds without compiled code
+
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 THREADS = CORES
 _SMALL = 100_000  # rows below which a second thread costs more than it saves
+
+
+def warn_if_slow(rows: int) -> None:
+    """Write a line to stderr, once, where a run this long is read without compiled code."""
+    if native is None and rows >= MANY:
+        _warn_of_interpreted_code()
+
+
+@cache
+def _warn_of_interpreted_code() -> None:
+    # The logger writes the line for Python's users too, who can turn it off.
+    logging.getLogger("rankproof").warning(
+        "rankproof: runs of a million rows take about 7 times as long without compiled code; "
+        "`rankproof doctor` says how to get it"
+    )
 
 
 def in_threads(work: Callable[[int, int], _T], count: int, parts: int) -> list[_T]:

@@ -17,6 +17,7 @@ from typing import Any
 from rankproof.errors import InputError
 from rankproof.redaction import published
 from rankproof.version import __version__
+from rankproof.visible import file_text
 
 _BLOCK = 1 << 22
 _LARGE = 1 << 24  # bytes of a file that takes long enough to be digested ahead
@@ -66,17 +67,21 @@ def input_digest(path: str | Path) -> dict[str, Any]:
     place = Path(path)
     if str(path) in READ_ONCE:
         size, sha = READ_ONCE[str(path)]
-        return {"file": "<stdin>" if str(path) == "-" else place.name, "size": size, "sha256": sha}
+        name = "<stdin>" if str(path) == "-" else file_text(place.name)
+        return {"file": name, "size": size, "sha256": sha}
     try:
         if place.is_dir():
             files = sorted(file for file in _results(place) if file.is_file())
-            known = {file.relative_to(place).as_posix(): digest_file(file) for file in files}
+            known = {
+                file_text(file.relative_to(place).as_posix()): digest_file(file) for file in files
+            }
             size = sum(file.stat().st_size for file in files)
-            name = place.resolve().name
+            name = file_text(place.resolve().name)
             return {"file": name, "files": len(files), "size": size, "sha256": digest(known)}
+        name = file_text(place.name)
         if not place.is_file():
-            return {"file": place.name, "size": None, "sha256": None}
-        return {"file": place.name, "size": place.stat().st_size, "sha256": digest_file(place)}
+            return {"file": name, "size": None, "sha256": None}
+        return {"file": name, "size": place.stat().st_size, "sha256": digest_file(place)}
     except OSError as error:
         raise InputError(
             f"cannot read it again for its digest ({error.strerror or error})",
@@ -163,7 +168,7 @@ def manifest(
         "kind": kind,
         "rankproof": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": published(command),
+        "command": None if command is None else [file_text(word) for word in published(command)],
         "config": published(config),
         "inputs": {role: input_digest(path) for role, path in (inputs or {}).items()},
         "seed": seed,

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,6 +77,8 @@ def build_demo(
     results = place / "results"
     _stamp(place, results)
     unpack(place)
+    if not all(file.is_file() for file in _vector_files(place)):
+        (results / "audit.json").unlink(missing_ok=True)  # the audit writes the vectors it reads
     found = {
         "evaluation": _kept(results / "evaluation.json", lambda: _evaluation(place)),
         "comparison": _kept(results / "comparison.json", lambda: _comparison(place)),
@@ -90,19 +93,10 @@ def build_demo(
 
 
 def unpack(place: Path) -> None:
-    """The runs and the corpus, as files to try things on."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with as_file(files("rankproof") / "data") as data:
-            for target, source in _shipped(data).items():
-                (place / target).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, place / target)
-    except OSError as error:
-        raise InputError(
-            f"cannot write there ({error.strerror or error})",
-            place=str(place),
-            remedy="name another folder",
-        ) from None
+    """Write the runs and the corpus, as files to try things on."""
+    with as_file(files("rankproof") / "data") as data:
+        for target, source in _shipped(data).items():
+            write_whole(place / target, partial(shutil.copyfile, source))
 
 
 def _shipped(data: Path) -> dict[str, Path]:
@@ -123,11 +117,12 @@ def _stamp(place: Path, results: Path) -> None:
     with as_file(files("rankproof") / "data") as data:
         shipped = {name: digest_file(path) for name, path in _shipped(data).items()}
     wanted = digest([__version__, shipped, SEED, CUTOFFS, RUNS_OF_NAMES])
-    stamp = results / ".demo"
-    held = stamp.read_text(encoding="utf-8") if stamp.is_file() else None
+    stamp = place / ".demo"
+    earlier = results / stamp.name  # where it was at first
+    held = next((s.read_text(encoding="utf-8") for s in (stamp, earlier) if s.is_file()), None)
     if held in (None, wanted):
         _refuse_others(place, results, shipped, made=held is not None)
-    if held == wanted:
+    if held == wanted and stamp.is_file():
         return
     shutil.rmtree(results, ignore_errors=True)
     for path in _left(place):
@@ -230,7 +225,7 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
     embedder = make_embedder(WordllamaSettings())
     queries = embedder.embed_queries(corpus.queries)
     documents = embedder.embed_passages(corpus.documents)
-    files = [place / "vectors" / f"{name}.parquet" for name in ("queries", "documents")]
+    files = _vector_files(place)
     _write_vectors(files[0], corpus.query_ids, queries)
     _write_vectors(files[1], corpus.document_ids, documents)
     measures = ["RAnWG@10", "nDCG@10", "RR@10"]
@@ -252,6 +247,11 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
     inputs = {"qrels": corpus.qrels, "queries 1": files[0], "documents 1": files[1]}
     made = manifest("audit", config=config, inputs=inputs)
     return {"manifest": made, **_timeless(audit.to_dict())}
+
+
+def _vector_files(place: Path) -> list[Path]:
+    """Where the embedded queries and documents are kept."""
+    return [place / "vectors" / f"{name}.parquet" for name in ("queries", "documents")]
 
 
 def _timeless(audit: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +26,7 @@ from rankproof.tie_counts import tie_statistics
 from rankproof.unjudged.beside import Beside, added, bounded, evaluate_named
 from rankproof.unjudged.bounds import View
 from rankproof.version import __version__
+from rankproof.visible import file_text
 
 LARGEST = 4 << 30  # bytes of a result that is read
 
@@ -192,19 +194,29 @@ def _find(
     """The file that an input was: by its digest among those given, else by its name."""
     name = Path(str(said["file"])).name
     named = [Path(path) for path in given]
+
+    def same_name(path: Path) -> bool:
+        return file_text(path.name) == name
+
+    def called_so(folder: Path) -> list[Path]:
+        with suppress(OSError):  # a folder that cannot be listed holds none
+            return sorted(filter(same_name, folder.iterdir()))
+        return []
+
     for path in named:
         if not path.exists():
             raise InputError("there is no such file", place=str(path), remedy="check the path")
     places = [
-        *sorted(named, key=lambda path: path.name != name),
-        *(file for path in named if path.is_dir() for file in sorted(path.rglob(name))),
-        *(folder / name for folder in (result.parent, Path()) if (folder / name).exists()),
+        *sorted(named, key=lambda path: not same_name(path)),
+        *(f for path in named if path.is_dir() for f in sorted(path.rglob("*")) if same_name(f)),
+        *called_so(result.parent),
+        *called_so(Path()),
     ]
     wanted = said["sha256"]
     same = next((path for path in places if input_digest(path)["sha256"] == wanted), None)
     if same is not None:
         return Digested(role, name, same, True)
-    likely = next((path for path in places if path.name == name), None)
+    likely = next((path for path in places if same_name(path)), None)
     if name == "<stdin>" and len(named) == 1:  # what was piped has no name
         likely = named[0]
     if likely is None:

@@ -7,6 +7,7 @@ through here; what is stored and compared does not.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # and halves of surrogate pairs, which no encoding can write.
 ACTING = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _ACTING = re.compile(f"[{ACTING}]")
+_UNDECODED = re.compile("[\ud800-\udfff]+")
 _ACTING_IN_TEXT = re.compile(f"(?![\n\t])[{ACTING}]")
 # What Markdown reads as a tag, emphasis, a link, a picture, a character's name or the end of a
 # cell, and what undoes its own escapes; an underscore inside a word is none.
@@ -32,6 +34,23 @@ def visible(text: str, *, lines: bool = False) -> str:
     'a\\x1b[2Jb\\u202ec'
     """
     return (_ACTING_IN_TEXT if lines else _ACTING).sub(_written_out, text)
+
+
+def file_text(name: str) -> str:
+    """Return a file's name as text that every format can hold.
+
+    On Unix a name may be any bytes. Those that are not UTF-8 are written as in an address:
+    `r%E9.trec`.
+    """
+    return _UNDECODED.sub(_percent_encoded, name)
+
+
+def _percent_encoded(undecoded: re.Match[str]) -> str:
+    try:
+        data = os.fsencode(undecoded[0])
+    except UnicodeEncodeError:  # no file's name: a surrogate of a Python string
+        data = undecoded[0].encode("utf-8", "surrogatepass")
+    return "".join(f"%{byte:02X}" for byte in data)
 
 
 def _written_out(found: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.results.plain import told
 from rankproof.sentences import counted
+from rankproof.visible import file_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -523,7 +524,7 @@ def _with_names(given: list[tuple[str | None, str]]) -> list[tuple[str, str]]:
     stems = [Path(path).stem if Path(path).suffix else Path(path).name for _, path in given]
     unclear = len(set(stems)) < len(stems)
     return [
-        (name if name is not None else path if unclear else stem, path)
+        (name if name is not None else file_text(path if unclear else stem), path)
         for (name, path), stem in zip(given, stems, strict=True)
     ]
 

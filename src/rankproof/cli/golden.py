@@ -19,6 +19,7 @@ from rankproof.errors import InputError
 from rankproof.manifest import role_of
 from rankproof.results.plain import told
 from rankproof.sentences import counted
+from rankproof.visible import file_text
 
 if TYPE_CHECKING:
     from rankproof.golden.plan import Plan
@@ -211,9 +212,9 @@ def try_(
 
 def _stems(files: list[Path] | None) -> dict[str, Path]:
     """Files by their names without endings; by whole paths where two have the same."""
-    stems = [file.stem for file in files or []]
+    stems = [file_text(file.stem) for file in files or []]
     return {
-        stem if stems.count(stem) == 1 else str(file): file
+        stem if stems.count(stem) == 1 else file_text(str(file)): file
         for stem, file in zip(stems, files or [], strict=True)
     }
 
@@ -503,13 +504,10 @@ def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float |
 
 
 def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
-    from contextlib import nullcontext
-
     from rankproof.golden.plan import make_plan
-    from rankproof.golden.store import Store
+    from rankproof.golden.store import opened_if_built
 
-    known = path.is_file() and path.stat().st_size > 0
-    with Store(path) if known else nullcontext() as opened:
+    with opened_if_built(path) as opened:
         plan = make_plan(settings, opened)
     total = (
         "cost not known"
@@ -531,7 +529,7 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
         **told(plan, "basis", "prices"),
     }
     remarks = [f"{counted(plan.queries, 'query')}; {total}. Nothing was sent."]
-    files = {"config": str(config)} | ({"golden": str(path)} if known else {})
+    files = {"config": str(config)} | ({} if opened is None else {"golden": str(path)})
     made = output.Made("dry run", files, settings.model_dump(mode="json"), settings.seed)
     output.deliver(form, [_plan_table(plan)], data, made, remarks=remarks)
 

@@ -80,8 +80,9 @@ def deliver(
         return
     if out is not None:
         text = _json(kept, unicode=True) + "\n"
+        encoded = text.encode("utf-8", "backslashreplace")  # `\udce9`, as JSON writes it
         inputs = () if made is None else made.inputs.values()
-        write_whole(out, lambda file: file.write_bytes(text.encode()), inputs=inputs)
+        write_whole(out, lambda file: file.write_bytes(encoded), inputs=inputs)
     if quiet:
         return
     if form is Format.json:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from rankproof.config import check_config, read_config, read_keys
 from rankproof.documents.questions import (
@@ -49,6 +49,7 @@ from rankproof.retrieval.workshop import Told, silent
 from rankproof.sentences import counted, part, typed
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.version import __version__
+from rankproof.visible import file_text
 
 CORPUS, QUERIES, TEXTS = "corpus.jsonl", "queries.jsonl", "texts.jsonl"
 PROVENANCE, GOLDEN, SWEEP = "provenance.json", "golden.yaml", "sweep.yaml"
@@ -56,7 +57,6 @@ OURS = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
 _KEPT = ("PDF", "HTML")  # formats whose text is kept: reading them takes long, and spans need it
 _LISTED = 20  # files that are named where something is wrong with them
 _LINKS = "links to folders"
-_HALVES = re.compile("[\ud800-\udfff]+")  # what bytes of no encoding become
 
 By = Literal["headings", "separators", "sentences"]
 State = Literal["read", "duplicate", "empty", "broken"]
@@ -360,7 +360,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
     unread = []
 
     def broken(path: Path, kind: str, why: str) -> None:
-        name = _shown_name(path.relative_to(source))
+        name = file_text(path.relative_to(source).as_posix())
         unread.append(FileRead(name, kind, "", 0, "broken", "new", notes=(why,)))
 
     def closed(error: OSError) -> None:
@@ -385,11 +385,6 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
     return ordered, {what: count for what, count in others.most_common() if count}, unread
 
 
-def _shown_name(path: Path) -> str:
-    """As text; of a name in no encoding each byte that is none, so that two stay two."""
-    return _HALVES.sub(lambda half: quote(os.fsencode(half[0])), path.as_posix())
-
-
 def _one(
     path: Path,
     name: str,
@@ -399,7 +394,7 @@ def _one(
 ) -> tuple[FileRead, list[Document]]:
     """A file and its documents; what was read from it before is taken where it did not change."""
     kind = kind_of(path) or ""
-    shown = _shown_name(Path(name))
+    shown = file_text(name)
     try:
         sha, length = digest_file(path), path.stat().st_size
     except OSError as error:

@@ -22,6 +22,7 @@ from rankproof.manifest import digest, digest_file
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.workshop import Texts, Workshop, silent
+from rankproof.visible import file_text
 
 if TYPE_CHECKING:
     from rankproof.records.beir import Corpus
@@ -262,7 +263,7 @@ def _by_sweep(shop: Workshop, sweep: SweepSettings, questions: Texts) -> dict[st
 
 
 def _system(run: Path) -> str:
-    return run.name.split(".")[0]
+    return file_text(run.name.split(".")[0])
 
 
 def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None:

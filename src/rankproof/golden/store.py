@@ -56,6 +56,10 @@ class Meanwhile(InputError):
     """Somebody, or oneself elsewhere, has said something since one last looked."""
 
 
+class NotBuilt(InputError):
+    """A golden set that does not exist, or holds nothing: its making was stopped at once."""
+
+
 class Store:
     """An open golden set. One process writes, any number read; threads may share one.
 
@@ -73,7 +77,7 @@ class Store:
         exists = self.path.is_file() and self.path.stat().st_size > 0
         if not exists and not create:
             there = self.path.exists()
-            raise InputError(
+            raise NotBuilt(
                 "this is not a golden set" if there else "there is no such golden set",
                 place=str(self.path),
                 remedy="make one with `rankproof golden build CONFIG`",
@@ -432,7 +436,7 @@ class Store:
                 remedy="pip install -U rankproof",
             )
         if fresh and not self.write:
-            raise InputError(
+            raise NotBuilt(
                 "this golden set is empty", place=str(self.path), remedy="build it first"
             )
         if self.write:
@@ -478,6 +482,18 @@ class Store:
 
     def _told(self) -> AbstractContextManager[None]:
         return told(self.path, "a golden set")
+
+
+@contextmanager
+def opened_if_built(path: Path) -> Iterator[Store | None]:
+    """Open a golden set to read it; None where it is not built yet."""
+    try:
+        store = Store(path)
+    except NotBuilt:
+        yield None
+        return
+    with store:
+        yield store
 
 
 _SAID = "id, query, doc, field, old, new, who, at, note, undoes, pair, sure, settles, above, below"

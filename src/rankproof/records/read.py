@@ -72,6 +72,7 @@ def read_run(
     if isinstance(source, Qrels):
         raise swapped("run", "judgements")
     found, columns = _read(source, "run", format, progress)
+    kernels.warn_if_slow(len(columns.value))
     if not columns.plain and np.isnan(columns.value.min()):
         wrong = np.isnan(columns.value)
         raise not_a_number("run", np.nan, columns.place(int(wrong.argmax())))

@@ -21,6 +21,7 @@ from typing import IO, Any, TypeAlias
 from rankproof.errors import InputError, library
 from rankproof.lines import BOM, CHUNK, LINE, Progress, known
 from rankproof.manifest import READ_ONCE
+from rankproof.visible import file_text
 
 HEAD = 1 << 16  # enough for a first line
 
@@ -60,13 +61,13 @@ def stem(path: str) -> str:
     if path == "-":
         return "stdin"
     file = _uncompressed(path)
-    return file.stem if file.suffix.lower() in ENDINGS else file.name
+    return file_text(file.stem if file.suffix.lower() in ENDINGS else file.name)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """The shortest names that tell runs apart: stems, else paths."""
     stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else list(paths)
+    chosen = stems if len(set(stems)) == len(stems) else [file_text(path) for path in paths]
     again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
     if again is not None:
         raise InputError(f"run {again!r} is named twice", remedy="name each run once")

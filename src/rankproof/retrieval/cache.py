@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 
 from rankproof.database import connect, told, transaction, write_ahead
-from rankproof.errors import InputError
+from rankproof.errors import InputError, make_room_or
 
 VARIABLE = "RANKPROOF_CACHE"
 FILE = "cache.sqlite"
@@ -46,7 +46,7 @@ def own_folder() -> Path:
         raise InputError(
             f"cannot make the folder ({error.strerror or error})",
             place=str(folder),
-            remedy=f"name another in ${VARIABLE}",
+            remedy=make_room_or(f"name another in ${VARIABLE}", error),
         ) from None
     return folder
 

@@ -15,6 +15,7 @@ import polars as pl
 from rankproof.arrays import Int
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
+from rankproof.kernels import warn_if_slow
 from rankproof.lines import LINE, Progress
 from rankproof.measures.registry import Measure
 from rankproof.memory import ROW, available_memory, parse_memory
@@ -314,6 +315,7 @@ class _Stream:
                 if len(self.first) < FEW:
                     self.first = first_queries([self.first, chunk.rows.queries])
                 rows += len(chunk.rows)
+                warn_if_slow(rows)
                 yield chunk
         for shard in self.shards:
             shard.source.check_unchanged()

@@ -43,6 +43,7 @@ from rankproof.records.trec import (
     read_range,
 )
 from rankproof.streaming.rows import Rows
+from rankproof.visible import file_text
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -93,7 +94,9 @@ class Shard:
         """Whether the file can be read in pieces, and more than once."""
         held = self.source.path == "-" or is_pipe(self.source.path)
         whole = self.form not in IN_PIECES or self.listed
-        return not (self.scanned and self.source.compressed) and not held and not whole
+        path = self.source.path  # polars scans none that is not UTF-8
+        unscannable = self.scanned and (self.source.compressed or file_text(path) != path)
+        return not unscannable and not held and not whole
 
     @property
     def size(self) -> int:

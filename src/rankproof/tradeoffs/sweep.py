@@ -21,7 +21,7 @@ from typing import Any
 import polars as pl
 
 from rankproof.errors import InputError, first_line, library, shorten
-from rankproof.files import claim_folder, write_whole
+from rankproof.files import WriteError, claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import digest, manifest
 from rankproof.records import read_qrels
@@ -222,7 +222,7 @@ def sweep_texts(
     decided += [circumstances(PACKAGES), __version__, costs.notes, notes]
     asks = settings.holes == "judge"  # what it would say now is not known
     stamp = digest(decided) if lasting(decided) and not asks else None
-    if stamp is not None and (kept := _finished(folder, stamp)) is not None:
+    if stamp is not None and (kept := _finished(folder, stamp, qrels)) is not None:
         return kept
     with Lock(folder / "sweep"), ExitStack() as opened:
         stacks = []
@@ -349,13 +349,19 @@ def _write(file: Path, text: str) -> None:
     write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def _finished(folder: Path, stamp: str) -> Swept | None:
-    """What an earlier run of the same left whole; None where there is no such."""
+def _finished(folder: Path, stamp: str, qrels: Qrels) -> Swept | None:
+    """Return what an earlier run of the same sweep wrote; None unless every file is there."""
     try:
-        said = (folder / "work" / FINISHED).read_text(encoding="utf-8")
-        return read_sweep(folder) if said == stamp else None
+        if (folder / "work" / FINISHED).read_text(encoding="utf-8") != stamp:
+            return None
+        swept = read_sweep(folder)
     except (OSError, InputError):
         return None
+    names = [TEXTS, LISTS, JUDGEMENTS]
+    names += [] if qrels.scale is None else [f"{JUDGEMENTS}.scale"]
+    rows = swept.configurations
+    names += rows["run"].drop_nulls().to_list() if "run" in rows.columns else []
+    return swept if all((folder / name).is_file() for name in names) else None
 
 
 def _how_many(settings: SweepSettings, stacks: list[Stack]) -> dict[str, Any]:
@@ -387,7 +393,9 @@ def _write_runs(
     try:
         for (c, stack), file in zip(of.items(), files, strict=True):
             write_trec(replace(stack.judged_ranked(c).final, name=c.name), folder / RUNS / file)
-    except InputError as error:
+    except WriteError:
+        raise
+    except InputError as error:  # ids that no TREC file can hold
         return frame, [f"no {RUNS}/ was written: {error.problem}"]
     return frame.with_columns(run=pl.Series([f"{RUNS}/{file}" for file in files])), []
 
