@@ -40,6 +40,13 @@ def literal(texts: Sequence[str]) -> list[float]:
     return [float(q @ v / math.sqrt((q @ q) * (v @ v))) for v in vectors[1:]]
 
 
+def test_of_more_queries_the_first_ask_for_the_same_works() -> None:
+    lists = shipped("en")
+    many = draw_pairs(lists, 40, SEED)
+    assert len(set(many)) == 40
+    assert draw_pairs(lists, 15, SEED) == many[:15]
+
+
 def drawn(language: str) -> list[list[Bundle]]:
     lists = shipped(language)
     pairs = draw_pairs(lists, QUERIES, SEED)

@@ -81,7 +81,7 @@ def rounded_once(values: Array) -> Array:
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 def test_scores_are_the_exact_ones_rounded_once(dtype: type) -> None:
-    drawn = np.random.default_rng(0).normal(0, 8, (3000, 2)).astype(dtype)
+    drawn: Array = np.random.default_rng(0).normal(0, 8, (3000, 2)).astype(dtype)
     exact = exact_sigmoid(drawn[:, 0].astype(np.longdouble))
     assert np.array_equal(sigmoid(drawn[:, 0]), rounded_once(exact))
     difference = drawn[:, 1].astype(np.longdouble) - drawn[:, 0].astype(np.longdouble)
@@ -91,7 +91,7 @@ def test_scores_are_the_exact_ones_rounded_once(dtype: type) -> None:
 @pytest.mark.parametrize("size", [1, 3, 64])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 def test_a_score_does_not_depend_on_the_batch_it_is_made_in(dtype: type, size: int) -> None:
-    logits = np.random.default_rng(0).normal(0, 6, (1000, 2)).astype(dtype)
+    logits: Array = np.random.default_rng(0).normal(0, 6, (1000, 2)).astype(dtype)
     batches = [logits[first : first + size] for first in range(0, len(logits), size)]
     together = np.concatenate([softmax(batch) for batch in batches])
     assert np.array_equal(softmax(logits), together)
