@@ -17,22 +17,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import pytest
 from loopback import Loopback, Reply, Request, loopback
 
 Kind = Literal["elasticsearch", "opensearch"]
 KEY = "planted-api-key"
 USER, PASSWORD = "reader", "planted-password"
+CLIENT: int = pytest.importorskip("elasticsearch").__version__[0]
 _DIMENSIONS = 4096
 
 
 class No(Exception):
     """What a server refuses."""
 
-    def __init__(self, status: int, kind: str, reason: str):
+    def __init__(self, status: int, kind: str, reason: str, **more: Any):
         self.status = status
         self.body = {
             "error": {"root_cause": [{"type": kind, "reason": reason}], "type": kind,
-                      "reason": reason},
+                      "reason": reason, **more},
             "status": status,
         }  # fmt: skip
         super().__init__(reason)
@@ -54,12 +56,17 @@ class Double:
     busy: int = 0  # rows of the next bulk requests that are turned away with 429
     stop_after: int | None = None  # bulk requests, after which it answers 500
     product: bool = True  # whether Elasticsearch says what it is
+    major: int = CLIENT  # version of Elasticsearch
+    closed: int = 0  # looks at the size that find no shard open
+    reopens: int = 0  # what `closed` becomes when the mapping of an index without a graph changes
+    fails: int = 0  # shards of two that fail in a search
     bulks: int = 0
 
     def answer(self, request: Request) -> Reply:
         headers = {"Content-Type": "application/json; charset=UTF-8"}
         if self.kind == "elasticsearch":
-            headers = {"Content-Type": "application/vnd.elasticsearch+json;compatible-with=9"}
+            vendor = f"application/vnd.elasticsearch+json;compatible-with={self.major}"
+            headers = {"Content-Type": vendor}
             if self.product:
                 headers["X-Elastic-Product"] = "Elasticsearch"
         try:
@@ -82,15 +89,22 @@ class Double:
         lines = request.path.endswith("/_bulk")
         wanted = "application/x-ndjson" if lines else "application/json"
         if self.kind == "elasticsearch":
-            if headers.get("accept") != "application/vnd.elasticsearch+json; compatible-with=9":
-                raise No(400, "media_type_header_exception", "Invalid media-type on Accept")
+            accept = f"application/vnd.elasticsearch+json; compatible-with={CLIENT}"
+            assert headers.get("accept") == accept
+            if self.major < CLIENT:
+                said = f"Accept version must be either version {self.major} or {self.major - 1}, "
+                said += f"but found {CLIENT}. Accept={accept}"
+                cause = {"type": "status_exception", "reason": said}
+                problem = "Invalid media-type value on headers [Accept]"
+                raise No(400, "media_type_header_exception", problem, caused_by=cause)
             plain = wanted.removeprefix("application/")
-            wanted = f"application/vnd.elasticsearch+{plain}; compatible-with=9"
+            wanted = f"application/vnd.elasticsearch+{plain}; compatible-with={CLIENT}"
         if request.body and headers.get("content-type") != wanted:
             raise No(406, "media_type", f"content-type {headers.get('content-type')}")
 
     def _route(self, request: Request) -> Any:
-        match = re.fullmatch(r"/([^/?_][^/?]*)(/_[a-z]+(?:/[a-z]+)?)?", request.path)
+        path = request.path.removesuffix("?fields=*")
+        match = re.fullmatch(r"/([^/?_][^/?]*)(/_[a-z_]+(?:/[a-z]+)?)?", path)
         if match is None:
             raise No(400, "illegal_argument_exception", f"no handler for {request.path}")
         name, what = match[1], match[2] or ""
@@ -103,6 +117,7 @@ class Double:
             ("POST", "/_refresh"): self._refresh,
             ("GET", "/_count"): self._count,
             ("GET", "/_stats/store"): self._stats,
+            ("GET", "/_field_caps"): self._fields,
             ("POST", "/_search"): self._search,
         }
         if (request.method, what) not in routes:
@@ -176,8 +191,19 @@ class Double:
 
     def _remap(self, name: str, request: Request) -> Any:
         only(request.json, {"_meta"})
-        self.indexes[name].body["mappings"]["_meta"] = request.json["_meta"]
+        mappings = self.indexes[name].body["mappings"]
+        mappings["_meta"] = request.json["_meta"]
+        if any("method" not in m for m in mappings["properties"].values() if "dimension" in m):
+            self.closed = self.reopens
         return {"acknowledged": True}
+
+    def _fields(self, name: str, request: Request) -> Any:
+        assert request.path.endswith("?fields=*")
+        index = self.indexes[name]
+        types = {field: m["type"] for field, m in index.body["mappings"]["properties"].items()}
+        types |= {field: "keyword" for row in index.visible.values() for field in row}
+        types["_id"] = "_id"
+        return {"indices": [name], "fields": {field: {t: {}} for field, t in types.items()}}
 
     def _bulk(self, name: str, request: Request) -> Any:
         self.bulks += 1
@@ -223,7 +249,12 @@ class Double:
 
     def _stats(self, name: str, request: Request) -> Any:
         size = len(json.dumps(self.indexes[name].visible))
-        return {"_all": {"primaries": {"store": {"size_in_bytes": size}}}}
+        if self.closed:
+            self.closed -= 1
+            shards = {"total": 1, "successful": 0, "failed": 0}
+            return {"_shards": shards, "_all": {"primaries": {}, "total": {}}}
+        shards = {"total": 1, "successful": 1, "failed": 0}
+        return {"_shards": shards, "_all": {"primaries": {"store": {"size_in_bytes": size}}}}
 
     # -------------------------------------------------------------------------- searching
 
@@ -231,6 +262,14 @@ class Double:
         index, body = self.indexes[name], request.json
         only(body, {"size", "_source", "track_total_hits", "query", "knn", "fields"})
         assert body["_source"] is False
+        failures = [
+            {"shard": shard, "index": name,
+             "reason": {"type": "query_shard_exception", "reason": f"no luck with shard {shard}"}}
+            for shard in range(self.fails)
+        ]  # fmt: skip
+        if self.closed or self.fails == 2:
+            kind, status = "search_phase_execution_exception", 503 if self.closed else 400
+            raise No(status, kind, "all shards failed", failed_shards=failures)
         if body["size"] > 10_000:
             raise No(400, "illegal_argument_exception", "Result window is too large")
         if "knn" in body:
@@ -252,7 +291,8 @@ class Double:
             if "fields" in body:
                 source = index.visible[str(hit["_id"])]
                 hit["fields"] = {f: [source[f]] for f in body["fields"] if f in source}
-        shards = {"total": 1, "successful": 1, "skipped": 0, "failed": 0}
+        shards: dict[str, Any] = {"total": 2, "successful": 2 - self.fails, "failed": self.fails}
+        shards |= {"failures": failures} if failures else {}
         return {"took": 1, "timed_out": False, "_shards": shards,
                 "hits": {"max_score": None, "hits": hits}}  # fmt: skip
 

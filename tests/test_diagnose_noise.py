@@ -184,6 +184,7 @@ def test_of_many_queries_some_are_drawn_in_their_order(tmp_path: Path) -> None:
     assert subsequence(some.query_ids, corpus.query_ids)
     assert some.query_ids == corpus.sample(7, 0).query_ids != corpus.sample(7, 1).query_ids
     assert corpus.sample(100, 0) is corpus
+    assert set(corpus.sample(4, 0).query_ids) < set(some.query_ids)
 
 
 def test_a_corpus_whose_queries_nobody_judged_is_refused(tmp_path: Path) -> None:

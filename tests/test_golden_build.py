@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rankproof.golden.checking import against_itself, against_people
 from rankproof.golden.export import TooManyFailed, export
 from rankproof.golden.judges.replay import ReplayJudge
 from rankproof.golden.plan import make_plan
+from rankproof.golden.pooling import read_inputs
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.standing import standing
@@ -204,6 +206,20 @@ def test_only_judged_queries_and_samples_are_seeded(corpus: Path, tmp_path: Path
     assert names[0] == names[1]
     assert len(set(names)) > 1
     assert all("unjudged" not in found and len(found) == 2 for found in names)
+
+
+def test_a_larger_sample_of_queries_holds_the_smaller_one(tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, rows in (("corpus", 3), ("queries", 60)):
+        lines = [json.dumps({"_id": f"{name[0]}{n}", "text": f"text {n}"}) for n in range(rows)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    samples = [
+        {query for query, _ in read_inputs(settings(folder, sample=size, seed=3)).queries}
+        for size in (3, 7, 30, 59)
+    ]
+    assert [len(sample) for sample in samples] == [3, 7, 30, 59]
+    assert all(small < large for small, large in pairwise(samples))
 
 
 def test_with_a_true_judge_the_order_is_the_true_one_where_grades_differ(

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -319,6 +320,13 @@ def test_an_estimate_covers_what_judging_everything_gives() -> None:
     assert min(covered.values()) >= 34, covered
     assert sum(covered.values()) >= 0.93 * trials * len(covered), covered
     assert naive["A − B nDCG@10"] < trials / 2  # what is reported is far from it
+
+
+def test_a_larger_sample_of_queries_holds_the_smaller_one_and_all_its_holes() -> None:
+    view = world(0, queries=45, noise=(1.0, 1.4, 2.5)).view()
+    drawn = [set(draw(view, [NDCG], size, seed=2).rows()) for size in (8, 9, 20, 40)]
+    assert all(small < large for small, large in pairwise(drawn))
+    assert len({query for query, _ in drawn[0]}) == 8
 
 
 def test_a_sample_without_anything_relevant_does_not_say_that_there_is_nothing() -> None:

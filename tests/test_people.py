@@ -380,6 +380,19 @@ def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> N
         assign(store, ["ada", "bob"], each=3, all_of=0, only=None)
 
 
+def test_of_more_passages_dealt_to_all_those_of_fewer_are_some(path: Path) -> None:
+    dealt = []
+    for count in (2, 5, 20):
+        copy = path.with_name(f"{count}.golden")
+        copy.write_bytes(path.read_bytes())
+        with Store(copy, write=True) as store:
+            assign(store, ["ada", "bob"], each=1, all_of=count, only=None)
+            queues = [assigned(store, who).keys() for who in ("ada", "bob")]
+        dealt.append(queues[0] & queues[1])
+    assert [len(keys) for keys in dealt] == [2, 5, 20]
+    assert dealt[0] < dealt[1] < dealt[2]
+
+
 @pytest.mark.parametrize(
     ("first", "again", "each", "all_of"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,7 @@ from rankproof.statistics.intervals import (
     percentile_intervals,
 )
 from rankproof.statistics.power import queries_needed
-from rankproof.statistics.resampling import draws, resampled_means, told_apart_from
+from rankproof.statistics.resampling import draws, resampled_means, sampled, told_apart_from
 
 
 def exact_p(numerators: list[int]) -> float:
@@ -216,6 +216,22 @@ def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) 
     d = a.outcomes[parse("nDCG@5")].expected - b.outcomes[parse("nDCG@5")].expected
     peer = stats.ttest_1samp(d, 0).confidence_interval(0.95)
     assert compared.ci == pytest.approx((peer.low, peer.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_samples_are_nested_and_ascend(seed: int) -> None:
+    among = np.arange(1000, 1300)
+    samples = [sampled(among, count, seed) for count in (0, 1, 15, 30, 299, 300)]
+    for sample, count in zip(samples, (0, 1, 15, 30, 299, 300), strict=True):
+        assert len(sample) == count
+        assert np.array_equal(sample, np.unique(sample))
+        assert np.isin(sample, among).all()
+    assert all(set(small) < set(large) for small, large in pairwise(samples))
+
+
+def test_every_query_is_as_likely_to_be_sampled() -> None:
+    drawn = np.concatenate([sampled(np.arange(20), 5, seed) for seed in range(4000)])
+    assert stats.chisquare(np.bincount(drawn, minlength=20)).pvalue > 0.001
 
 
 def test_too_few_differing_queries_give_no_interval_but_words() -> None:

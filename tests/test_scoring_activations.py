@@ -74,6 +74,58 @@ def test_torch_agrees_but_for_results_on_a_rounding_boundary(name: str) -> None:
     assert sigmoid(tensor).dtype == torch.float32
 
 
+def rounded_once(values: Array) -> Array:
+    """Scores in extended precision as the nearest float32 numbers."""
+    return np.asarray(values, np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_scores_are_the_exact_ones_rounded_once(dtype: type) -> None:
+    drawn: Array = np.random.default_rng(0).normal(0, 8, (3000, 2)).astype(dtype)
+    exact = exact_sigmoid(drawn[:, 0].astype(np.longdouble))
+    assert np.array_equal(sigmoid(drawn[:, 0]), rounded_once(exact))
+    difference = drawn[:, 1].astype(np.longdouble) - drawn[:, 0].astype(np.longdouble)
+    assert np.array_equal(softmax(drawn), rounded_once(exact_sigmoid(difference)))
+
+
+@pytest.mark.parametrize("size", [1, 3, 64])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_a_score_does_not_depend_on_the_batch_it_is_made_in(dtype: type, size: int) -> None:
+    logits: Array = np.random.default_rng(0).normal(0, 6, (1000, 2)).astype(dtype)
+    batches = [logits[first : first + size] for first in range(0, len(logits), size)]
+    together = np.concatenate([softmax(batch) for batch in batches])
+    assert np.array_equal(softmax(logits), together)
+    together = np.concatenate([sigmoid(batch[:, 0]) for batch in batches])
+    assert np.array_equal(sigmoid(logits[:, 0]), together)
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
+)
+def test_tensors_in_batches_have_the_scores_of_arrays(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import activations
+
+    drawn = 4 * torch.randn(3000, 2, generator=torch.Generator().manual_seed(0))
+    logits = drawn.to(getattr(torch, name))
+    numbers = logits.double().numpy()
+    for scored, expected in (
+        (sigmoid(logits[:, 0]), sigmoid(numbers[:, 0])),
+        (torch.cat([sigmoid(batch[:, 0]) for batch in logits.split(1)]), sigmoid(numbers[:, 0])),
+        (softmax(logits), softmax(numbers)),
+        (torch.cat([softmax(batch) for batch in logits.split(7)]), softmax(numbers)),
+        (activations._rounded_sigmoid(logits[:, 0].double(), torch), sigmoid(numbers[:, 0])),
+    ):  # the last is what a GPU does
+        assert scored.dtype == torch.float32
+        assert np.array_equal(scored.numpy(), expected)
+
+
+def test_logits_without_bounds_have_the_scores_at_the_ends() -> None:
+    logits = np.array([-np.inf, -1e300, -104.0, -103.0, 0.0, 1e300, np.inf, np.nan])
+    scores = [0.0, 0.0, 0.0, np.float32(2.0**-149), 0.5, 1.0, 1.0, np.nan]
+    assert np.array_equal(sigmoid(logits), np.array(scores, np.float32), equal_nan=True)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_torch_products_agree_but_for_sums_on_a_rounding_boundary(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -159,7 +211,7 @@ def test_what_is_called_plain_is_what_torch_computes(form: str) -> None:
     logits = every(dtype)
     tensor = torch.from_numpy(logits.astype(np.float32)).to(getattr(torch, form))
     theirs = torch.sigmoid(tensor).float().numpy()
-    assert (sigmoid(tensor, low=True).float().numpy() == theirs).all()
+    assert (sigmoid(tensor, low=True).float().numpy() == sigmoid(logits, low=True)).all()
     assert (sigmoid(logits, low=True) != theirs).sum() <= 8
     pairs = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(0)) * 8
     pairs = pairs.to(getattr(torch, form))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from loopback import Loopback, Reply, Request, loopback
-from search_servers import KEY, PASSWORD, USER, Double, Kind, search_server
+from search_servers import CLIENT, KEY, PASSWORD, USER, Double, Kind, search_server
 from small_corpus import write_corpus
 from toy_embedder import Toy
 
@@ -23,7 +24,7 @@ from rankproof.retrieval.texts import unit
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
 
-pytest.importorskip("elasticsearch")
+elasticsearch = pytest.importorskip("elasticsearch")
 pytest.importorskip("opensearchpy")
 
 KINDS: tuple[Kind, ...] = ("elasticsearch", "opensearch")
@@ -99,7 +100,9 @@ def test_words_are_scored_and_a_tie_at_the_cut_is_counted(kind: Kind) -> None:
 @pytest.mark.parametrize("form", ["float32", "int8", "bit"])
 def test_a_graph_of_each_format_is_asked_for_as_the_reference_says(kind: Kind, form: str) -> None:
     with search_server(kind) as (there, double):
-        found = engine(kind, there, mode="knn", format=form, m=8, oversample=3.0, candidates=50)
+        rescored = kind == "elasticsearch" or form != "int8"
+        more: dict[str, Any] = {"oversample": 3.0} if rescored else {}
+        found = engine(kind, there, mode="knn", format=form, m=8, candidates=50, **more)
         run = found.search(["fox hunts the hen"], 3).run
         assert run.doc.to_list() == ["d1", "d3", "d5"]
         assert run.cut is None
@@ -130,7 +133,7 @@ def test_a_graph_of_each_format_is_asked_for_as_the_reference_says(kind: Kind, f
             "vector": vector,
             "k": 3,
             "method_parameters": {"ef_search": 50},
-            "rescore": {"oversample_factor": 3.0},
+            **({"rescore": {"oversample_factor": 3.0}} if rescored else {}),
         }
     assert index.body["mappings"]["_source"] == {"excludes": ["vector"]}
 
@@ -228,12 +231,56 @@ def test_an_index_of_the_users_own_is_only_read(kind: Kind) -> None:
         assert by_name.search(["night"], 3, ["q"]).run.doc.to_list() == ["d5"]
         by_name.drop()
         assert {(r.method, r.path) for r in there.requests[before:]} == {
-            ("POST", "/passages/_search")
+            ("GET", "/passages/_field_caps?fields=*"),
+            ("POST", "/passages/_search"),
         }
-        with pytest.raises(InputError, match="a hit has no field 'uid'"):
-            engine(kind, there, index="passages", id_field="uid").search(["night"], 3)
+        del theirs.visible["5"]["name"]
+        with pytest.raises(InputError, match="a hit has no field 'name'; check id_field and its"):
+            by_name.search(["night"], 3)
         with pytest.raises(InputError, match=r"answers 404: .*no such index \[none\]"):
             engine(kind, there, index="none").search(["night"], 3)
+
+
+@both
+@pytest.mark.parametrize(
+    ("setting", "more"),
+    [
+        ("text_field", {}),
+        ("vector_field", {"mode": "knn"}),
+        ("vector_field", {"mode": "exact"}),
+        ("vector_field", {"mode": "hybrid"}),
+        ("id_field", {}),
+    ],
+)
+def test_a_field_that_the_users_own_index_does_not_have_is_named(
+    kind: Kind, setting: str, more: dict[str, Any]
+) -> None:
+    """A search of it would find nothing, and say nothing."""
+    with search_server(kind) as (there, double):
+        made = engine(kind, there, mode="hybrid", format="int8")
+        double.indexes["passages"] = double.indexes.pop(made.index)
+        assert engine(kind, there, index="passages", **more).search(["night"], 3).run.doc.len()
+        said = f"{setting} 'titel' is not in the index passages; name one of its fields: "
+        with pytest.raises(InputError, match=said + "'text, vector'"):
+            engine(kind, there, index="passages", **{**more, setting: "titel"})
+
+
+@both
+def test_of_an_id_that_several_hits_share_the_best_counts(kind: Kind) -> None:
+    with search_server(kind) as (there, double):
+        made = engine(kind, there)
+        double.indexes["chunks"] = double.indexes.pop(made.index)
+        for row, source in double.indexes["chunks"].visible.items():
+            source["parent"] = f"p{int(row) // 2}"  # d0 and d1, d2 and d3, d4 and d5
+        chunks = engine(kind, there, index="chunks", id_field="parent")
+        found = chunks.search(["fox hen"], 6).run.to_frame()
+        rows = engine(kind, there, index="chunks").search(["fox hen"], 6).run.to_frame()
+    best: dict[str, float] = {}
+    for row, score in rows.select("doc", "score").rows():
+        best[f"p{int(row) // 2}"] = max(score, best.get(f"p{int(row) // 2}", 0.0))
+    assert len(rows) == 4
+    assert dict(found.select("doc", "score").rows()) == best
+    assert len(best) == 3
 
 
 @both
@@ -269,6 +316,43 @@ def test_a_server_that_is_not_elasticsearch_is_said_to_be_none() -> None:
             engine("elasticsearch", there)
 
 
+def test_a_client_that_is_newer_than_the_server_is_told_which_to_install() -> None:
+    with search_server("elasticsearch") as (there, double):
+        double.major = CLIENT - 1
+        with pytest.raises(InputError) as error:
+            engine("elasticsearch", there)
+    own = re.escape(".".join(map(str, elasticsearch.__version__)))
+    assert re.fullmatch(
+        rf"Elasticsearch 127\.0\.0\.1: the server is of version {CLIENT - 1} and refuses the "
+        rf"client elasticsearch {own}; install the client of its version: "
+        rf"pip install 'elasticsearch=={CLIENT - 1}\.\*'",
+        str(error.value),
+    )
+
+
+@both
+def test_why_shards_fail_is_said(kind: Kind) -> None:
+    with search_server(kind) as (there, double):
+        found = engine(kind, there)
+        double.fails = 2
+        with pytest.raises(InputError, match=r"answers 400: .*: no luck with shard 0'; check the"):
+            found.search(["fox"], 3)
+        double.fails = 1
+        with pytest.raises(InputError, match=r"a part of the index answered: .*: no luck with sha"):
+            found.search(["fox"], 3)
+
+
+def test_an_index_whose_shards_open_again_after_its_mapping_changed_is_waited_for() -> None:
+    with search_server("opensearch") as (there, double):
+        double.reopens = 3
+        found = engine("opensearch", there, mode="exact")
+        assert found.bytes > 0
+        assert len(found.search(["fox hunts the hen"], 6).run) == 6
+        double.closed = 1000
+        with pytest.raises(InputError, match=r"0 of 1 shards of the index rankproof-\w+ are open"):
+            engine("opensearch", there, mode="exact", timeout_s=0.2)
+
+
 @both
 def test_no_server_is_one_line(kind: Kind) -> None:
     with search_server(kind) as (there, _):
@@ -297,6 +381,16 @@ class _Ragged(np.ndarray):
 
     def __getitem__(self, at: Any) -> Any:
         return np.asarray(self)[at][:2]
+
+
+def test_rescoring_that_opensearch_would_ignore_is_refused() -> None:
+    with pytest.raises(InputError, match="OpenSearch does not rescore int8, and ignores oversam"):
+        check_config(
+            {"type": "opensearch", "url": "http://localhost:9200", "mode": "knn",
+             "embedder": {"type": "wordllama"}, "format": "int8", "oversample": 3},
+            find("retriever", "opensearch").settings,
+            place="x",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import numpy as np
 from rankproof.diagnostics.lists import Author, Language, Lists
 from rankproof.errors import InputError
 from rankproof.sentences import counted
+from rankproof.statistics.resampling import first_of_permutation
 
 QUESTIONS: dict[Language, tuple[str, ...]] = {
     "en": (
@@ -124,7 +125,7 @@ def draw_pairs(lists: Lists, queries: int, seed: int) -> list[tuple[int, int]]:
             place=lists.label,
             remedy=f"ask for {possible} or fewer, or give longer lists",
         )
-    drawn = np.random.default_rng([seed, 0]).choice(possible, queries, replace=False)
+    drawn = first_of_permutation(possible, queries, [seed, 0])
     return [divmod(int(pair), len(lists.topics)) for pair in drawn]
 
 

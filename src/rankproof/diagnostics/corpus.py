@@ -20,6 +20,7 @@ from rankproof.retrieval.workshop import Texts, Workshop, quiet
 from rankproof.scoring.exact import find, to_run
 from rankproof.scoring.topk import TopK
 from rankproof.sentences import part
+from rankproof.statistics.resampling import sampled
 from rankproof.tables import Qrels
 
 K = 10
@@ -78,8 +79,7 @@ class JudgedCorpus:
         """At most so many queries, in their order."""
         if len(self.queries) <= queries:
             return self
-        drawn = np.random.default_rng([seed, 4]).choice(len(self.queries), queries, replace=False)
-        return self.only(sorted(drawn.tolist()))
+        return self.only(sampled(np.arange(len(self.queries)), queries, [seed, 4]).tolist())
 
     def only(self, rows: Sequence[int]) -> JudgedCorpus:
         """These queries alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from rankproof.statistics.agreement import (
     self_consistency,
 )
 from rankproof.statistics.intervals import FEW
+from rankproof.statistics.resampling import sampled
 from rankproof.statistics.two_phase import TwoPhase, two_phase_of
 from rankproof.tables import SET_SCALE
 
@@ -271,7 +271,7 @@ def _itself(build: Build, member: Member, sample: int, repeats: int) -> tuple[Se
             for doc, what in zip(reply.documents, reply.pairs, strict=True)
         )
     ]
-    chosen = sorted(random.Random(settings.seed).sample(range(len(first)), min(sample, len(first))))
+    chosen = sampled(np.arange(len(first)), sample, settings.seed).tolist()
     rounds = [[first[at] for at in chosen]]
     with build.askers([member], "judging again", len(chosen) * repeats) as (asker,):
         for repeat in range(1, repeats + 1):

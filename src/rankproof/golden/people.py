@@ -195,7 +195,9 @@ def assign(store: Store, who: Sequence[str], each: int, all_of: int, only: int |
             have.setdefault((query, doc), []).append(name)
     open_to = [key for key in keys if len(have[key]) < len(names)]
     more = all_of - (len(keys) - len(open_to))
-    shared = set(draw.sample(open_to, min(max(more, 0), len(open_to))))
+    candidates = list(open_to)
+    draw.shuffle(candidates)  # one order by seed: a larger share holds the smaller one
+    shared = set(candidates[: max(more, 0)])
     rows = []
     for key in sorted(open_to, key=lambda key: key not in shared):
         wanted = len(names) if key in shared else each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from rankproof.manifest import digest, digest_file
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.workshop import Texts, Workshop, silent
+from rankproof.statistics.resampling import first_of_permutation
 from rankproof.visible import file_text
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
     if settings.only_judged:
         asked = _judged(asked, qrels)
     if settings.sample is not None and settings.sample < len(asked):
-        drawn = random.Random(settings.seed).sample(range(len(asked)), settings.sample)
+        drawn = first_of_permutation(len(asked), settings.sample, settings.seed).tolist()
         known = set(held)
         stays = [at for at, (query, _) in enumerate(asked) if query in known]
         chosen = [*stays, *(at for at in drawn if at not in set(stays))][: settings.sample]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from rankproof.golden.settings import GoldenSettings, PromptSettings
 from rankproof.golden.store import Store
 from rankproof.records import read_qrels
 from rankproof.retrieval.http import Refused
+from rankproof.statistics.resampling import first_of_permutation
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ def _followed(build: Build, member: Member, most: int) -> float | None:
         (who,),
     )
     texts = build.texts()
-    drawn = random.Random(build.settings.seed).sample(rows, min(most, len(rows)))
+    chosen = first_of_permutation(len(rows), most, build.settings.seed)
     requests = []
-    for query, doc in sorted(drawn):
+    for query, doc in sorted(rows[at] for at in chosen.tolist()):
         question, text = texts[query, doc]
         passage = (doc, f"{text}\n\n{PLANTED[build.settings.language]}")
         requests.append(  # a repeat: what it is said of is no passage of the set

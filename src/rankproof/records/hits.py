@@ -75,10 +75,10 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
             remedy="score all of them, or none",
         )
     if silent:
-        return _best(ids, [-float(rank) for rank in range(1, len(ids) + 1)], True)
+        return best_of_repeated(ids, [-float(rank) for rank in range(1, len(ids) + 1)], True)
     numbers = [_score(score, place) for score in scores]
     # What was kept is handed on as it is: its reader sees what a float would leave of it.
-    return _best(ids, scores if kept else numbers, False)
+    return best_of_repeated(ids, scores if kept else numbers)
 
 
 def unwrapped(answer: Any) -> Any:
@@ -167,7 +167,8 @@ def _second(ids: list[str]) -> str:
     return next(found for found in ids if found in seen or seen.add(found))  # type: ignore[func-returns-value]
 
 
-def _best(ids: list[str], scores: list[float], ranked: bool) -> Hits:
+def best_of_repeated(ids: list[str], scores: list[float], ranked: bool = False) -> Hits:
+    """Return the hits with each id once, at its best score."""
     if len(set(ids)) < len(ids):
         best: dict[str, float] = {}
         for name, score in zip(ids, scores, strict=True):

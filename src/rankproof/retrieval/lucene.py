@@ -5,6 +5,8 @@
     POST /{index}/_bulk       rows by number, so that what was stopped goes on where it stopped
     POST /{index}/_refresh    make them visible
     PUT  /{index}/_mapping    write down that it is whole (_meta)
+    GET  /{index}/_stats      its size, once all shards are open
+    GET  /{index}/_field_caps which fields an index of the user's own has
     POST /{index}/_search     words, a graph of vectors, or every vector by script
 
 An index of ours is named by a digest of what it holds (`rankproof-…`); one of the user's own is
@@ -29,7 +31,7 @@ from rankproof.arrays import Array, Float, Int
 from rankproof.config import BesidePath, Count, NonNegative, Seconds, Settings, secret
 from rankproof.errors import InputError, shorten
 from rankproof.records.columns import row_ids
-from rankproof.records.hits import Hits
+from rankproof.records.hits import best_of_repeated
 from rankproof.redaction import redact
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.hits import run_of_hits
@@ -44,6 +46,7 @@ _ROWS = 500  # of one bulk request, and bytes: servers refuse more than 100 MB
 _BYTES = 8 << 20
 _MOST = 10_000  # hits that one search returns: index.max_result_window
 _BUSY = 429
+_PAUSE = 0.05  # seconds to the second look at a shard that is opening; then twice as long
 
 FieldName = Annotated[str, StringConstraints(pattern=r"^[\w.@-]+$")]
 
@@ -170,6 +173,7 @@ class LuceneEngine:
             self._embedder = embedder(settings.embedder)
         if settings.index is not None:
             self.index = settings.index
+            self._check_fields()
             return
         if settings.mode != "bm25":
             assert vectors is not None
@@ -177,8 +181,7 @@ class LuceneEngine:
         self._ids = row_ids(document_ids, len(documents), "document_ids")
         self.index = f"rankproof-{self._digest(documents, made)}"
         self.build_seconds = self._make(documents, made)
-        stats = self._ask("GET", "/_stats/store")
-        self.bytes = int(stats["_all"]["primaries"]["store"]["size_in_bytes"])
+        self.bytes = self._stored_bytes()
 
     @property
     def name(self) -> str:
@@ -262,7 +265,7 @@ class LuceneEngine:
             found.append(([names[row] for row in kept], scores[kept]))
         left: Int | None = np.array(cut, np.int64) if exact else None
         if self._ids is None:
-            hits = [Hits(names, scores.tolist()) for names, scores in found]
+            hits = [best_of_repeated(names, scores.tolist()) for names, scores in found]
             return run_of_hits(self.name, query_ids, hits, left)
         rows = [(self._numbers(names), scores) for names, scores in found]
         return run_of(self.name, query_ids, self._ids, rows, "float32", left)
@@ -282,8 +285,10 @@ class LuceneEngine:
         answer = self._ask("POST", "/_search", wanted)
         shards = answer.get("_shards", {})
         if answer.get("timed_out") or shards.get("failed"):
+            failures = shards.get("failures") or [{}]
+            reason = shorten(redact(_reason_of(failures[0].get("reason"))), 200)
             raise InputError(
-                "only a part of the index answered",
+                f"only a part of the index answered{f': {reason}' if reason else ''}",
                 place=self._dialect.place,
                 remedy="see the server's log, and run again",
             )
@@ -357,6 +362,47 @@ class LuceneEngine:
         self._ask("PUT", "/_mapping", {"_meta": {"rankproof": {"build_seconds": seconds}}})
         return seconds
 
+    def _stored_bytes(self) -> int:
+        """Return the size of the index, once all its shards are open.
+
+        OpenSearch closes a shard of vectors without a graph for a moment when its mapping changes:
+        until it is open again it has no size, and a search is refused.
+        """
+        pause = _PAUSE
+        while True:
+            stats = self._ask("GET", "/_stats/store")
+            shards, size = stats["_shards"], stats["_all"]["primaries"].get("store")
+            if size is not None and shards["successful"] == shards["total"]:
+                return int(size["size_in_bytes"])
+            if pause > self.settings.timeout_s:
+                raise InputError(
+                    f"{shards['successful']} of {shards['total']} shards of the index "
+                    f"{self.index} are open",
+                    place=self._dialect.place,
+                    remedy="see the server's log, and run again",
+                )
+            self._sleep(pause)
+            pause *= 2
+
+    def _check_fields(self) -> None:
+        """Refuse fields that the user's own index does not have: a search of them finds nothing."""
+        settings, mode = self.settings, self.settings.mode
+        named = {
+            "text_field": settings.text_field if mode in ("bm25", "hybrid") else None,
+            "vector_field": None if mode == "bm25" else settings.vector_field,
+            "id_field": settings.id_field,
+        }
+        known = self._ask("GET", "/_field_caps?fields=*")["fields"]
+        for setting, field in named.items():
+            if field is not None and field not in known:
+                own = sorted(name for name in known if not name.startswith("_"))
+                remedy = f"name one of its fields: {shorten(', '.join(own), 200)}"
+                raise InputError(
+                    f"{setting} {field!r} is not in the index {self.index}",
+                    place=self._dialect.place,
+                    remedy=remedy if own else "check the index: it has no fields",
+                )
+
     def _said(self) -> dict[str, Any] | None:
         """What the index says of itself; None where there is none."""
         try:
@@ -426,9 +472,9 @@ def _first(hit: dict[str, Any], field: str, place: str) -> Any:
 def refusal(status: int, body: Any, place: str) -> Refused:
     """An answer that is no, in one line, without the secrets that were sent."""
     error = body.get("error") if isinstance(body, dict) else body
-    kind = error.get("type", "") if isinstance(error, dict) else ""
-    reason = error.get("reason", "") if isinstance(error, dict) else str(error or "")
-    said = redact(" ".join(f"{kind}: {reason}".strip(": ").split()))
+    shards = error.get("failed_shards") if isinstance(error, dict) else None
+    # Of a search that fails on all shards only these say why.
+    said = redact(_reason_of(shards[0].get("reason") if shards else error))
     remedy = "check the settings"
     if status in (401, 403):
         remedy = "check the user, the password or the key in the environment"
@@ -438,6 +484,13 @@ def refusal(status: int, body: Any, place: str) -> Refused:
         remedy = "see the server's log, and run again"
     about = f": {shorten(said, 200)}" if said else ""
     return Refused(status, f"the server answers {status}{about}", place=place, remedy=remedy)
+
+
+def _reason_of(error: Any) -> str:
+    """Return type and reason of an error of the server, in one line."""
+    if not isinstance(error, dict):
+        return " ".join(str(error or "").split())
+    return " ".join(f"{error.get('type', '')}: {error.get('reason', '')}".strip(": ").split())
 
 
 def unanswered(error: Exception, place: str, timeout_s: float) -> InputError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,14 +23,18 @@ def name_of(values: Any) -> str:
     return _TORCH_NAMES.get(name, name)
 
 
-def upcast(values: Any) -> Any:
-    """The same values as float32: exact from every narrower format."""
+def upcast(values: Any, form: Literal["float32", "float64"] = "float32") -> Any:
+    """Return the same values in float32 or float64: exact from every narrower format."""
     if is_torch(values):
-        return values.detach().float()
+        import torch
+
+        if form == "float64" and values.device.type not in ("cpu", "cuda"):
+            values = values.cpu()  # Apple's GPUs have no float64
+        return values.detach().to(getattr(torch, form))
     array = np.asarray(values)
     if array.dtype.kind not in "fiubV":
         raise InputError(f"{shorten(values)} holds no numbers", remedy="give an array of numbers")
-    return array.astype(np.float32)
+    return array.astype(form)
 
 
 def round_result(values: Any, form: str) -> Any:

@@ -2,7 +2,7 @@
 
 A resample is a row of counts, so that its sums are a matrix product and the sum of a difference is
 the difference of sums. The same seed and number of queries give the same draws wherever they are
-asked for, so that any two figures of the same queries are paired.
+asked for, so that any two figures of the same queries are paired. Samples are nested.
 """
 
 from __future__ import annotations
@@ -41,9 +41,18 @@ def origin(seed: int) -> tuple[int, int]:
     return int(inside["state"]), int(inside["inc"])
 
 
-def sampled(among: Int, count: int, seed: int) -> Int:
+def first_of_permutation(total: int, count: int, seed: int | list[int]) -> Int:
+    """(count,) the first numbers of the seed's permutation of 0 … total − 1, in its order.
+
+    Every sample of queries or documents is drawn here, so that a larger sample holds the smaller
+    one, and what was judged or paid for the smaller one counts.
+    """
+    return np.random.default_rng(seed).permutation(total)[:count]
+
+
+def sampled(among: Int, count: int, seed: int | list[int]) -> Int:
     """(count,) some of the queries, drawn without replacement, ascending."""
-    return np.sort(np.random.default_rng(seed).choice(among, count, replace=False))
+    return np.sort(among[first_of_permutation(len(among), count, seed)])
 
 
 def uniforms(count: int, seed: int, times: int) -> Iterator[Float]:

@@ -22,6 +22,7 @@ from rankproof.retrieval.pools import head, reordered
 from rankproof.retrieval.rewriters.llm import prompt
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.sentences import counted
+from rankproof.statistics.resampling import first_of_permutation
 from rankproof.tables import Qrels, Run
 from rankproof.tradeoffs.chunked import Cut
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
@@ -372,9 +373,8 @@ class Stack:
         doubts = np.array([doubt(scores) if len(scores) else 0.0 for scores in rows])
         gained = self._quality(c, whole) - self._quality(c, shallow)
         count = min(settings.pilot, len(self.asked) // 2)
-        generator = np.random.default_rng(self.settings.seed)
         pilot = np.zeros(len(self.asked), np.bool_)
-        pilot[generator.choice(len(self.asked), count, replace=False)] = True
+        pilot[first_of_permutation(len(self.asked), count, self.settings.seed)] = True
         deep = doubts > learn_threshold(doubts[pilot], gained[pilot], settings.lose)
         by_query = dict(zip(self.asked.ids, deep.tolist(), strict=True))
         k = [settings.deep if by_query[q] else settings.start for q in deep_pool.queries]

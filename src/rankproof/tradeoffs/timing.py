@@ -17,6 +17,7 @@ from rankproof.retrieval.fusion import fuse_one
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.texts import unit
+from rankproof.statistics.resampling import sampled
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.load import Engine, LoadSettings, drive_all
@@ -45,9 +46,8 @@ class Timing:
         """
         times = Times(file)
         settings = self.stack.settings.latency
-        generator = np.random.default_rng(self.stack.settings.seed)
-        count = min(settings.queries, len(self.stack.asked))
-        sample = sorted(generator.choice(len(self.stack.asked), count, replace=False).tolist())
+        every = np.arange(len(self.stack.asked))
+        sample = sampled(every, settings.queries, self.stack.settings.seed).tolist()
         rewriting = {s.key: s for c in self.stack.grid for s in self._rewriting(c) if s.network}
         self._measure(times, list(rewriting.values()), sample, "calling")
         self.stack.rewrite()

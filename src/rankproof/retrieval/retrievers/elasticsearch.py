@@ -1,8 +1,9 @@
-"""Elasticsearch, through its official client. Not met live: see docs/engines.md."""
+"""Elasticsearch, through its official client."""
 
 from __future__ import annotations
 
 import logging
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from rankproof.config import secret
 from rankproof.errors import InputError
+from rankproof.retrieval.http import Refused
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Embedder, Vectors
@@ -78,9 +80,27 @@ class Elasticsearch:
                 remedy="check the url; OpenSearch has the type opensearch",
             ) from None
         except self._errors.ApiError as error:
+            if "compatible-with" in str(error.body):
+                raise self._other_version(error) from None
             raise refusal(error.meta.status, error.body, self.place) from None
         except self._errors.TransportError as error:
             raise unanswered(error, self.place, self._settings.timeout_s) from None
+
+    def _other_version(self, error: Any) -> Refused:
+        """Say that the client is of a later major version than the server.
+
+        A client asks for answers of its own version, which only a server of that version or the
+        next one gives. The server says which it takes, the highest first; before 8 it does not.
+        """
+        accepted = re.search(r"must be either version (\d+)", str(error.body))
+        major = accepted[1] if accepted else "7"
+        client = ".".join(map(str, self._errors.__version__))
+        return Refused(
+            error.meta.status,
+            f"the server is of version {major} and refuses the client elasticsearch {client}",
+            place=self.place,
+            remedy=f"install the client of its version: pip install 'elasticsearch=={major}.*'",
+        )
 
     def settings(self) -> dict[str, Any]:
         return {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.records.columns import row_ids
-from rankproof.records.hits import Hits
+from rankproof.records.hits import Hits, best_of_repeated
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusServer, MilvusSettings
 from rankproof.retrieval.lists import check_depth, timed
@@ -109,4 +109,4 @@ class MilvusRetriever:
             search_params={"params": self.settings.searching(k)},
         )
         ids = [str(hit["entity"][field]) for hit in found]
-        return Hits(ids, [self._sign * float(hit["distance"]) for hit in found])
+        return best_of_repeated(ids, [self._sign * float(hit["distance"]) for hit in found])

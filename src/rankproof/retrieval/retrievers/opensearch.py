@@ -1,4 +1,4 @@
-"""OpenSearch, through its official client. Not met live: see docs/engines.md."""
+"""OpenSearch, through its official client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import model_validator
+
+from rankproof.errors import InputError
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Embedder, Vectors
@@ -24,6 +27,15 @@ class OpensearchSettings(LuceneSettings):
     """OpenSearch: BM25, HNSW in float32, int8 or one bit, exact vectors, hybrid."""
 
     type: Literal["opensearch"]
+
+    @model_validator(mode="after")
+    def _rescores(self) -> OpensearchSettings:
+        if self.format == "int8" and self.oversample is not None:
+            raise InputError(
+                "OpenSearch does not rescore int8, and ignores oversample",
+                remedy="leave out oversample, or raise candidates",
+            )
+        return self
 
 
 class Opensearch:
