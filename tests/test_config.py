@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rankproof.config import read_config, secret
-from rankproof.errors import InputError
+from rankproof.config import read_config, read_keys, secret
+from rankproof.errors import InputError, shorten
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 
 CASES: list[tuple[str, str, str]] = [
@@ -73,6 +77,89 @@ def test_a_wrong_configuration_is_one_line_with_place_and_remedy(
     assert problem in line
     assert remedy in line
     assert "\n" not in line
+
+
+NESTED = [f"&{name} [{','.join([f'*{inner}'] * 9)}]" for inner, name in pairwise("abcdefghi")]
+URL = f"[&a [1,1,1,1,1,1,1,1,1], {', '.join(NESTED)}]"
+LISTS = f"corpus: c\nretrievers: {{e: {{type: http, url: {URL}}}}}\n"
+EXPANDING = {
+    "lists": LISTS,
+    "mappings": "x0: &x0 {k: v}\n"
+    + "".join(f"x{n + 1}: &x{n + 1} {{a: *x{n}, b: *x{n}}}\n" for n in range(40)),
+    "merged mappings": "x0: &x0 {k: v}\n"
+    + "".join(f"x{n + 1}: &x{n + 1} {{<<: [*x{n}, *x{n}]}}\n" for n in range(40)),
+    "a list in itself": "corpus: &a [*a]\n",
+}
+
+
+@pytest.mark.parametrize("text", EXPANDING.values(), ids=EXPANDING)
+def test_aliases_that_stand_for_more_than_can_be_visited_are_refused(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "bomb.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"bomb\.yaml: its aliases .* write out what they"):
+        read_keys(tmp_path / "bomb.yaml")
+
+
+def test_aliases_repeat_what_a_file_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankproof.config._MOST_ALIASED", 6)
+    file = tmp_path / "some.yaml"
+    file.write_text(f"plain: [{', '.join('1' * 100)}]\nlist: &l [1, 2]\ntwo: [*l, *l]\n")
+    assert read_keys(file)["two"] == [[1, 2], [1, 2]]
+    file.write_text("list: &l [1, 2]\nthree: [*l, *l, *l]\n")
+    with pytest.raises(InputError, match="its aliases"):
+        read_keys(file)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of Unix")
+@pytest.mark.parametrize(
+    "arguments",
+    [["sweep", "b.yaml", "--plan"], ["golden", "build", "b.yaml"], ["choose", "."]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_command_ends_on_a_configuration_of_nested_aliases(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    import resource
+
+    for name in ("b.yaml", "sweep.yaml", "golden.yaml"):
+        (tmp_path / name).write_text(LISTS)
+    done = subprocess.run(
+        [sys.executable, "-m", "rankproof", *arguments],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60)),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "write out what they stand for" in done.stderr
+
+
+def test_a_value_in_a_message_is_visited_no_further_than_it_is_shown() -> None:
+    lists: Any = 1
+    mappings: Any = 1
+    for _ in range(40):
+        lists, mappings = [lists] * 9, {"a": mappings, "b": (mappings, {2})}
+    inside: list[Any] = []
+    inside.append(inside)
+    for value in (lists, mappings, inside):
+        shown = shorten(value)
+        assert len(shown) == 60
+        assert shown.endswith("…")
+    assert shorten(range(3)) == "range(0, 3)"
+    assert shorten(10**5000) == "<int>"
+    for value in ([], (), {}, set(), (1,), ["a", {"b": (1.5, None)}, {2}], frozenset({1}), b"c"):
+        assert shorten(value) == repr(value)
+
+
+def test_a_message_has_an_end_however_long_a_name_is(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(f"corpus: c\n? {'x' * 100_000}\n: 1\n")
+    with pytest.raises(InputError, match="unknown key 'xxx") as error:
+        read_config(tmp_path / "s.yaml", SweepSettings)
+    assert len(str(error.value)) < 4000
 
 
 def test_the_measure_to_choose_by_is_written_in_one_way() -> None:

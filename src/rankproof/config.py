@@ -11,6 +11,7 @@ import os
 import re
 import typing
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -97,6 +98,12 @@ def read_keys(path: str | Path, takes: str = "write `key: value`") -> dict[str, 
     text = read_text(path)
     try:
         data = yaml.load(text, Loader=_Strict)  # a SafeLoader: no objects are made
+    except _Expanding:
+        raise InputError(
+            f"its aliases (*name) stand for more than {_MOST_ALIASED:,} values, or for themselves",
+            place=str(path),
+            remedy="write out what they stand for",
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{path}:{mark.line + 1}" if mark is not None else str(path)
@@ -151,8 +158,32 @@ def secret(variable: str | None, what: str) -> str | None:
     return value
 
 
+_MOST_ALIASED = 100_000  # values that aliases repeat, beside those that are written
+
+
+class _Expanding(Exception):
+    """Aliases of aliases, which no code could walk through."""
+
+
+def _expanded_size(node: Any, known: dict[int, float]) -> float:
+    """Return how many values a node stands for, each alias counted as what it repeats."""
+    if id(node) not in known:
+        known[id(node)] = inf  # of a node inside itself
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        pairs = [part for pair in inner for part in (pair if isinstance(pair, tuple) else (pair,))]
+        known[id(node)] = 1 + sum(_expanded_size(part, known) for part in pairs)
+    return known[id(node)]
+
+
 class _Strict(yaml.SafeLoader):
     """YAML in which a key may stand once; `<<: *other` may be overridden, as it is made for."""
+
+    def get_single_node(self) -> Any:
+        node = super().get_single_node()
+        sizes: dict[int, float] = {}
+        if node is not None and _expanded_size(node, sizes) > _MOST_ALIASED + len(sizes):
+            raise _Expanding
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)

@@ -15,12 +15,18 @@ The command line prints the message alone and exits with 2; nothing else is caug
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import Any
 
 from rankproof.redaction import redact
+
+_LONGEST = 1000  # characters of a message; a name or a value in it may have any number
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 class RankproofError(Exception):
@@ -42,9 +48,9 @@ class InputError(RankproofError, ValueError):
     """
 
     def __init__(self, problem: str, *, place: str | None = None, remedy: str | None = None):
-        self.problem = problem = redact(problem)
+        self.problem = problem = _cut(redact(problem), _LONGEST)
         self.place = place = redact(place)
-        self.remedy = remedy = redact(remedy)
+        self.remedy = remedy = remedy and _cut(redact(remedy), 2 * _LONGEST)
         before = f"{place}: " if place else ""
         after = f"; {remedy}" if remedy else ""
         super().__init__(f"{before}{problem}{after}")
@@ -123,9 +129,46 @@ def few(names: Sequence[str], most: int = 3) -> str:
 
 
 def shorten(value: object, limit: int = 60) -> str:
-    """`repr` of a value for one line of an error message, however long the value is.
+    """Return `repr` of a value for one line of an error message, however large the value is.
 
-    Secrets go first: half of one that was cut in two would not be known again.
+    Of nested lists and mappings no more is visited than is shown: a few lines of YAML can stand for
+    billions of values. Secrets go first: half of one that was cut in two would not be known again.
     """
-    text: str = redact(repr(value))
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    parts: list[str] = []
+    size = 0
+    for part in _repr_parts(value):
+        parts.append(redact(part))
+        size += len(parts[-1])
+        if size > limit:
+            break
+    text: str = redact("".join(parts))
+    return text if size <= limit else f"{text[: limit - 1]}…"
+
+
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    dict: ("{", "}"),
+}
+
+
+def _repr_parts(value: Any) -> Iterator[str]:
+    """Yield `repr` of a value a piece at a time, so that whoever has enough can stop."""
+    kind = type(value)
+    if kind not in _BRACKETS or (kind is set and not value):
+        try:
+            yield repr(value)
+        except Exception:  # a class of the user's, or an integer of thousands of digits
+            yield f"<{kind.__name__}>"
+        return
+    opening, closing = _BRACKETS[kind]
+    yield opening
+    for at, item in enumerate(value):
+        if at:
+            yield ", "
+        yield from _repr_parts(item)
+        if kind is dict:
+            yield ": "
+            yield from _repr_parts(value[item])
+    yield f",{closing}" if kind is tuple and len(value) == 1 else closing

@@ -133,7 +133,7 @@ def same_way(then: Mapping[str, Any], now: Policy, place: str) -> None:
     for name, value in now.to_dict().items():
         if then.get(name) != value:
             raise InputError(
-                f"{name} was {then.get(name)!r} there and is {value!r} here",
+                f"{name} was {shorten(then.get(name))} there and is {shorten(value)} here",
                 place=place,
                 remedy="evaluate both in the same way",
             )

@@ -233,9 +233,9 @@ class View:
         query, doc = _named(given, "query"), _named(given, "doc")
         grade, sure, note = given.get("grade"), given.get("sure"), given.get("note")
         if grade is not None and type(grade) is not int:
-            raise InputError(f"grade {grade!r}", remedy="give a whole number from 1 to 5")
+            raise InputError(f"grade {shorten(grade)}", remedy="give a whole number from 1 to 5")
         if sure is not None and type(sure) is not bool:
-            raise InputError(f"sure {sure!r}", remedy="give true or false")
+            raise InputError(f"sure {shorten(sure)}", remedy="give true or false")
         if note is not None:
             note = _named(given, "note").strip()
         return self._changed(self.desk.label(query, doc, grade, sure, note, _number(given, "seen")))
