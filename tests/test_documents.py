@@ -160,6 +160,42 @@ def test_a_title_with_a_megabyte_of_blanks_is_read_once() -> None:
     assert contents.documents[0].title == title
 
 
+def test_links_that_lead_out_of_the_folder_are_skipped_and_counted(
+    documents: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "key.txt").write_text("A secret of another folder.")
+    (outside / "back.txt").symlink_to(documents / "latin.txt")
+    (documents / "relative.md").symlink_to(os.path.relpath(outside / "key.txt", documents))
+    (documents / "absolute.txt").symlink_to(outside / "key.txt")
+    (documents / "link-to-link.txt").symlink_to("absolute.txt")
+    (documents / "folder").symlink_to(outside)
+    (documents / "and-back.txt").symlink_to(outside / "back.txt")
+    (documents / "sub").mkdir()
+    (documents / "sub" / "up.txt").symlink_to("../latin.txt")
+    (tmp_path / "shortcut").symlink_to(documents)
+    for source in (documents, tmp_path / "shortcut"):
+        made = rp.init(source, tmp_path / "set")
+        assert made.others["links out of the folder"] == 3
+        note = "skipped 3 links that lead out of the folder: copy the files into it"
+        assert note in made.notes
+        read = {file.file for file in made.files}
+        assert {"and-back.txt", "sub/up.txt"} <= read
+        assert read.isdisjoint({"relative.md", "absolute.txt", "link-to-link.txt"})
+        for path in made.folder.rglob("*"):
+            assert path.is_dir() or b"secret" not in path.read_bytes(), path
+
+
+def test_a_folder_of_links_to_elsewhere_holds_no_document(tmp_path: Path) -> None:
+    (tmp_path / "key.txt").write_text("A secret.")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").symlink_to("../key.txt")
+    with pytest.raises(InputError, match=r"no document .* in this folder \(1 link out of it skip"):
+        rp.init(tmp_path / "docs", tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
 def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
     """Links, pipes, names in no encoding, lines that end as on Windows."""
     (documents / "dead.md").symlink_to("nowhere.md")

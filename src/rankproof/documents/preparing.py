@@ -57,6 +57,7 @@ OURS = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
 _KEPT = ("PDF", "HTML")  # formats whose text is kept: reading them takes long, and spans need it
 _LISTED = 20  # files that are named where something is wrong with them
 _LINKS = "links to folders"
+_OUTSIDE = "links out of the folder"
 
 By = Literal["headings", "separators", "sentences"]
 State = Literal["read", "duplicate", "empty", "broken"]
@@ -350,14 +351,20 @@ def _counted(
 def _nothing(found: _Reading) -> str:
     wrong = next((file for file in found.files if file.state == "broken"), None)
     if wrong is None:
-        return "no document with text in this folder"
+        outside = found.others.get(_OUTSIDE, 0)
+        skipped = f" ({counted(outside, 'link')} out of it skipped)" if outside else ""
+        return f"no document with text in this folder{skipped}"
     return f"no document could be read: {shorten(wrong.file)} {wrong.notes[0]}"
 
 
 def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
-    """Documents by name, what else is there, and what cannot be read; hidden files are none."""
+    """Documents by name, what else is there, and what cannot be read; hidden files are none.
+
+    A link to a file outside is no document: whoever shares the corpus would share that file.
+    """
     found, others = [], Counter[str]()
     unread = []
+    root = source.resolve()
 
     def broken(path: Path, kind: str, why: str) -> None:
         name = file_text(path.relative_to(source).as_posix())
@@ -376,6 +383,8 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
                 continue
             if (kind := kind_of(path)) is None:
                 others[path.suffix.lower() or "no ending"] += 1
+            elif path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(root):
+                others[_OUTSIDE] += 1
             elif path.is_file():
                 found.append(path)
             else:
@@ -576,12 +585,15 @@ def _file_notes(read: _Reading) -> list[str]:
     ]
     if len(notes) > _LISTED:
         notes = [*notes[:_LISTED], f"and {len(notes) - _LISTED} more, in {PROVENANCE}"]
-    if read.others:
-        ones = {_LINKS: "link to a folder"}
-        listed = [
-            counted(count, ones.get(ending, ending), ending)
-            for ending, count in read.others.items()
-        ]
+    listed = [
+        counted(count, "link to a folder" if what == _LINKS else what, what)
+        for what, count in read.others.items()
+        if what != _OUTSIDE
+    ]
+    if outside := read.others.get(_OUTSIDE):
+        lead = "link that leads", "links that lead"
+        notes.append(f"skipped {counted(outside, *lead)} out of the folder: copy the files into it")
+    if listed:
         notes.append(f"passed over, of no format that is read: {', '.join(listed)}")
     if read.repeated:
         repeat = counted(read.repeated, "passage repeats", "passages repeat")
