@@ -19,6 +19,7 @@ import rankproof as rp
 from rankproof.config import read_config
 from rankproof.documents.questions import overlap, refusal
 from rankproof.documents.reading import FORMATS, Broken, read_file
+from rankproof.errors import InputError
 from rankproof.files import write_lines
 from rankproof.golden.settings import GoldenSettings
 from rankproof.tradeoffs.plan import SweepSettings

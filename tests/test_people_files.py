@@ -272,6 +272,37 @@ def test_agreement_tells_of_every_two_people_and_of_figures_as_people_would_have
     assert "As people would have it" in shown
 
 
+@pytest.mark.parametrize(
+    ("overlap", "why"),
+    [
+        (True, "every rating is the same: nothing could disagree"),
+        (False, "no item was rated twice"),
+    ],
+)
+def test_agreement_says_why_the_alpha_of_all_people_is_undefined(
+    path: Path, overlap: bool, why: str
+) -> None:
+    with Store(path, write=True) as store:
+        pooled = store.rows("SELECT query, doc FROM grades ORDER BY query, doc LIMIT 30")
+        people = ("ada", "bob", "cleo")
+        import_labels(
+            store,
+            [
+                Label(q, d, who, 5)
+                for at, (q, d) in enumerate(pooled)
+                for who in (people if overlap else (people[at % 3],))
+            ],
+        )
+    shown = rankproof("golden", "agreement", str(path))
+    assert shown.returncode == 0, shown.stderr.decode()
+    assert f"α of all people together is undefined ({why})" in shown.stdout.decode()
+    kept = path.with_name("kept.json")
+    kept.write_bytes(rankproof("golden", "agreement", str(path), "--format", "json").stdout)
+    alpha = json.loads(kept.read_text())["between"]["alpha"]
+    assert (alpha["value"], alpha["ci"], alpha["undefined"]) == (None, None, why)
+    assert rankproof("verify", str(kept)).returncode == 0
+
+
 def test_eval_takes_a_judges_labels_and_peoples(tmp_path: Path) -> None:
     judge, human, run = (tmp_path / name for name in ("golden.qrels", "people.qrels", "run.trec"))
     lines: dict[Path, list[str]] = {judge: [], human: [], run: []}

@@ -469,7 +469,11 @@ def _between(pairs: list[dict[str, Any]], alpha: dict[str, Any] | None) -> Table
         figures = [each["figures"][name] for name in PAIR_FIGURES]
         values = [figure["value"] for figure in figures]
         rows.append((f"{each['who']}, {each['with']}", *values, figures[0]["items"]))
-    notes = [] if alpha is None else [f"α of all people together: {alpha['value']:.4f}"]
+    notes = []
+    if alpha is not None:
+        value, why = alpha["value"], alpha["undefined"]
+        shown = f" is undefined ({why})" if value is None else f": {value:.4f}"
+        notes.append(f"α of all people together{shown}")
     return Table([*columns, Column("passages")], rows, title="Between people", notes=notes)
 
 
