@@ -17,6 +17,7 @@ from rankproof.golden.building import Build
 from rankproof.golden.labels import Label, import_labels, read_labels
 from rankproof.golden.people import labels
 from rankproof.golden.store import Store
+from rankproof.manifest import digest_file
 from rankproof.records.scales import scale_text
 from rankproof.statistics.two_phase import two_phase
 from rankproof.tables import SET_SCALE
@@ -270,6 +271,66 @@ def test_agreement_tells_of_every_two_people_and_of_figures_as_people_would_have
     assert checked.returncode == 0, checked.stdout + checked.stderr
     shown = rankproof("golden", "agreement", str(path), "-m", "nDCG@5").stdout.decode()
     assert "As people would have it" in shown
+
+
+def exported(path: Path, out: Path) -> set[str]:
+    """Export a golden set; return the names of all files in the folder."""
+    done = rankproof("golden", "export", str(path), "--out", str(out))
+    assert done.returncode == 0, done.stderr.decode()
+    return {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()}
+
+
+def test_an_export_removes_what_the_last_one_wrote_and_nothing_else(
+    path: Path, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain.golden"
+    plain.write_bytes(path.read_bytes())
+    person(path, 1)
+    fresh = exported(plain, tmp_path / "fresh")
+    out = tmp_path / "out"
+    labelled = exported(path, out)
+    assert labelled - fresh == {"people.txt", "people.txt.scale", "labels.jsonl", "labels.csv",
+                                "corrections.jsonl"}  # fmt: skip
+    (out / "report.html").write_text("of `rankproof report`")
+    kept = next(folder for folder in ("beir", "beir-simulated") if (out / folder).is_dir())
+    (out / kept / "notes.txt").write_text("a user's own")
+    assert exported(plain, out) == fresh | {"report.html", f"{kept}/notes.txt"}
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "labels.csv").write_text("a user's own, which no export wrote")
+    assert exported(plain, own) == fresh | {"labels.csv"}
+
+
+def test_an_export_does_not_remove_a_file_that_was_changed_since(
+    path: Path, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain.golden"
+    plain.write_bytes(path.read_bytes())
+    person(path, 1)
+    out = tmp_path / "out"
+    exported(path, out)
+    (out / "labels.csv").write_text("edited")
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    done = rankproof("golden", "export", str(plain), "--out", str(out))
+    assert done.returncode == 2
+    assert b"out: labels.csv was changed since the last export" in done.stderr
+    assert b"; move it away, or name another folder" in done.stderr
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+
+
+def test_an_export_trusts_no_manifest_that_names_files_elsewhere(
+    path: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    exported(path, out)
+    mine = tmp_path / "mine.txt"
+    mine.write_text("a user's own")
+    made = json.loads((out / "manifest.json").read_text())
+    for name in ("../mine.txt", "beir/../../mine.txt", str(mine)):
+        made["files"][name] = digest_file(mine)
+    (out / "manifest.json").write_text(json.dumps(made))
+    exported(path, out)
+    assert mine.exists()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@
     corrections.jsonl  what people changed, if they did
     stale.jsonl        what was said of texts, or by judges, that are not those of today, if it was
     index.html         for reading
-    manifest.json      how it was made; README.md says it in words
+    manifest.json      how it was made, and the digest of every file; README.md says it in words
+
+Files of an earlier export to the same folder that this one does not write are removed.
 
 A simulated judge's files say so in their names, in the iteration column of the qrels, in the tag
 of the ranking, in every line of JSON, in the README and on the page.
@@ -29,11 +31,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.files import claim_folder, write_lines
+from rankproof.files import claim_folder, read_text, write_lines
 from rankproof.golden.health import card, health, panel
 from rankproof.golden.instructions import instruction
 from rankproof.golden.kept import Correction
@@ -43,7 +45,7 @@ from rankproof.golden.people import JUDGE, PAIR_FIGURES, between, labels, settle
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.standing import judges_of, stale
 from rankproof.golden.store import Store
-from rankproof.manifest import manifest
+from rankproof.manifest import digest_file, manifest
 from rankproof.records.scales import scale_text
 from rankproof.redaction import published, without_secrets
 from rankproof.results.plain import told
@@ -54,6 +56,7 @@ from rankproof.visible import visible
 
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02
+MANIFEST = "manifest.json"
 OURS = (  # what an export writes, and a folder to export to may hold
     *("people.txt", "people.txt.scale", "labels.jsonl", "labels.csv"),
     *("golden.csv", "golden.simulated.csv", "qrels.txt", "qrels.txt.scale"),
@@ -61,7 +64,7 @@ OURS = (  # what an export writes, and a folder to export to may hold
     *("golden.jsonl", "replies.jsonl", "corrections.jsonl"),
     *("qrels.simulated.txt", "ranking.simulated.trec", "golden.simulated.jsonl"),
     *("replies.simulated.jsonl", "beir", "beir-simulated", "provenance.tsv", "stale.jsonl"),
-    *("index.html", "README.md", "manifest.json"),
+    *("index.html", "README.md", MANIFEST),
 )
 
 
@@ -143,11 +146,48 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     made = _manifest(golden) | {"health": health(store).to_dict(), "instructions": flagged}
     if several := panel(store):
         made["judges"] = [asdict(each) for each in several]
-    files["manifest.json"] = [json.dumps(made, indent=2, ensure_ascii=False)]
-    written = {}
-    for name, lines in files.items():
-        written[name] = write_lines(out / name, lines)
-    return written
+    stale_files = _stale_files(out, files)
+    written = {name: write_lines(out / name, lines) for name, lines in files.items()}
+    _remove(stale_files, out)
+    made["files"] = {name: digest_file(path) for name, path in written.items()}
+    text = json.dumps(made, indent=2, ensure_ascii=False)
+    return written | {MANIFEST: write_lines(out / MANIFEST, [text])}
+
+
+def _stale_files(folder: Path, files: Iterable[str]) -> list[Path]:
+    """Return what the last export wrote into the folder and this one does not.
+
+    A file that was changed since is the user's own by now, and is neither removed nor left beside
+    files of another golden set.
+    """
+    try:
+        made = json.loads(read_text(folder / MANIFEST))
+        earlier = dict(made["files"]) if made["kind"] == "golden" else {}
+    except (ValueError, KeyError, TypeError):  # none there, or of an earlier version
+        return []
+    found = []
+    for name in earlier.keys() - set(files):
+        path, parts = folder / name, PurePosixPath(name).parts
+        if not parts or parts[0] not in OURS or ".." in parts or not path.is_file():
+            continue
+        if digest_file(path) != earlier[name]:
+            raise InputError(
+                f"{name} was changed since the last export, and is not of this golden set",
+                place=str(folder),
+                remedy="move it away, or name another folder",
+            )
+        found.append(path)
+    return found
+
+
+def _remove(files: Sequence[Path], out: Path) -> None:
+    """Remove files, and folders inside `out` that they leave empty."""
+    for path in files:
+        path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == out or any(folder.iterdir()):
+                break
+            folder.rmdir()
 
 
 def check_failed(golden: Golden, most: float, place: str) -> None:
