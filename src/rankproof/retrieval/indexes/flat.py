@@ -84,6 +84,7 @@ class FlatIndex:
             found = [(listed[0], listed[1])]
             run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
             return Retrieved(run, np.array([seconds]))
+        narrow = settings.format != "float32"  # which changes the lengths of vectors
         best, form = find(
             *(queries, self._codes, k),
             format=settings.format,
@@ -91,6 +92,8 @@ class FlatIndex:
             rescore="decoded" if self._originals is None else "original",
             originals=self._originals,
             candidates=settings.candidates,
+            metric="cosine" if narrow and settings.high_precision else "dot",
+            are_unit=True,
         )
         share = (time.perf_counter() - begun) / max(1, len(queries))
         dtype = "float32" if settings.high_precision or form not in FLOATS else form
