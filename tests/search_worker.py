@@ -23,6 +23,8 @@ SEARCHES: tuple[dict[str, Any], ...] = (
     {"format": "bfloat16"},
     {"format": "bfloat16", "high_precision": False},
     {"format": "float8_e4m3", "high_precision": False},
+    {"format": "float8_e5m2", "metric": "cosine"},
+    {"format": "int8", "metric": "cosine"},
     {"format": "int8"},
     {"format": "int4", "rescore": "original"},
     {"format": "bit"},
@@ -46,7 +48,7 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
     count = 4 * K if two_steps else K
     rescore = settings.get("rescore", "decoded")
     task = shards._Task(form, high, rescore, count, metric, "cpu")
-    asked, _ = exact.vectors_of(queries, "queries", metric)
+    asked, _ = exact.vectors_of(queries, "queries", metric, form if high else None)
     edges = [0, *cuts, len(documents)]
     merged: Any = None
     for at, (low, last) in enumerate(pairwise(edges)):

@@ -20,7 +20,7 @@ from rankproof.audit.agreement import agreement
 from rankproof.files import write_whole
 from rankproof.records.beir import read_corpus
 from rankproof.scoring import FORMATS, encode, search, truncate
-from rankproof.scoring.formats import FLOATS
+from rankproof.scoring.formats import FLOATS, round_to
 
 MEASURES = ["nDCG@10", "RR@10", "R@100"]
 DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
@@ -204,6 +204,26 @@ def test_the_metric_is_the_cosine_where_asked() -> None:
     run = search(queries, longer, 50, metric="cosine", **{k: v for k, v in ids.items() if k != "k"})
     expected = rp.evaluate(run, qrels, MEASURES)
     assert found.reading("float32").evaluation["nDCG@10"] == expected["nDCG@10"]
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
+def test_vectors_that_a_format_holds_have_the_float32_cosine_in_high_precision(form: Any) -> None:
+    queries, documents, qrels = vectors()
+    longer = documents * np.linspace(1, 3, len(documents), dtype=np.float32)[:, None]
+    queries, longer = round_to(queries, form), round_to(longer, form)
+    ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 50}
+    formats = ["float32", form, "int8"]
+    found = rp.audit_embeddings(
+        queries, longer, qrels, MEASURES, formats=formats, metric="cosine", **ids
+    )
+    exact, high = found.reading("float32"), found.reading(form, "high precision")
+    assert high.evaluation["nDCG@10"] == exact.evaluation["nDCG@10"]
+    assert high.agreement.mean == 1
+    plain = found.reading(form, "plain")
+    assert plain.agreement.mean < 1
+    run = search(queries, longer, format="int8", metric="cosine", **ids)
+    expected = rp.evaluate(run, qrels, MEASURES)
+    assert found.reading("int8", "decoded").evaluation["nDCG@10"] == expected["nDCG@10"]
 
 
 def test_queries_without_judgements_are_left_out_and_counted() -> None:

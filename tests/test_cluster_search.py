@@ -52,6 +52,9 @@ def alike(a: rp.Run, b: rp.Run) -> None:
     "settings",
     [
         {"metric": "cosine"},
+        {"format": "float16", "metric": "cosine"},
+        {"format": "float8_e5m2", "metric": "cosine"},
+        {"format": "int8", "metric": "cosine"},
         {"format": "bfloat16", "high_precision": False},
         {"format": "float16"},
         {"format": "int8"},

@@ -13,7 +13,9 @@ from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
 from rankproof.retrieval.indexes.hnsw import HnswIndex, HnswSettings
 from rankproof.retrieval.protocols import Vectors
-from rankproof.scoring import FORMATS, Format, encode, search
+from rankproof.scoring import FORMATS, Format, cosine, encode, search
+from rankproof.scoring.exact import find, to_run
+from rankproof.scoring.formats import FLOATS, round_to
 from rankproof.tables import Run
 
 GRAPHS = ("float32", "float16", "bfloat16", "int8", "bit")
@@ -67,18 +69,32 @@ def test_every_flat_format_is_exact_search_in_that_format(
     index = make_index(FlatSettings(format=form, high_precision=high_precision), DOCUMENTS, IDS)
     ids = [f"q{n}" for n in range(len(QUERIES))]
     found = index.search(QUERIES, 10, ids)
-    same(
-        found.run,
-        search(
-            *(QUERIES, DOCUMENTS, 10),
-            format=form,
-            high_precision=high_precision,
-            query_ids=ids,
-            document_ids=IDS,
-        ),
+    best, _ = find(
+        *(QUERIES, DOCUMENTS, 10),
+        format=form,
+        high_precision=high_precision,
+        metric="cosine",
+        are_unit=True,
     )
+    dtype = "float32" if high_precision or form not in FLOATS else form
+    same(found.run, to_run(best, ids, IDS, len(DOCUMENTS), dtype, "flat"))
     assert found.seconds.shape == (60,)
     assert len(set(found.seconds)) == 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_high_precision_is_the_cosine_of_what_is_stored(form: Format) -> None:
+    """Blank passages have no direction: their cosine to everything is 0."""
+    vectors = np.concatenate([DOCUMENTS, np.zeros((2, DOCUMENTS.shape[1]), np.float32)])
+    index = make_index(FlatSettings(format=form, candidates=2000), vectors)
+    found = index.search(QUERIES[:5], len(vectors)).run.to_frame()
+    asked = round_to(QUERIES[:5], form) if form in FLOATS else QUERIES[:5]
+    expected = cosine(asked, encode(DOCUMENTS, form).decode())
+    for query, doc, score in found.select("query", "doc", "score").rows():
+        if int(doc) < len(DOCUMENTS):
+            assert score == pytest.approx(expected[int(query), int(doc)], abs=2e-7)
+        else:
+            assert score == 0
 
 
 def test_flat_bits_can_be_rescored_with_the_original_vectors() -> None:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import rankproof as rp
 from rankproof.arrays import Array
-from rankproof.scoring import FORMATS, encode, exact, search
+from rankproof.scoring import FORMATS, Format, cosine, encode, exact, fixed, search
 from rankproof.scoring import topk as topk_module
 from rankproof.scoring.exact import find, on_gpu, to_run, vectors_of
-from rankproof.scoring.formats import FLOATS
+from rankproof.scoring.formats import FLOATS, round_to
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK, top_k
 from rankproof.ties import in_order
@@ -279,6 +279,85 @@ def test_cosine_ignores_length_and_dot_does_not() -> None:
     assert find(queries, documents, 1, metric="cosine")[0].documents.tolist() == [[1]]
 
 
+def matrix(best: TopK, documents: int) -> Array:
+    """(Q, N) scores of a search that lists every document."""
+    scores = np.full((len(best.scores), documents), np.nan, np.float32)
+    np.put_along_axis(scores, best.documents, best.scores, axis=1)
+    return scores
+
+
+def stretched(form: Format) -> tuple[Array, Array]:
+    """Vectors of any length whose numbers the format holds."""
+    rng = np.random.default_rng(6)
+    drawn = (rng.normal(size=(n, 48)) * rng.uniform(0.05, 20, (n, 1)) for n in (12, 300))
+    queries, documents = (round_to(values.astype(np.float32), form) for values in drawn)
+    return queries, documents
+
+
+@pytest.mark.parametrize("form", FLOATS)
+def test_the_cosine_in_high_precision_is_that_of_the_numbers_themselves(form: Format) -> None:
+    """Nothing is rounded that the format holds already."""
+    queries, documents = stretched(form)
+    expected = cosine(queries, documents)
+    every = len(documents)
+    for stored in (documents, encode(documents, form)):
+        best, used = find(queries, stored, every, format=form, metric="cosine")
+        assert used == form
+        assert np.array_equal(matrix(best, every), expected)
+
+
+@pytest.mark.parametrize("form", ["float32", "float16", "bfloat16", "float8_e5m2"])
+def test_tensors_have_the_cosine_of_arrays_in_high_precision(form: Any) -> None:
+    torch = pytest.importorskip("torch")
+    queries, documents = (torch.from_numpy(values) for values in stretched(form))
+    asked, held = (values.to(getattr(torch, form)) for values in (queries, documents))
+    expected = cosine(queries.numpy(), documents.numpy())
+    assert np.array_equal(cosine(asked, held).numpy(), expected)
+    best, _ = find(asked, held, len(documents), metric="cosine")
+    assert np.array_equal(matrix(best, len(documents)), expected)
+    if form in exact.ON_GPU:
+        best = on_gpu(asked, held, len(documents), form, True, "cosine")
+        assert np.array_equal(matrix(best, len(documents)), expected)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_cosine_in_high_precision_divides_by_the_lengths_of_decoded_numbers(
+    form: Format,
+) -> None:
+    queries, documents = stretched("float32")
+    every = len(documents)
+    settings: Any = {"format": form, "metric": "cosine", "candidates": every}
+    asked = round_to(queries, form) if form in FLOATS else queries
+    decoded = encode(documents if form in FLOATS else fixed.unit(documents), form).decode()
+    best, _ = find(queries, documents, every, **settings)
+    assert np.array_equal(matrix(best, every), cosine(asked, decoded))
+    assert best.scores.max() <= 1 + 2.0**-20
+    codes = encode(documents, form)  # of vectors of any length
+    best, _ = find(queries, codes, every, **settings)
+    assert np.array_equal(matrix(best, every), cosine(asked, codes.decode()))
+
+
+@pytest.mark.parametrize("form", ["int8", "int8_dimension", "int4"])
+def test_codes_of_vectors_of_any_length_are_candidates_by_their_cosine(form: Format) -> None:
+    queries, documents = stretched("float32")
+    codes = encode(documents, form)
+    best, _ = find(queries, codes, len(documents), metric="cosine", high_precision=False)
+    assert np.abs(matrix(best, len(documents)) - cosine(queries, codes.decode())).max() < 0.15
+    assert np.abs(best.scores).max() < 1.01
+
+
+@pytest.mark.parametrize("form", ["float16", "float8_e4m3", "float8_e5m2"])
+def test_a_vector_beyond_what_a_format_holds_keeps_its_direction(form: Format) -> None:
+    documents = np.random.default_rng(0).normal(size=(200, 48)).astype(np.float32)
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    near = find(documents[:9], documents, 5, format=form, metric="cosine")[0]
+    for factor in (1e9, 1e-12):
+        far = find(documents[:9] * np.float32(factor), documents * np.float32(factor), 5,
+                   format=form, metric="cosine")[0]  # fmt: skip
+        assert np.array_equal(far.documents[:, 0], near.documents[:, 0])
+        assert np.abs(far.scores - near.scores).max() < 2e-3
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -386,11 +465,13 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
     for metric, high, rescore in (
         ("dot", False, "decoded"),
         ("dot", True, "decoded"),
+        ("cosine", False, "decoded"),
+        ("cosine", True, "decoded"),
         ("cosine", True, "original"),
     ):
         settings: Any = {"format": form, "high_precision": high, "rescore": rescore}
         expected, _ = find(queries, documents, 9, metric=metric, **settings)  # type: ignore[arg-type]
-        asked, _ = vectors_of(queries, "queries", metric)  # type: ignore[arg-type]
+        asked, _ = vectors_of(queries, "queries", metric, form if high else None)  # type: ignore[arg-type]
         found = gpu_formats.find(
             *(asked, there, form, 9),
             high_precision=high,
@@ -400,6 +481,18 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
             cosine=metric == "cosine",
         )
         assert same(found, expected), (metric, high, rescore)
+    for high in (False, True):  # codes of vectors of any length
+        expected, _ = find(queries, ours, 9, metric="cosine", high_precision=high)
+        asked, _ = vectors_of(queries, "queries", "cosine", form if high else None)
+        found = gpu_formats.find(
+            *(asked, theirs, form, 9),
+            high_precision=high,
+            rescore="decoded",
+            originals=None,
+            candidates=36,
+            cosine=True,
+        )
+        assert same(found, expected), ("codes", high)
 
 
 @pytest.mark.parametrize("ways", [{}, {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}, {"FEW": 0}])

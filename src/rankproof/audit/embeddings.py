@@ -19,9 +19,16 @@ from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, p
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.columns import row_ids
-from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch
-from rankproof.scoring.exact import OVERSAMPLE, Metric, Rescore, check_asked, find, to_run
+from rankproof.scoring.exact import (
+    OVERSAMPLE,
+    Metric,
+    Rescore,
+    check_asked,
+    find,
+    scorer_of,
+    to_run,
+)
 from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
 from rankproof.scoring.scorers import Scorer, check_vectors
 from rankproof.scoring.stored import Stored, array_of, decoded
@@ -39,12 +46,13 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """What is searched: rows at the dimensions kept, of unit length under the cosine."""
+    """What is searched: rows at the dimensions kept."""
 
     queries: Array  # (Q, D) float32
     documents: Array  # (N, D) float32
     query_ids: pl.Series
     document_ids: pl.Series
+    metric: Metric
     k: int
     candidates: int  # of codes, to be rescored
     full: bool  # not cut to fewer dimensions
@@ -201,12 +209,12 @@ def audit_embeddings(
             pair.append(_ready(values, size, metric, shown))
         full = size == sizes[0]
         vectors = _Vectors(
-            *(pair[0], pair[1], query_names, document_names, depth, count, full, fixed_)
+            *(pair[0], pair[1], query_names, document_names, metric, depth, count, full, fixed_)
         )
         if compared is None:
             if other is not None:
                 pair = [_ready(values, size, metric, "the reference") for values in other]
-            compared = _compared(pair[0], pair[1], depth, fixed_, other is None)
+            compared = _compared(pair[0], pair[1], metric, depth, fixed_, other is None)
         for form in wanted:
             for scoring in _scorings(form, ways):
                 readings.append(_read(vectors, form, scoring, compared, task))
@@ -240,12 +248,12 @@ def settings(formats: Iterable[str], rescore: Sequence[Rescore], dimensions: int
 
 
 def _compared(
-    queries: Array, documents: Array, depth: int, fixed_: _Fixed | None, own: bool
+    queries: Array, documents: Array, metric: Metric, depth: int, fixed_: _Fixed | None, own: bool
 ) -> _Reference:
     if fixed_ is None:
-        best, _ = find(queries, documents, depth, format="float32")
+        best, _ = find(queries, documents, depth, format="float32", metric=metric)
         return _Reference(best.documents, best.scores, own)
-    exact = Scorer(queries, documents, "float32", plain=False)
+    exact = scorer_of(queries, documents, "float32", plain=False, metric=metric)
     return _Reference(None, fixed_.scores(exact), own)
 
 
@@ -298,6 +306,7 @@ def _search(
         high_precision=scoring != "plain",
         rescore="original" if scoring == "original" else "decoded",
         candidates=vectors.candidates,
+        metric=vectors.metric,
     )
     seconds = time.perf_counter() - begun
     top = TopK(best.scores[:, : vectors.k], best.documents[:, : vectors.k], best.cut)
@@ -330,9 +339,11 @@ def _rerank(
 
 
 def _scorer(vectors: _Vectors, form: Format, scoring: Scoring) -> Scorer:
-    if scoring == "original":
-        return Scorer(vectors.queries, vectors.documents, "float32", plain=False)
-    return Scorer(vectors.queries, vectors.documents, form, plain=scoring == "plain")
+    against: Format = "float32" if scoring == "original" else form
+    plain = scoring == "plain"
+    return scorer_of(
+        vectors.queries, vectors.documents, against, plain=plain, metric=vectors.metric
+    )
 
 
 def _dtype(form: Format, scoring: Scoring) -> str:
@@ -440,11 +451,11 @@ def _rows(values: Any, label: str) -> Array:
 
 
 def _ready(values: Array, size: int, metric: Metric, label: str) -> Array:
-    """Rows at the dimensions kept, of unit length under the cosine."""
+    """Rows at the dimensions kept; one without a direction is refused under the cosine."""
     if size != values.shape[1]:
         values = truncate(values, size)
     if metric == "cosine":
-        values = fixed.unit(values, check_vectors(values, label, unit=True))
+        check_vectors(values, label, unit=True)
     return values
 
 

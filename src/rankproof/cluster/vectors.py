@@ -23,6 +23,7 @@ from rankproof.scoring.exact import (
     Rescore,
     best_of,
     check_asked,
+    is_decoded_cosine,
     on_gpu,
     rescored,
     to_run,
@@ -78,6 +79,15 @@ class _Task:
     def two_steps(self) -> bool:
         return self.high_precision and self.form not in FLOATS
 
+    @property
+    def exactly(self) -> Format | None:
+        """The format whose numbers are scored in high precision."""
+        return self.form if self.high_precision else None
+
+    @property
+    def is_decoded_cosine(self) -> bool:
+        return self.metric == "cosine" and is_decoded_cosine(self.form, self.high_precision)
+
 
 @dataclass(frozen=True, slots=True)
 class _Best:
@@ -121,7 +131,6 @@ def search(
     check_asked(k, metric, rescore, candidates)
     check_word("device", device, ("cpu", "cuda"))
     refuse_unsaid(queries, "queries")
-    query_array, _ = vectors_of(queries, "queries", metric)
     if hasattr(shards, "shape"):
         raise InputError("one array", place="shards", remedy="give a list of arrays")
     check_whole("rows_per_task", rows_per_task)
@@ -139,9 +148,11 @@ def search(
         else:
             look = ray.remote(_look)
             held = gather(ray, [look.remote(f, at) for at, f in enumerate(find_files(shards))])
-        total = _check(held, query_array)
         form = format or _default(held)
         check_format(form)
+        exactly = form if high_precision else None
+        query_array, _ = vectors_of(queries, "queries", metric, exactly)
+        total = _check(held, query_array)
         depth = min(int(k), total)
         two_steps = high_precision and form not in FLOATS
         count = min(total, max(depth, candidates or OVERSAMPLE * depth)) if two_steps else depth
@@ -151,7 +162,7 @@ def search(
         largest: Array | None = None
         if form == "int8_dimension":  # the largest magnitude of each dimension in all documents
             look_for = ray.remote(_largest)
-            tasks = [look_for.remote(part, metric, *_held(arrays, part)) for part in parts]
+            tasks = [look_for.remote(part, task, *_held(arrays, part)) for part in parts]
             largest = np.asarray(np.max(gather(ray, tasks), axis=0))
         options = {"num_gpus": 1} if device == "cuda" else {}
         find = ray.remote(**options)(_find) if options else ray.remote(_find)
@@ -248,22 +259,23 @@ def _open(path: str, label: str) -> Vectors:
     return Vectors(found.values, found.ids, label)
 
 
-def _read(part: _Part, metric: Metric, array: Array | None) -> tuple[Array, Array, Any]:
+def _read(part: _Part, task: _Task, array: Array | None) -> tuple[Array, Array, Any]:
     """Rows as they are multiplied, their lengths, and their ids where they have them."""
     rows, ids = slice(part.low, part.high), None
     label = f"documents from {part.shard.label}, row {part.low}, on"
     if part.shard.file is None:
         assert array is not None
-        return *vectors_of(array[rows], label, metric), None
+        return *vectors_of(array[rows], label, task.metric, task.exactly), None
     with part.shard.file.local() as path:
         found = _open(path, part.shard.file.label)
         if found.ids is not None:
             ids = found.ids[rows]
-        return *vectors_of(np.array(found.values[rows], np.float32), label, metric), ids
+        values = np.array(found.values[rows], np.float32)
+        return *vectors_of(values, label, task.metric, task.exactly), ids
 
 
-def _largest(part: _Part, metric: Metric, array: Array | None = None) -> Array:
-    values, _, _ = _read(part, metric, array)
+def _largest(part: _Part, task: _Task, array: Array | None = None) -> Array:
+    values, _, _ = _read(part, task, array)
     return np.asarray(np.abs(values).max(axis=0, keepdims=True))
 
 
@@ -271,7 +283,7 @@ def _find(
     queries: Array, part: _Part, task: _Task, largest: Array | None, array: Array | None = None
 ) -> _Best:
     """The best of one part."""
-    documents, lengths, ids = _read(part, task.metric, array)
+    documents, lengths, ids = _read(part, task, array)
     count = min(task.count, len(documents))
     exact = None
     if task.device == "cuda":
@@ -281,12 +293,14 @@ def _find(
         if largest is not None:  # a row that is as large as any sets the scale for all shards
             stored = encode(np.concatenate([documents, largest]), task.form)[:-1]
         alone = task.two_steps or not task.high_precision
-        plain = Scorer(queries, stored, task.form, alone, lengths)
+        plain = Scorer(queries, stored, task.form, alone, lengths, cosine=task.is_decoded_cosine)
         top = best_of(plain, count)
         if task.two_steps:
             against: Any = plain.codes if task.rescore == "decoded" else documents
             form: Format = task.form if task.rescore == "decoded" else "float32"
-            exact = Scorer(queries, against, form, plain=False).pairs(top.documents)
+            cosine = task.metric == "cosine" and task.rescore == "decoded"
+            scorer = Scorer(queries, against, form, plain=False, cosine=cosine)
+            exact = scorer.pairs(top.documents)
     named = None
     if ids is not None:
         rows = np.unique(top.documents)
@@ -304,17 +318,22 @@ def _find_on_gpu(
         return torch.from_numpy(np.array(values)).cuda()
 
     held = there(documents)
+    exactly = task.is_decoded_cosine
     if task.form in ON_GPU:
-        return on_gpu(there(queries), held, count, task.form, task.high_precision, "dot"), None
+        metric: Metric = "cosine" if exactly else "dot"  # otherwise they have unit length
+        return on_gpu(there(queries), held, count, task.form, task.high_precision, metric), None
     from rankproof.scoring import gpu, gpu_formats
 
     rows = held if largest is None else torch.cat([held, there(largest)])
     codes = gpu_formats.encode(rows, task.form)[: len(held)]
-    top = gpu.opened(*gpu_formats.best_of(queries, codes, count, low=not task.high_precision))
+    low = not task.high_precision
+    top = gpu.opened(*gpu_formats.best_of(queries, codes, count, low=low, cosine=exactly))
     if not task.two_steps:
         return top, None
     against = codes if task.rescore == "decoded" else held
-    return top, gpu_formats.pairs(queries, against, there(top.documents)).cpu().numpy()
+    cosine = task.metric == "cosine" and task.rescore == "decoded"
+    scores = gpu_formats.pairs(queries, against, there(top.documents), cosine=cosine)
+    return top, scores.cpu().numpy()
 
 
 # ------------------------------------------------------------------------------------- together

@@ -12,7 +12,7 @@ from rankproof.arrays import Array
 from rankproof.errors import InputError, check_whole, check_word
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
-from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
+from rankproof.scoring.formats import FLOATS, SHAPES, Codes, Format, check_format
 from rankproof.scoring.scorers import Scorer, check_dimensions, check_rows, check_vectors
 from rankproof.scoring.stored import Stored, array_of, decoded
 from rankproof.scoring.topk import Shortlist, TopK
@@ -54,7 +54,8 @@ def search(
     With high precision a floating-point format keeps the float32 sum of its products; a format
     made of codes finds `candidates` (4 k where not given) and scores them again with the full
     query, against the decoded documents or against the `originals` (rescore="original"). Without,
-    everything stays in the format.
+    everything stays in the format. The cosine divides by the lengths of the decoded numbers with
+    high precision; without, vectors are brought to unit length before they are encoded.
 
     Arrays of integers are `stored` "int8" or "bits" (`ranges` (2, D) where int8 or uint8 was
     calibrated), as sentence-transformers' quantize_embeddings makes them; the rest are floats.
@@ -104,8 +105,12 @@ def find(
     metric: Metric = "dot",
     stored: Stored | None = None,
     ranges: Any = None,
+    are_unit: bool = False,
 ) -> tuple[TopK, Format]:
-    """`search` as plain arrays, and the format that was used."""
+    """`search` as plain arrays, and the format that was used.
+
+    `are_unit`: all vectors have unit length, or are zeros, and so had what Codes were made of.
+    """
     check_asked(k, metric, rescore, candidates)
     queries, documents = decoded(queries, documents, stored, ranges)
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
@@ -114,13 +119,15 @@ def find(
     there = is_torch(kept) and bool(kept.is_cuda)
     if there and not isinstance(documents, Codes):
         check_rows(documents, "documents")
-    if there and form in ON_GPU and not isinstance(documents, Codes):
-        return on_gpu(queries, documents, int(k), form, high_precision, metric), form
-    query_array, _ = vectors_of(queries, "queries", metric)
+    if there and form in ON_GPU and getattr(documents, "format", form) == form:
+        return on_gpu(queries, kept, int(k), form, high_precision, metric), form
+    exactly = form if high_precision else None
+    given: Metric = "dot" if are_unit else metric
+    query_array, _ = vectors_of(queries, "queries", given, exactly)
     held, lengths = (
         (documents, None)
         if there or isinstance(documents, Codes)
-        else vectors_of(documents, "documents", metric)
+        else vectors_of(documents, "documents", given, exactly)
     )
     dimensions = held.dimensions if isinstance(held, Codes) else held.shape[1]
     check_dimensions(query_array.shape[1], dimensions)
@@ -135,16 +142,22 @@ def find(
             originals=originals,
             candidates=candidates or OVERSAMPLE * k,
             cosine=metric == "cosine",
+            are_unit=are_unit,
         )
         return best, form
+    cosine = metric == "cosine"
     two_steps = high_precision and form not in FLOATS
-    plain = Scorer(query_array, held, form, two_steps or not high_precision, lengths)
+    alone = two_steps or not high_precision
+    anew = cosine and (
+        is_decoded_cosine(form, high_precision) or (isinstance(held, Codes) and not are_unit)
+    )
+    plain = Scorer(query_array, held, form, alone, lengths, cosine=anew)
     count = min(len(plain), max(k, candidates or OVERSAMPLE * k)) if two_steps else k
     found = best_of(plain, count)
     if not two_steps:
         return found, form
     if rescore == "original":
-        against = held if originals is None else vectors_of(originals, "originals", metric)[0]
+        against = held if originals is None else vectors_of(originals, "originals", given)[0]
         if isinstance(against, Codes):
             raise InputError(
                 "there are no original vectors to rescore with",
@@ -158,7 +171,7 @@ def find(
         exact = Scorer(query_array, against, "float32", plain=False)
     else:
         assert plain.codes is not None
-        exact = Scorer(query_array, plain.codes, form, plain=False)
+        exact = Scorer(query_array, plain.codes, form, plain=False, cosine=cosine)
     return rescored(exact.pairs(found.documents), found, k), form
 
 
@@ -192,11 +205,32 @@ def _default(documents: Any) -> Format:
     return form if form in FLOATS else "float32"  # type: ignore[return-value]
 
 
+def is_decoded_cosine(form: Format, high_precision: bool) -> bool:
+    """True if the cosine is of what the format stores: it rounds, and nothing is scored in it."""
+    return high_precision and form in FLOATS and form != "float32"
+
+
+def scorer_of(
+    queries: Array, documents: Array, form: Format, *, plain: bool, metric: Metric
+) -> Scorer:
+    """Return the scorer that `find` uses for vectors (n, D) in this format, or their rescoring."""
+    exactly = None if plain else form
+    pair = [
+        vectors_of(values, what, metric, exactly)[0]
+        for values, what in ((queries, "queries"), (documents, "documents"))
+    ]
+    anew = metric == "cosine" and not plain and form != "float32"
+    return Scorer(pair[0], pair[1], form, plain, cosine=anew)
+
+
 @fixed.usual_arithmetic()
-def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Array]:
+def vectors_of(
+    values: Any, what: str, metric: Metric, exactly: Format | None = None
+) -> tuple[Array, Array]:
     """(n, D) float32 as they are multiplied, and their lengths or more (n,) float32.
 
-    They are finite, and of unit length under the cosine.
+    They are finite, and of unit length under the cosine. Where that is the cosine of what the
+    format `exactly` stores, they are as they are stored: nothing but their format rounds them.
     """
     array = array_of(values, what)
     if is_torch(array):
@@ -204,10 +238,27 @@ def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
         array = array if array.dtype == np.float32 else array.astype(np.float32)
     lengths = check_vectors(array, what, unit=metric == "cosine")
-    if metric == "cosine":
+    if metric == "cosine" and exactly is not None and is_decoded_cosine(exactly, True):
+        array = storable(array, lengths, exactly)
+    elif metric == "cosine":
         # Each number is rounded by 2⁻²⁴ of itself, or of the smallest normal one.
         return fixed.unit(array, lengths), np.full(len(array), 1 + 2.0**-20, np.float32)
     return array, lengths
+
+
+def storable(values: Array, lengths: Array, form: Format) -> Array:
+    """Return vectors whose direction a format can hold.
+
+    One with a number beyond the largest of the format, or with none that is not 0 in it, is
+    brought to unit length: the cosine does not depend on lengths, and so no vector is refused.
+    """
+    _, _, least, most, _ = SHAPES[form]
+    peak = np.maximum(values.max(axis=1, initial=0.0), -values.min(axis=1, initial=0.0))
+    beyond = (peak > most) | (peak < least)
+    if beyond.any():
+        values = values.copy()
+        values[beyond] = fixed.unit(values[beyond], lengths[beyond])
+    return values
 
 
 def on_gpu(
@@ -223,9 +274,10 @@ def on_gpu(
         with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
             queries = torch.from_numpy(np.array(queries, np.float32))
     check_dimensions(queries.shape[1], documents.shape[1])
-    there = documents.device
+    there, cosine = documents.device, metric == "cosine"
+    exactly = cosine and is_decoded_cosine(form, high_precision)
     a, b = (
-        gpu_scores.stored(x.detach().to(there), form, what, metric == "cosine")
+        gpu_scores.stored(x.detach().to(there), form, what, cosine, exactly)
         for x, what in ((queries, "queries"), (documents, "documents"))
     )
     return gpu.top_k(a, b, k, low=not high_precision)

@@ -13,7 +13,7 @@ import torch
 
 from rankproof.arrays import Array
 from rankproof.errors import InputError
-from rankproof.scoring import gpu, gpu_scores
+from rankproof.scoring import fixed, gpu, gpu_scores
 from rankproof.scoring.formats import FLOATS, Codes, Format
 from rankproof.scoring.scorers import as_seen
 from rankproof.scoring.topk import TopK
@@ -22,8 +22,16 @@ _WHOLE = 1 << 24  # float32 holds every whole number up to here
 _CELLS = 1 << 26  # numbers of decoded documents held at a time
 
 
-def encode(values: Any, form: Format, what: str = "documents", *, cosine: bool = False) -> Codes:
-    """`formats.encode` of a tensor (N, D), where it lies; at unit length for the cosine.
+def encode(
+    values: Any,
+    form: Format,
+    what: str = "documents",
+    *,
+    cosine: bool = False,
+    exactly: bool = False,
+) -> Codes:
+    """`formats.encode` of a tensor (N, D), where it lies; at unit length for the cosine, but for
+    that of what the format stores (`exactly`).
 
     Block by block, and then all at once, since a block's numbers take more room than its codes.
     """
@@ -32,7 +40,8 @@ def encode(values: Any, form: Format, what: str = "documents", *, cosine: bool =
 
     def blocks() -> Any:
         for first in range(0, total, step):
-            yield first, _vectors(values[first : first + step], what, cosine, first)
+            block = _vectors(values[first : first + step], what, cosine, first, exactly)
+            yield first, gpu_scores.storable(block, form) if exactly else block
 
     if form in FLOATS:
         made = [gpu_scores.cast(block, form) for _, block in blocks()]
@@ -59,7 +68,7 @@ def _together(parts: list[Any], values: Any) -> Any:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _vectors(block: Any, what: str, cosine: bool, first: int) -> Any:
+def _vectors(block: Any, what: str, cosine: bool, first: int, exactly: bool) -> Any:
     """float32 vectors as they are multiplied; those that cannot be are refused."""
     block = block.float()
     lengths = gpu_scores.lengths_of(block)
@@ -68,7 +77,7 @@ def _vectors(block: Any, what: str, cosine: bool, first: int) -> Any:
         gpu_scores.refuse(~whole, "a number that is not finite", what, first)
         if cosine:
             gpu_scores.refuse(~block.any(dim=1), "a zero vector has no direction", what, first)
-    return gpu_scores.unit(block) if cosine else block
+    return gpu_scores.unit(block) if cosine and not exactly else block
 
 
 def _bits(block: Any) -> tuple[Any, Any]:
@@ -123,12 +132,21 @@ def decode(codes: Codes) -> Any:
     return plain if codes.scale is None else plain * codes.scale
 
 
-def best_of(queries: Array, codes: Codes, k: int, low: bool) -> tuple[Any, Any]:
-    """Keys of the k best documents in the format, and the ties left out; see `gpu.keys_of_best`."""
+def best_of(
+    queries: Array, codes: Codes, k: int, low: bool, cosine: bool = False
+) -> tuple[Any, Any]:
+    """Keys of the k best documents in the format, and the ties left out; see `gpu.keys_of_best`.
+
+    `cosine` is that of `scorers.Scorer`.
+    """
     there: Any = codes.codes.device
     form, by = codes.format, codes.scale
     seen, scale = as_seen(queries, form, None if by is None else by.cpu().numpy())  # type: ignore[attr-defined]
-    asked = torch.from_numpy(seen).to(there).to(torch.bfloat16)
+    exactly = cosine and form in FLOATS and not low
+    if exactly:
+        seen = fixed.unit(seen)
+    asked = torch.from_numpy(seen).to(there)
+    asked = asked if exactly else asked.to(torch.bfloat16)
     factor = None if scale is None else torch.from_numpy(scale).to(there)
     own = form in ("int8", "int4")
     name = form if low and form in FLOATS else "float32"
@@ -137,6 +155,9 @@ def best_of(queries: Array, codes: Codes, k: int, low: bool) -> tuple[Any, Any]:
     def offer(first: int, last: int, bar: Any) -> tuple[Any, Any]:
         some = codes[first:last]
         vectors = numbers(some)
+        if cosine and form in FLOATS:
+            vectors = gpu_scores.unit(vectors.float())
+            vectors = vectors if exactly else gpu_scores.cast(vectors, form).to(torch.bfloat16)
         if form in FLOATS:
             slack = gpu_scores.Slack.of(asked, lengths, gpu_scores.lengths_of(vectors))
             below, above = slack.bounds(gpu_scores.product(asked, vectors), name)
@@ -147,7 +168,9 @@ def best_of(queries: Array, codes: Codes, k: int, low: bool) -> tuple[Any, Any]:
         scores = _sums(asked, vectors, form)
         if factor is not None:
             scores = scores * factor
-        if own:
+        if cosine and form != "bit":
+            scores = scores * _unit_scale(some)
+        elif own:
             scores = scores * some.scale[:, 0]  # type: ignore[index]
         return scores, scores >= bar[:, None]
 
@@ -156,6 +179,16 @@ def best_of(queries: Array, codes: Codes, k: int, low: bool) -> tuple[Any, Any]:
         min(gpu_scores.BLOCK_CELLS // (8 * max(1, len(asked))), _CELLS // max(1, codes.dimensions)),
     )
     return gpu.merged(offer, len(asked), len(codes), k, step, there)
+
+
+def _unit_scale(codes: Codes) -> Any:
+    """(n,) float32 the factor that codes leave out, at unit length; see `Scorer`."""
+    vectors = decode(codes)
+    every = torch.arange(len(vectors), device=vectors.device)
+    length = gpu_scores.sums_of(vectors, vectors, every, every).sqrt()
+    by: Any = codes.scale
+    scale = by[:, 0].double() if codes.format in ("int8", "int4") else 1.0
+    return (scale / torch.where(length > 0, length, 1.0)).float()
 
 
 def _sums(queries: Any, documents: Any, form: str) -> Any:
@@ -173,7 +206,7 @@ def _sums(queries: Any, documents: Any, form: str) -> Any:
 
 def pairs(queries: Array, against: Any, rows: Any, *, cosine: bool = False) -> Any:
     """(Q, n) the fixed sums of each query with `rows` (Q, n) of what the codes, or the original
-    vectors, say; the latter at unit length for the cosine.
+    vectors, say; at unit length for the cosine.
     """
     asked = torch.from_numpy(queries).to(rows.device)
     scores = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
@@ -182,11 +215,9 @@ def pairs(queries: Array, against: Any, rows: Any, *, cosine: bool = False) -> A
     step = max(1, _CELLS // max(1, queries.shape[1]))
     for first in range(0, len(flat), step):
         some = flat[first : first + step]
-        if isinstance(against, Codes):
-            vectors = decode(against[some])
-        else:
-            vectors = against[some].float()
-            vectors = gpu_scores.unit(vectors) if cosine else vectors
+        coded = isinstance(against, Codes)
+        vectors = decode(against[some]) if coded else against[some].float()
+        vectors = gpu_scores.unit(vectors) if cosine else vectors
         own = torch.arange(len(some), device=rows.device)
         out[first : first + step] = gpu_scores.pairs(
             asked, vectors, owner[first : first + step], own
@@ -205,9 +236,16 @@ def find(
     originals: Any,
     candidates: int,
     cosine: bool,
+    are_unit: bool = False,
 ) -> TopK:
     """`exact.find` with documents, or their codes, on a GPU; the queries are float32 arrays."""
-    codes = documents if isinstance(documents, Codes) else encode(documents, form, cosine=cosine)
+    exactly = cosine and high_precision and form in FLOATS
+    anew = exactly or (cosine and isinstance(documents, Codes) and not are_unit)
+    codes = (
+        documents
+        if isinstance(documents, Codes)
+        else encode(documents, form, cosine=cosine, exactly=exactly)
+    )
     if codes.format != form:
         raise InputError(
             f"the documents are {codes.format}, not {form}",
@@ -215,7 +253,7 @@ def find(
         )
     two_steps = high_precision and form not in FLOATS
     count = min(len(codes), max(k, candidates)) if two_steps else min(k, len(codes))
-    keys, cut = best_of(queries, codes, count, low=not high_precision)
+    keys, cut = best_of(queries, codes, count, low=not high_precision, cosine=anew)
     if not two_steps:
         return gpu.opened(keys, cut)
     against: Any = codes
@@ -236,7 +274,8 @@ def find(
         if originals is not None:
             gpu_scores.finite(against, gpu_scores.lengths_of(against), "originals")
     _, rows = gpu_scores.open_keys(keys)
-    scores = pairs(queries, against, rows, cosine=cosine)
+    renewed = cosine and (isinstance(against, Codes) or not are_unit)
+    scores = pairs(queries, against, rows, cosine=renewed)
     ranked = torch.sort(scores, dim=1, descending=True, stable=True)  # of equal ones the first
     kept = ranked.indices[:, : min(k, len(codes))]
     best = ranked.values[:, : kept.shape[1]], rows.gather(1, kept), cut

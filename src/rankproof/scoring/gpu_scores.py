@@ -195,20 +195,32 @@ def unit(values: Any) -> Any:
     return (values.double() / length[:, None]).float()
 
 
-def stored(values: Any, form: str, what: str, cosine: bool) -> Any:
+def storable(values: Any, form: str) -> Any:
+    """`exact.storable` of float32 vectors, where they lie."""
+    _, _, least, most, _ = SHAPES[form]
+    peak = values.abs().amax(dim=1, keepdim=True)
+    return torch.where((peak > most) | (peak < least), unit(values), values)
+
+
+def stored(values: Any, form: str, what: str, cosine: bool, exactly: bool = False) -> Any:
     """Vectors in the format, of unit length for the cosine; those that cannot be are refused.
 
-    What is already in it is looked at by the search, with the lengths it needs.
+    For the cosine of what the format stores (`exactly`) its numbers come in float32, at unit
+    length. What is already in the format is looked at by the search, with the lengths it needs.
     """
     dtype = getattr(torch, form)
     if values.dtype == dtype and not cosine:
         return values
-    out = torch.empty(values.shape, dtype=dtype, device=values.device)
+    kept = torch.float32 if exactly else dtype
+    out = torch.empty(values.shape, dtype=kept, device=values.device)
     step = max(1, BLOCK_CELLS // 4 // max(1, values.shape[1]))
     for first in range(0, len(values), step):
         some = values[first : first + step].float()
-        made = unit(some) if cosine else some
-        out[first : first + step] = made.to(dtype)
+        if exactly:
+            made = unit(cast(storable(some, form), form).float())
+        else:
+            made = unit(some) if cosine else some
+        out[first : first + step] = made.to(kept)
         lengths = lengths_of(out[first : first + step])
         wrong = ~torch.isfinite(lengths) if not cosine else (lengths == 0) | lengths.isnan()
         if bool(wrong.any()):

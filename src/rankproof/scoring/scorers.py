@@ -2,7 +2,8 @@
 
 Plain scoring stays in the format: the fixed sum rounded to it, or products of codes. High precision
 keeps the fixed sum of a floating-point format in float32, and scores the full-precision query
-against decoded documents where the format is made of codes (asymmetric).
+against decoded documents where the format is made of codes (asymmetric). Its cosine is that of the
+decoded numbers: a narrow format changes the length of a vector, and that is divided by.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _WHOLE = 1 << 24  # float32 holds every whole number up to here
 class Scorer:
     """Scores of queries (Q, D) against documents in a number format, made on demand.
 
-    `lengths` (N,) float32 of documents, or more, spare it a look at all of them.
+    `lengths` (N,) float32 of documents, or more, spare it a look at all of them. With `cosine` the
+    decoded documents are brought to unit length, and the queries where the format rounds them;
+    without, they are multiplied as they are.
     """
 
     def __init__(
@@ -34,9 +37,12 @@ class Scorer:
         form: Format,
         plain: bool,
         lengths: Array | None = None,
+        *,
+        cosine: bool = False,
     ):
         check_format(form)
         self.plain = plain
+        self.cosine = cosine
         self.form = form
         self.codes: Codes | None = None
         if isinstance(documents, Codes):
@@ -53,6 +59,8 @@ class Scorer:
         if plain or form in FLOATS:
             by = None if self.codes is None else self.codes.scale
             queries, self._query_scale = as_seen(queries, form, by)
+            if cosine and not plain and form != "float32":
+                queries = fixed.unit(queries)
         self.queries = queries
         self._whole = plain and form not in FLOATS  # products of codes: whole numbers
         fits(fixed.bounds(self.queries), form, "queries")
@@ -73,12 +81,20 @@ class Scorer:
         """Documents (n, D) as they are multiplied, and the factor their codes leave out (n,)."""
         if self.codes is None:
             assert self._documents is not None
-            return round_to(np.asarray(self._documents[rows], np.float32), self.form), None
+            vectors = round_to(np.asarray(self._documents[rows], np.float32), self.form)
+            return fixed.unit(vectors) if self.cosine else vectors, None
         chosen = self.codes[rows]
-        if not self.plain:
-            return chosen.decode(), None
-        own = chosen.scale if self.form in ("int8", "int4") else None
-        return chosen.numbers(), None if own is None else own[:, 0]
+        if not self._whole:
+            vectors = fixed.unit(chosen.decode()) if self.cosine else chosen.decode()
+            return round_to(vectors, self.rounded), None
+        own = None
+        if chosen.scale is not None and self.form in ("int8", "int4"):
+            own = chosen.scale[:, 0]
+        if self.cosine and self.form != "bit":  # bits all have the same length
+            length = fixed.lengths(chosen.decode())
+            scale = 1.0 if own is None else own.astype(np.float64)
+            own = (scale / np.where(length > 0, length, 1.0)).astype(np.float32)
+        return chosen.numbers(), own
 
     def product(self, first: int, last: int, out: Array) -> tuple[Array, Slack | None]:
         """(Q, last − first) scores of consecutive documents as fast as they come.

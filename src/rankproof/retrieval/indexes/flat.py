@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -34,6 +34,16 @@ class FlatSettings(Settings):
     high_precision: bool = True
     rescore: Literal["decoded", "original"] = "decoded"
     candidates: Count | None = None
+
+    @property
+    def is_decoded_cosine(self) -> bool:
+        """True if scores are divided by the lengths of decoded vectors, which the format changed."""
+        return self.high_precision and self.format != "float32"
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """Lists that were kept when such scores were inner products are not used again."""
+        return {"scores": "cosine"} if self.is_decoded_cosine else {}
 
 
 @part("index", "flat")
@@ -91,6 +101,8 @@ class FlatIndex:
             rescore="decoded" if self._originals is None else "original",
             originals=self._originals,
             candidates=settings.candidates,
+            metric="cosine" if settings.is_decoded_cosine else "dot",
+            are_unit=True,
         )
         share = (time.perf_counter() - begun) / max(1, len(queries))
         dtype = "float32" if settings.high_precision or form not in FLOATS else form
