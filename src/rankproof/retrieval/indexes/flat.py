@@ -37,7 +37,7 @@ class FlatSettings(Settings):
 
     @property
     def is_decoded_cosine(self) -> bool:
-        """True if scores are divided by the lengths of decoded vectors, which the format changed."""
+        """True if scores are divided by the lengths of decoded vectors."""
         return self.high_precision and self.format != "float32"
 
     @property
