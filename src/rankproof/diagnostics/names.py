@@ -64,7 +64,7 @@ class NameRow:
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
     >>> found = diagnose_names(make_embedder(WordllamaSettings()), queries=4, runs=1)
     >>> round(found.rows[0].margin["name"].mean, 3)
-    0.52
+    0.483
     """
 
     ablation: str
