@@ -19,17 +19,17 @@ if native not in {"0", "1", "false", "true", "no", "yes", "off", "on", ""}:
 warned = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 flags = [] if sys.platform == "win32" else ["-O3", *warned, "-ffp-contract=off"]
 sources = {
-    "rankproof._native": "src/rankproof/_native.c",
-    "rankproof.scoring._fixed": "src/rankproof/scoring/_fixed.c",
-    "rankproof.scoring._topk": "src/rankproof/scoring/_topk.c",
+    "rankproof.foundation._native": "src/rankproof/foundation/_native.c",
+    "rankproof.precision._fixed": "src/rankproof/precision/_fixed.c",
+    "rankproof.precision._topk": "src/rankproof/precision/_topk.c",
 }
-parts = Path("src/rankproof/native").glob("*.c")
+parts = Path("src/rankproof/foundation/native").glob("*.c")
 setup(
     ext_modules=[
         Extension(
             name,
             [source],
-            depends=[str(part) for part in parts] if name == "rankproof._native" else [],
+            depends=[str(part) for part in parts] if name == "rankproof.foundation._native" else [],
             extra_compile_args=flags,
             py_limited_api=True,
             optional=native not in {"1", "true", "yes", "on"},

@@ -20,9 +20,9 @@ import ranx
 import results
 from workload import PASSAGES
 
-from rankproof.arrays import Array
+from rankproof.data.tables import Run, build_run
+from rankproof.foundation.arrays import Array
 from rankproof.retrieval.fusion import rrf
-from rankproof.tables import Run, build_run
 
 LISTS, DOCUMENTS, SHARED, QUERIES, PART, ROUNDS = 10, 1000, 3000, 6980, 698, 3
 

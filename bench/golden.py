@@ -18,9 +18,9 @@ from pathlib import Path
 
 import results
 
-from rankproof.golden.kept import Reply
+from rankproof.foundation.manifest import digest
+from rankproof.golden.judgments import Reply
 from rankproof.golden.store import Store
-from rankproof.manifest import digest
 
 ROWS, ROUNDS, THREADS = 4000, 5, 8
 DOCUMENTS = tuple(f"document {n}" for n in range(5))

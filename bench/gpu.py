@@ -25,8 +25,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-from rankproof.scoring import gpu, gpu_scores
-from rankproof.scoring.exact import find
+from rankproof.precision import gpu, gpu_scores
+from rankproof.precision.exact import find
 
 QUERIES = 1, 32, 1024, 4096
 DOCUMENTS = 100_000, 1_000_000, 10_000_000

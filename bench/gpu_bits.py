@@ -19,9 +19,9 @@ import torch
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
 from hard_vectors import hard_vectors  # noqa: E402
 
-from rankproof.scoring import cosine, dot, fixed, gpu, gpu_scores  # noqa: E402
-from rankproof.scoring.exact import find  # noqa: E402
-from rankproof.scoring.formats import round_to  # noqa: E402
+from rankproof.precision import cosine, dot, fixed, gpu, gpu_scores  # noqa: E402
+from rankproof.precision.exact import find  # noqa: E402
+from rankproof.precision.formats import round_to  # noqa: E402
 
 FORMS = ("float32", "float16", "bfloat16")
 

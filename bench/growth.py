@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import results
 
-from rankproof.arrays import Array
+from rankproof.foundation.arrays import Array
 
 STEEP = 1.3  # a slope above it is no longer linear, whatever the machine was doing
 NOISE = {"cpu": 0.15, "memory": 8.0}  # seconds and MB by which two runs of the same may differ
@@ -372,7 +372,7 @@ in_python(
 in_python(
     "redaction",
     100_000,
-    "from rankproof.redaction import hide, published\n"
+    "from rankproof.foundation.redaction import hide, published\n"
     "hide('sk-a1b2c3d4e5f6g7h8')\n"
     "for t in ('sk-a1b2c ' * (n // 9), '=?' + 'key' * (n // 3), 'http://h' + '?' * n):\n"
     "    published(t)",
@@ -380,7 +380,7 @@ in_python(
 in_python(
     "int8 codes",
     20_000,
-    "from rankproof.scoring import encode\nencode(np.ones((n, 256), np.float32), 'int8')",
+    "from rankproof.precision import encode\nencode(np.ones((n, 256), np.float32), 'int8')",
 )
 
 

@@ -26,13 +26,13 @@ import polars as pl
 import results
 
 import rankproof as rp
-from rankproof.arrays import Float, Int
+from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import Measure, parse
-from rankproof.tables import Qrels, Run
 from rankproof.unjudged import Bound, holes_of
 from rankproof.unjudged.bounds import View
-from rankproof.unjudged.judging import Asked, Settling, merged
+from rankproof.unjudged.judging_order import Asked, Settling, merged
 
 MEASURES = [
     *("P@10", "Hits@100", "R@100", "F1@100", "SetF", "RBP", "RR", "ERR", "nDCG@10", "nDCG@100"),
@@ -287,9 +287,9 @@ def retrieved() -> tuple[list[Run], Qrels]:
     """SciFact's test claims to rank 20: by BM25, and by 256 and 64 of wordllama's dimensions."""
     import wordllama
 
-    from rankproof.records.beir import read_corpus
+    from rankproof.data.beir import read_corpus
+    from rankproof.precision import search
     from rankproof.retrieval.sparse.bm25 import Bm25
-    from rankproof.scoring import search
 
     corpus = read_corpus(SCIFACT)
     qrels = rp.read_qrels(corpus.qrels)

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import results
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.golden.prior import features, settle
+from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedRefiner
 from rankproof.golden.refinement import Pool, Ranking, Refinement, Refiner, RefineSettings
-from rankproof.golden.seed import PUBLISHED, SeedRefiner
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool

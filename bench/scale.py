@@ -38,11 +38,11 @@ from contextlib import nullcontext
 import psutil
 import rankproof as rp
 from rankproof import cluster
-from rankproof.streaming import evaluate_stream
+from rankproof.evaluation.streaming import evaluate_stream
 
 def started(_):  # what a worker needs before its first task
     from rankproof import cluster
-    from rankproof.streaming import evaluate_stream
+    from rankproof.evaluation.streaming import evaluate_stream
     time.sleep(1)
 
 def spent():  # by each process

@@ -29,13 +29,13 @@ import polars as pl
 import results
 import Stemmer
 
-from rankproof.arrays import Array
+from rankproof.foundation.arrays import Array
+from rankproof.precision import fixed
+from rankproof.precision.exact import find
+from rankproof.precision.topk import TopK, top_k
 from rankproof.retrieval.fusion import fuse_one
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
 from rankproof.retrieval.sparse.bm25 import Bm25
-from rankproof.scoring import fixed
-from rankproof.scoring.exact import find
-from rankproof.scoring.topk import TopK, top_k
 
 QUERIES, DOCUMENTS, DIMENSIONS, K = (
     (1, 32, 1000),

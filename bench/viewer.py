@@ -22,7 +22,7 @@ from pathlib import Path
 
 import results
 
-from rankproof.golden.kept import Row
+from rankproof.golden.judgments import Row
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
-from rankproof.ties import round_scores
+from rankproof.data.ties import round_scores
+from rankproof.foundation.arrays import Array
 
 DATA = Path(__file__).parent / "data"
 PASSAGES = 8_841_823  # the size of MS MARCO's passage collection

@@ -18,10 +18,10 @@ import lancedb
 from lancedb.index import FTS
 
 import rankproof as rp
-from rankproof.records.beir import read_passages
+from rankproof.commands.showcase import unpack
+from rankproof.data.beir import read_passages
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-from rankproof.showcase import unpack
 from rankproof.tradeoffs.sweep import Swept
 
 Find = Callable[[str, int], list[tuple[str, float]]]

@@ -21,10 +21,10 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 import rankproof as rp
-from rankproof.records.beir import read_passages
+from rankproof.commands.showcase import unpack
+from rankproof.data.beir import read_passages
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-from rankproof.showcase import unpack
 from rankproof.tradeoffs.sweep import Swept
 
 K = 20

@@ -155,8 +155,8 @@ def report(folder: Path, file: Path) -> None:
     import numpy as np
 
     import rankproof as rp
-    from rankproof.scoring import sigmoid, softmax
-    from rankproof.scoring.formats import numpy_dtype
+    from rankproof.precision import sigmoid, softmax
+    from rankproof.precision.formats import numpy_dtype
 
     test = read_jsonl(folder / "test.jsonl")
     qrels = {row["query"]: row["grades"] for row in test}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankproof.ties import round_scores
+from rankproof.data.ties import round_scores
 
 QUERIES, CANDIDATES, RELEVANT = 30, 40, 4
 

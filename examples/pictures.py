@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rankproof.cli.progress import progress
-from rankproof.showcase import build_demo
+from rankproof.commands.showcase import build_demo
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 PICTURES = {  # what a chart of the report is called → its file

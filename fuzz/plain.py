@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rankproof.records.columns import Kind
-from rankproof.records.frames import choose_columns
-from rankproof.records.sources import Format
+from rankproof.data.columns import Kind
+from rankproof.data.frames import choose_columns
+from rankproof.data.sources import Format
 
 Row = tuple[str, str, float]
 

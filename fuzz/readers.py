@@ -19,14 +19,15 @@ from unittest import mock
 
 import plain
 
-from rankproof import kernels, read_qrels, read_run
-from rankproof.errors import RankproofError
-from rankproof.records import sources, trec
-from rankproof.records.beir import read_corpus
-from rankproof.records.columns import Kind
-from rankproof.records.formats import format_of
-from rankproof.records.sources import Format, Source
-from rankproof.streaming import shards
+from rankproof import read_qrels, read_run
+from rankproof.data import sources, trec
+from rankproof.data.beir import read_corpus
+from rankproof.data.columns import Kind
+from rankproof.data.formats import format_of
+from rankproof.data.sources import Format, Source
+from rankproof.evaluation.streaming import shards
+from rankproof.foundation import kernels
+from rankproof.foundation.errors import RankproofError
 
 Lists = dict[str, list[tuple[str, bytes]]]  # of each query: documents and the bits of their numbers
 

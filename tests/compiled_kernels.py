@@ -21,7 +21,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from rankproof.scoring import gpu, gpu_same, gpu_scores
+from rankproof.precision import gpu, gpu_same, gpu_scores
 
 MODULES: tuple[Any, ...] = gpu, gpu_same, gpu_scores
 THERE: list[bool] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from rankproof.commands.showcase import build_demo
 from rankproof.retrieval.workshop import silent
-from rankproof.showcase import build_demo
 
 
 def demo_folder() -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from loopback import Reply, Request
 
-from rankproof.config import check_config
+from rankproof.foundation.config import check_config
 from rankproof.golden.settings import GoldenSettings
 
 _BLOCK = re.compile(

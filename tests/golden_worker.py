@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rankproof.config import check_config
+from rankproof.foundation.config import check_config
 from rankproof.golden.building import Build
 from rankproof.golden.judges.llm import LlmJudge, LlmJudgeSettings
 from rankproof.golden.settings import GoldenSettings
@@ -60,9 +60,20 @@ def die_at(writes: int) -> None:
 
 # What a build imports while it runs, and every child would import anew.
 LATER = (
-    *("anyio.to_thread", "bm25s", "httpcore2", "httpx2", "tenacity", "rankproof.golden.seed"),
+    *(
+        "anyio.to_thread",
+        "bm25s",
+        "httpcore2",
+        "httpx2",
+        "tenacity",
+        "rankproof.golden.rag_gs_ordering",
+    ),
     *("rankproof.golden.judges.simulated", "rankproof.retrieval.rerankers.cross_encoder"),
-    *("rankproof.scoring.models", "rankproof.tradeoffs.stack", "rankproof.unjudged.beside"),
+    *(
+        "rankproof.precision.model_patching",
+        "rankproof.tradeoffs.stack",
+        "rankproof.unjudged.judged_share",
+    ),
 )
 
 

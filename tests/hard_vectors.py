@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankproof.arrays import Array
+from rankproof.foundation.arrays import Array
 
 
 def hard_vectors(

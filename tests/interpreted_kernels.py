@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from hard_vectors import hard_vectors
 
-from rankproof.scoring import fixed, gpu, gpu_same, gpu_scores
-from rankproof.scoring.formats import round_to
+from rankproof.precision import fixed, gpu, gpu_same, gpu_scores
+from rankproof.precision.formats import round_to
 
 FORMS = ("float32", "float16")  # numpy, in which it computes, has no bfloat16
 HARD = ("random", "within a few ulp", "repeated", "huge", "zeros")

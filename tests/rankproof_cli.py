@@ -28,10 +28,19 @@ _DECIDES = ("PYTHON", "RANKPROOF_NATIVE", "POLARS", "OMP_", "OPENBLAS", "LC_", "
 _PIPE = 1 << 16  # bytes that a pipe takes without a reader
 _LOADED = (
     *("polars", "rich.console", "rich.table", "rich.text", "pydantic", "yaml"),
-    *("rankproof.standings", "rankproof.gating", "rankproof.tie_counts", "rankproof.streaming"),
-    *("rankproof.results.views", "rankproof.unjudged.judging", "rankproof.unjudged.sampling"),
+    *(
+        "rankproof.comparison.leaderboard",
+        "rankproof.comparison.gate",
+        "rankproof.evaluation.tie_counts",
+        "rankproof.evaluation.streaming",
+    ),
+    *(
+        "rankproof.presentation.views",
+        "rankproof.unjudged.judging_order",
+        "rankproof.unjudged.sampling",
+    ),
     *("rankproof.tradeoffs.recommend", "rankproof.tradeoffs.sweep", "rankproof.audit"),
-    *("rankproof.golden.building", "rankproof.report", "rankproof.records.arrow"),
+    *("rankproof.golden.building", "rankproof.report", "rankproof.data.arrow"),
 )
 _MODELS = ("torch", "transformers", "sentence_transformers")
 _lock = Lock()

@@ -12,8 +12,8 @@ import numpy as np
 from hard_vectors import hard_vectors
 
 from rankproof.cluster import vectors as shards
-from rankproof.scoring import cosine, dot, exact, fixed
-from rankproof.scoring.topk import TopK
+from rankproof.precision import cosine, dot, exact, fixed
+from rankproof.precision.topk import TopK
 
 SEARCHES: tuple[dict[str, Any], ...] = (
     {"format": "float32"},

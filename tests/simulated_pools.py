@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from rankproof.arrays import Float, Int
+from rankproof.foundation.arrays import Float, Int
 from rankproof.golden.refinement import Batch
 
 _GUMBEL_SD = np.pi / np.sqrt(6)

@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import t
 from sklearn.metrics import cohen_kappa_score
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError
 from rankproof.statistics.agreement import (
     Level,
     Weights,

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from loopback import Loopback, Reply, Request, loopback
 from small_corpus import TOPICS, write_corpus
 
-from rankproof.errors import InputError
-from rankproof.records import read_run
-from rankproof.records.beir import read_answers
+from rankproof.data import read_run
+from rankproof.data.beir import read_answers
+from rankproof.foundation.errors import InputError
 from rankproof.tradeoffs import accuracy_given_hit
 from rankproof.tradeoffs.answers import (
     ACCURACY,

@@ -116,7 +116,7 @@ def test_grades_off_the_scale_of_a_set_measure_are_refused() -> None:
 def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from rankproof import matrices
+    from rankproof.evaluation import matrices
     from rankproof.statistics import flips
 
     random = np.random.default_rng(3)

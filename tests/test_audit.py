@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.arrays import Array
 from rankproof.audit.agreement import agreement
-from rankproof.files import write_whole
-from rankproof.records.beir import read_corpus
-from rankproof.scoring import FORMATS, encode, search, truncate
-from rankproof.scoring.formats import FLOATS, round_to
+from rankproof.data.beir import read_corpus
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.files import write_whole
+from rankproof.precision import FORMATS, encode, search, truncate
+from rankproof.precision.formats import FLOATS, round_to
 
 MEASURES = ["nDCG@10", "RR@10", "R@100"]
 DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rankproof.audit.datasets import candidates_in, folder_of
-from rankproof.errors import InputError, MissingExtra
-from rankproof.records import read_qrels, read_run
-from rankproof.records.beir import read_corpus
+from rankproof.data import read_qrels, read_run
+from rankproof.data.beir import read_corpus
+from rankproof.foundation.errors import InputError, MissingExtra
 
 
 @pytest.fixture(autouse=True)

@@ -99,9 +99,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def subject(folder: Path, model: str, *, reranks: bool = False) -> Any:
-    from rankproof.audit.models import Subject
-    from rankproof.records import read_qrels, read_run
-    from rankproof.records.beir import read_corpus
+    from rankproof.audit.model_audit import Subject
+    from rankproof.data import read_qrels, read_run
+    from rankproof.data.beir import read_corpus
 
     texts = read_corpus(str(folder / "my-dataset"))
     run = read_run(folder / "bm25.trec") if reranks else None
@@ -134,8 +134,8 @@ def test_an_embedding_model_is_audited_on_the_judged_queries(folder: Path) -> No
     from sentence_transformers import SentenceTransformer
 
     import rankproof as rp
-    from rankproof.records.beir import read_corpus
-    from rankproof.scoring import search
+    from rankproof.data.beir import read_corpus
+    from rankproof.precision import search
 
     texts = read_corpus(str(folder / "my-dataset"))
     assert texts.documents[0].split()[0] in WORDS
@@ -202,7 +202,7 @@ def test_a_checkpoint_saved_in_bfloat16_is_run_in_float32(folder: Path) -> None:
     """The same weights, saved wide, give the same float32 run; bfloat16 arithmetic does not."""
     from sentence_transformers import CrossEncoder
 
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     found = audit_model(subject(folder, "low-reranker", reranks=True), formats=["float32"])
     assert {reading.run for reading in found.readings} == {"float32"}
@@ -220,7 +220,7 @@ def test_a_checkpoint_saved_in_bfloat16_is_run_in_float32(folder: Path) -> None:
 def test_low_runs_are_compared_with_the_real_float32_run(
     folder: Path, model: str, reranks: bool
 ) -> None:
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     if model == "answering":
         write_language_model(folder / "answering", "bfloat16", WORDS)
@@ -251,9 +251,9 @@ def test_low_runs_are_compared_with_the_real_float32_run(
 def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    from rankproof.audit.models import audit_model
-    from rankproof.records import read_run
-    from rankproof.scoring import cosine
+    from rankproof.audit.model_audit import audit_model
+    from rankproof.data import read_run
+    from rankproof.precision import cosine
 
     task = subject(folder, "my-bi-encoder", reranks=True)
     found = audit_model(task, formats=["float32", "bit"], shared={"measures": "nDCG@10"})
@@ -302,14 +302,14 @@ def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
 def test_an_architecture_says_what_a_model_is(
     tmp_path: Path, architecture: str, kind: str | None
 ) -> None:
-    from rankproof.retrieval.models import kind_of
+    from rankproof.retrieval.sentence_models import kind_of
 
     (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
     assert kind_of(str(tmp_path)) == kind
 
 
 def test_parts_refuse_a_model_of_the_other_kind(folder: Path) -> None:
-    from rankproof.retrieval.models import load_model
+    from rankproof.retrieval.sentence_models import load_model
 
     with pytest.raises(rp.InputError, match="a bi-encoder has no head that scores pairs"):
         load_model("CrossEncoder", str(folder / "my-bi-encoder"), "float32")
@@ -318,7 +318,7 @@ def test_parts_refuse_a_model_of_the_other_kind(folder: Path) -> None:
 
 
 def test_both_logits_of_an_answer_reach_the_audit(folder: Path) -> None:
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     write_language_model(folder / "answering", "bfloat16", WORDS)
     found = audit_model(subject(folder, "answering", reranks=True), run_dtypes=["bfloat16"])
@@ -380,11 +380,11 @@ class Here:
 def test_shards_share_the_work_and_change_no_figure(
     folder: Path, model: str, reranks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankproof.audit import models
+    from rankproof.audit import model_audit
 
     def figures(**given: Any) -> list[Any]:
         asked = subject(folder, model, reranks=reranks)
-        found = models.audit_model(asked, shared={"measures": "nDCG@10"}, **given)
+        found = model_audit.audit_model(asked, shared={"measures": "nDCG@10"}, **given)
         return [r.evaluation["nDCG@10"] for r in found.readings]
 
     whole = figures()
@@ -392,22 +392,22 @@ def test_shards_share_the_work_and_change_no_figure(
     assert figures(shards=2) == whole
     # In parts of 16, a process makes those that it is given, and no more.
     monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "parts"))
-    monkeypatch.setattr(models, "PART", 16)
+    monkeypatch.setattr(model_audit, "PART", 16)
     monkeypatch.setattr("rankproof.retrieval.workshop.PART", 16)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     own = subject(folder, model, reranks=reranks)
-    made = (models._reranker if reranks else models._embedder)(own, "float32")
-    passages, pairs = models._passages(own), own.pairs() if reranks else None
-    models.begin("", passages, own.asked(), pairs)
+    made = (model_audit._reranker if reranks else model_audit._embedder)(own, "float32")
+    passages, pairs = model_audit._passages(own), own.pairs() if reranks else None
+    model_audit.begin("", passages, own.asked(), pairs)
     count = len(passages) if pairs is None else pairs.height
     parts = range(16, count, 32)
-    assert [models.fill(made, at) for at in parts] == [min(16, count - at) for at in parts]
-    models._shares.pop().end()
+    assert [model_audit.fill(made, at) for at in parts] == [min(16, count - at) for at in parts]
+    model_audit._shares.pop().end()
     assert len(list((tmp_path / "parts").rglob("*.npy"))) == len(parts)
     told: list[float] = []
-    monkeypatch.setattr(models, "ProcessPoolExecutor", Here)
-    models._spread(own, passages, own.asked(), ["float32"], 2, told.append)
-    models._shares.pop().end()
+    monkeypatch.setattr(model_audit, "ProcessPoolExecutor", Here)
+    model_audit._spread(own, passages, own.asked(), ["float32"], 2, told.append)
+    model_audit._shares.pop().end()
     assert sum(told) == count
     assert figures() == whole
 
@@ -424,7 +424,7 @@ def test_shards_share_the_work_and_change_no_figure(
 def test_what_is_left_to_do_is_known_before_it_is_done(
     folder: Path, model: str, reranks: bool, reads: int
 ) -> None:
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     own = subject(folder, model, reranks=reranks)
     assert own.reads() == reads
@@ -436,7 +436,7 @@ def test_what_is_left_to_do_is_known_before_it_is_done(
 def test_a_prompt_stands_before_every_question(folder: Path) -> None:
     from dataclasses import replace
 
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     own = subject(folder, "my-bi-encoder")
     asked = replace(own.texts, queries=[f"virus {text}" for text in own.texts.queries])
@@ -476,7 +476,7 @@ def test_late_interaction_is_scored_as_its_library_does(folder: Path) -> None:
     import torch
     from sentence_transformers import MultiVectorEncoder
 
-    from rankproof.audit.models import _passages, _rerank
+    from rankproof.audit.model_audit import _passages, _rerank
     from rankproof.retrieval.workshop import Workshop, quiet
 
     own = subject(folder, "my-late-model", reranks=True)
@@ -509,7 +509,7 @@ def test_late_interaction_is_scored_as_its_library_does(folder: Path) -> None:
 def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by(
     folder: Path,
 ) -> None:
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     own = subject(folder, "own-score", reranks=True)
     found = audit_model(own, run_dtypes=["bfloat16"])
@@ -524,7 +524,7 @@ def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by
 
 def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
     """What a library raises while a model runs, such as a GPU whose memory is full."""
-    from rankproof.retrieval.models import running
+    from rankproof.retrieval.sentence_models import running
 
     said = r"^my-model: .*\(OSError: 'the GPU fell off'\); try"
     with pytest.raises(rp.InputError, match=said), running("my-model"):
@@ -547,7 +547,7 @@ def test_a_model_runs_on_the_device_named(folder: Path) -> None:
 
 @pytest.mark.parametrize("model", ["my-bi-encoder", "my-reranker", "my-late-model"])
 def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: str) -> None:
-    from rankproof.audit.models import audit_model
+    from rankproof.audit.model_audit import audit_model
 
     found = audit_model(
         subject(folder, model, reranks=True),

@@ -13,7 +13,7 @@ import rankproof as rp
 from rankproof.audit import Audit
 from rankproof.audit.paper import entries
 from rankproof.cli.audit_tables import Tables
-from rankproof.results.tables import as_latex, as_markdown
+from rankproof.presentation.tables import as_latex, as_markdown
 
 
 def on(dataset: str, seed: int, model: str = "one", *, curves: bool = False) -> Audit:

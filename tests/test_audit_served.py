@@ -13,8 +13,8 @@ import pytest
 import rankproof as rp
 from rankproof.audit.logits import Logits, audit_logits
 from rankproof.audit.sources import read_logits, read_served, read_vectors
-from rankproof.errors import InputError
-from rankproof.records import read_run
+from rankproof.data import read_run
+from rankproof.foundation.errors import InputError
 
 DRAW = np.random.default_rng(5)
 VECTORS = DRAW.normal(size=(6, 16)).astype(np.float32)

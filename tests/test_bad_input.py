@@ -169,7 +169,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     import polars as pl
 
     from rankproof.cli.output import write_frame
-    from rankproof.errors import InputError
+    from rankproof.foundation.errors import InputError
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

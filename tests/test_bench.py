@@ -12,7 +12,7 @@ import pytest
 from small_corpus import write_corpus
 
 import rankproof as rp
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.sparse.bm25 import Bm25
 
 ROOT = Path(__file__).parents[1]
@@ -207,7 +207,7 @@ def test_the_hybrid_search_of_lancedb_ties_as_the_documents_say(
 ) -> None:
     pytest.importorskip("lancedb")
     pytest.importorskip("wordllama")
-    from rankproof.showcase import unpack
+    from rankproof.commands.showcase import unpack
 
     monkeypatch.syspath_prepend(ROOT / "examples")
     example = importlib.import_module("bench_lancedb")
@@ -231,7 +231,7 @@ def test_langchain_llama_index_and_milvus_find_what_the_documents_say(
 ) -> None:
     for package in ("langchain_core", "llama_index.core", "milvus_lite", "pymilvus", "wordllama"):
         pytest.importorskip(package)
-    from rankproof.showcase import unpack
+    from rankproof.commands.showcase import unpack
 
     monkeypatch.syspath_prepend(ROOT / "examples")
     example = importlib.import_module("bench_retrievers")

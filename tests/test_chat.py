@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from loopback import PATIENCE, Reply, Request, loopback
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.chat import Chat, estimate_tokens
 from rankproof.retrieval.http import Bucket, Refused, Unanswered
 

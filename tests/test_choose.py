@@ -19,7 +19,7 @@ from mixed_documents import QUESTIONS, write_documents
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.documents.questions import Question
+from rankproof.projects.questions import Question
 
 _PASSAGE = re.compile(r"<<< passage ([A-Z]+) ")
 
@@ -177,7 +177,7 @@ def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
 def test_nobody_to_judge_is_said_with_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankproof.documents.starters.has_torch", lambda: False)
+    monkeypatch.setattr("rankproof.projects.starters.has_torch", lambda: False)
     out = prepared(tmp_path, None)
     with pytest.raises(rp.InputError, match=r"names no judge; name a chat endpoint there") as told:
         rp.choose(out)

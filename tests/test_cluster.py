@@ -25,7 +25,7 @@ from test_streaming import EVERY, grouped, same, workload, write_parquet, write_
 import rankproof as rp
 from rankproof import cluster
 from rankproof.cluster import shards
-from rankproof.streaming.shards import Chunk
+from rankproof.evaluation.streaming.shards import Chunk
 
 __all__ = ["ray"]  # a fixture, found by its name
 

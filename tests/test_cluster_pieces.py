@@ -37,9 +37,9 @@ import rankproof as rp
 from rankproof import cluster
 from rankproof.cluster import runs, shards
 from rankproof.cluster.session import load_ray
+from rankproof.data.sources import _zstd
 from rankproof.evaluation import Policy, parse_all
-from rankproof.records.sources import _zstd
-from rankproof.streaming import shards as files
+from rankproof.evaluation.streaming import shards as files
 
 FEW = ["nDCG@10", "AP", "RR@3"]
 

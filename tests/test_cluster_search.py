@@ -11,11 +11,11 @@ import pytest
 from ray_session import ray
 
 import rankproof as rp
-from rankproof import cluster, scoring
-from rankproof.arrays import Array
+from rankproof import cluster, precision
 from rankproof.cluster import vectors
-from rankproof.scoring.formats import Format
-from rankproof.scoring.topk import TopK
+from rankproof.foundation.arrays import Array
+from rankproof.precision.formats import Format
+from rankproof.precision.topk import TopK
 
 __all__ = ["ray"]  # a fixture, found by its name
 
@@ -68,7 +68,7 @@ def alike(a: rp.Run, b: rp.Run) -> None:
 )
 def test_shards_are_searched_as_one_machine_would(settings: dict[str, Any], coarse: bool) -> None:
     queries, documents = made(coarse)
-    whole = scoring.search(queries, documents, 10, **settings)
+    whole = precision.search(queries, documents, 10, **settings)
     found = cluster.search(queries, pieces(documents), 10, rows_per_task=1500, **settings)
     alike(found, whole)
     if coarse:
@@ -81,7 +81,7 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
     half = documents.astype(np.float16)
     for at, part in enumerate(pieces(half)):
         np.save(tmp_path / f"{at}.npy", part)
-    whole = scoring.search(queries, half, 5)
+    whole = precision.search(queries, half, 5)
     alike(cluster.search(queries, tmp_path, 5, rows_per_task=2500), whole)
     ids = [f"doc-{at}" for at in range(DOCUMENTS)]
     folder = tmp_path / "parquet"
@@ -92,7 +92,7 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
             pl.col("vector").cast(pl.List(pl.Float32))
         ).write_parquet(folder / f"{at}.parquet")
     names = [f"q{at}" for at in range(QUERIES)]
-    whole = scoring.search(queries, documents, 5, query_ids=names, document_ids=ids)
+    whole = precision.search(queries, documents, 5, query_ids=names, document_ids=ids)
     alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1500), whole)
 
 
@@ -114,7 +114,7 @@ def test_an_id_that_two_shards_have_is_told(tmp_path: Path) -> None:
 
 def test_more_documents_asked_for_than_there_are() -> None:
     queries, documents = made(coarse=True)
-    whole = scoring.search(queries[:3], documents[:40], 100)
+    whole = precision.search(queries[:3], documents[:40], 100)
     alike(cluster.search(queries[:3], pieces(documents[:40])[:2], 100), whole)
 
 
@@ -194,5 +194,5 @@ def test_shards_may_be_tensors_of_any_float() -> None:
     torch = pytest.importorskip("torch")
     queries, documents = made(coarse=False)
     tensors = [torch.from_numpy(x).bfloat16().requires_grad_() for x in pieces(documents)]
-    whole = scoring.search(queries[:50], torch.cat(tensors), 5, high_precision=False)
+    whole = precision.search(queries[:50], torch.cat(tensors), 5, high_precision=False)
     alike(cluster.search(queries[:50], tensors, 5, high_precision=False), whole)

@@ -18,7 +18,7 @@ from rankproof_cli import in_text, rankproof
 
 import rankproof as rp
 
-DATA = Path(rp.__file__).parent / "data"
+DATA = Path(rp.__file__).parent / "resources"
 QRELS = str(DATA / "demo-qrels.txt")
 TIED = str(DATA / "demo-saturated.trec")
 PLAIN = str(DATA / "demo-plain.trec")
@@ -300,7 +300,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_calm_runs_have_their_tie_columns_dimmed() -> None:
-    from rankproof.results import views
+    from rankproof.presentation import views
 
     calm = views.evaluations([rp.evaluate(PLAIN, QRELS, "R@5")])
     tied = views.evaluations([rp.evaluate(TIED, QRELS, "R@5")])
@@ -313,8 +313,8 @@ def test_calm_runs_have_their_tie_columns_dimmed() -> None:
 def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
     from rich.console import Console
 
-    from rankproof.results import views
-    from rankproof.results.tables import draw, fitted
+    from rankproof.presentation import views
+    from rankproof.presentation.tables import draw, fitted
 
     whole = views.evaluations(
         [rp.evaluate(TIED, QRELS, ["nDCG@10", "AP(rel=2)@100"]).renamed("a-name-" * 9 + "end")]

@@ -13,7 +13,7 @@ from rankproof_cli import in_text
 from scipy import stats
 
 import rankproof as rp
-from rankproof import comparison as module
+from rankproof.comparison import pairs as module
 from rankproof.evaluation import Evaluation, Missing, Policy
 from rankproof.measures import REGISTRY, parse
 from rankproof.statistics.randomisation import holm

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rankproof.config import read_config, read_keys, secret
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.config import read_config, read_keys, secret
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 
 CASES: list[tuple[str, str, str]] = [
@@ -104,7 +104,7 @@ def test_aliases_that_stand_for_more_than_can_be_visited_are_refused(
 def test_aliases_repeat_what_a_file_has_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankproof.config._MOST_ALIASED", 6)
+    monkeypatch.setattr("rankproof.foundation.config._MOST_ALIASED", 6)
     file = tmp_path / "some.yaml"
     file.write_text(f"plain: [{', '.join('1' * 100)}]\nlist: &l [1, 2]\ntwo: [*l, *l]\n")
     assert read_keys(file)["two"] == [[1, 2], [1, 2]]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import rankproof as rp
-from rankproof.records.beir import Corpus, read_corpus
+from rankproof.data.beir import Corpus, read_corpus
 
-FOLDER = Path(str(files("rankproof") / "data" / "demo"))
+FOLDER = Path(str(files("rankproof") / "resources" / "demo"))
 NO_ANSWER = {"q21", "q39"}  # questions without a grade 5
 
 Rows = dict[str, dict[str, Any]]

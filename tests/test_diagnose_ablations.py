@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rankproof.diagnostics import ABLATIONS, Author, read_lists, shipped
 from rankproof.diagnostics.ablations import MASKS, NARROW, near_misses, without_marks
 from rankproof.diagnostics.bundles import LABELS, Bundle, draw_pairs, draw_run
-from rankproof.diagnostics.lists import LANGUAGES, Language, normalised, split_name
-from rankproof.errors import InputError
+from rankproof.diagnostics.name_lists import LANGUAGES, Language, normalised, split_name
+from rankproof.foundation.errors import InputError
 
 
 @cache

@@ -141,7 +141,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(
 
 
 def test_a_golden_set_judges_a_corpus_in_place_of_its_own_qrels(tmp_path: Path) -> None:
-    corpus = Path(str(files("rankproof") / "data" / "demo"))
+    corpus = Path(str(files("rankproof") / "resources" / "demo"))
     grades = (corpus / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]
     golden = tmp_path / "qrels.txt"
     rows = (line.split("\t") for line in grades)

@@ -18,12 +18,12 @@ from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
 from rankproof.diagnostics.figures import figures
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.words import correlations
-from rankproof.errors import InputError
-from rankproof.results.plain import plain
+from rankproof.foundation.errors import InputError
+from rankproof.precision.topk import TopK
+from rankproof.presentation.json_values import plain
 from rankproof.retrieval.protocols import Vectors
-from rankproof.scoring.topk import TopK
 from rankproof.statistics.intervals import tail
-from rankproof.statistics.likeness import across, fisher, within
+from rankproof.statistics.rank_similarity import across, fisher, within
 
 QUERIES, RUNS, SEED = 12, 3, 5
 

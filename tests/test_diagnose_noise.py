@@ -18,8 +18,8 @@ from toy_embedder import Toy
 import rankproof as rp
 from rankproof.diagnostics import LEVELS, JudgedCorpus, diagnose_noise, noised
 from rankproof.diagnostics.conversation import fragments, questions
-from rankproof.diagnostics.lists import LANGUAGES, Language
-from rankproof.errors import InputError
+from rankproof.diagnostics.name_lists import LANGUAGES, Language
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.rewriters import make_rewriter
 from rankproof.retrieval.rewriters.rules import RulesRewriterSettings

@@ -16,7 +16,7 @@ from rankproof.diagnostics import (
     parse_rule,
 )
 from rankproof.diagnostics.rules import Kind
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 
 
 @pytest.fixture(scope="module")

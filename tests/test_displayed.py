@@ -21,7 +21,7 @@ import rankproof as rp
 from rankproof.cli import output
 from rankproof.cli.options import Format
 from rankproof.diagnostics import diagnose_names, diagnose_noise
-from rankproof.results.tables import (
+from rankproof.presentation.tables import (
     Cell,
     Column,
     Marked,
@@ -38,7 +38,7 @@ from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
 from rankproof.tradeoffs.recommend import recommend
 
-DATA = Path(rp.__file__).parent / "data"
+DATA = Path(rp.__file__).parent / "resources"
 QRELS, PLAIN, TIED = (
     str(DATA / name) for name in ("demo-qrels.txt", "demo-plain.trec", "demo-saturated.trec")
 )

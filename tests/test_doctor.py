@@ -12,8 +12,9 @@ from loopback import Reply, Request, loopback
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof import cli, health
+from rankproof import cli
 from rankproof.cli import output
+from rankproof.commands import health
 
 
 def test_what_needs_something_is_a_verb() -> None:
@@ -78,7 +79,7 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
 def test_compiled_code_that_is_not_there_is_built_from_where_the_package_comes(
     said: dict[str, Any] | None, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankproof.scoring import topk
+    from rankproof.precision import topk
 
     class Distribution:
         def read_text(self, name: str) -> str | None:

@@ -16,12 +16,12 @@ from mixed_documents import FACTS, QUESTIONS, pdf, write_documents
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.config import read_config
-from rankproof.documents.questions import overlap, refusal
-from rankproof.documents.reading import FORMATS, Broken, read_file
-from rankproof.errors import InputError
-from rankproof.files import write_lines
+from rankproof.foundation.config import read_config
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import write_lines
 from rankproof.golden.settings import GoldenSettings
+from rankproof.projects.questions import overlap, refusal
+from rankproof.projects.reading import FORMATS, Broken, read_file
 from rankproof.tradeoffs.plan import SweepSettings
 
 
@@ -373,7 +373,7 @@ def test_whoever_is_stopped_between_two_files_goes_on(
             return write_lines(path, *args, **more)
 
         with monkeypatch.context() as patched:
-            patched.setattr("rankproof.documents.preparing.write_lines", write)
+            patched.setattr("rankproof.projects.preparing.write_lines", write)
             with pytest.raises(KeyboardInterrupt):
                 rp.init(documents, out)
         made = rp.init(documents, out)

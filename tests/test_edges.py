@@ -32,11 +32,11 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof import cli
-from rankproof.arrays import Int
+from rankproof.commands.verification import REMAKERS, UNMADE, Verification
+from rankproof.foundation.arrays import Int
+from rankproof.foundation.version import __version__
 from rankproof.golden.building import Build
 from rankproof.golden.store import Store
-from rankproof.verification import REMAKERS, UNMADE, Verification
-from rankproof.version import __version__
 
 pytestmark = [
     pytest.mark.slow,
@@ -808,7 +808,7 @@ def test_ray_that_a_busy_machine_starts_too_slowly_is_started_once_more(
     from types import SimpleNamespace
 
     from rankproof.cluster.session import connected
-    from rankproof.errors import InputError
+    from rankproof.foundation.errors import InputError
 
     begun: list[Any] = []
 
@@ -832,7 +832,7 @@ def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
     from types import SimpleNamespace
 
     from rankproof.cluster.session import understood
-    from rankproof.errors import InputError
+    from rankproof.foundation.errors import InputError
 
     names = ("RayTaskError", "WorkerCrashedError", "ActorDiedError", "OutOfMemoryError")
     kinds: dict[str, type[Exception]] = {"RayError": type("RayError", (Exception,), {})}
@@ -897,7 +897,7 @@ def test_a_share_of_an_audit_that_is_killed_is_one_line(
 
     write(place / "model", None)
     monkeypatch.setenv("RANKPROOF_CACHE", str(place / "cache"))
-    monkeypatch.setattr("rankproof.audit.models.fill", Deadly())
+    monkeypatch.setattr("rankproof.audit.model_audit.fill", Deadly())
     ask("audit", "--model", "model", "--dataset", "corpus", "--shards", "2").refuses(
         "model: a process that ran a share of it ended by itself"
     )
@@ -1024,7 +1024,7 @@ except SystemExit as stop:
 @pytest.mark.parametrize("verb", ["eval", "ties", "eval's judgements"])
 def test_a_line_without_end_takes_no_memory(place: Path, verb: str) -> None:
     """A few kB that decompress to one line of 512 MB."""
-    from rankproof.records.sources import _zstd
+    from rankproof.data.sources import _zstd
 
     part = _zstd().compress(b"x" * (1 << 24))
     (place / "bomb.zst").write_bytes(part * 32)
@@ -1109,7 +1109,7 @@ def test_a_store_with_passages_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
-    from rankproof import kernels
+    from rankproof.foundation import kernels
 
     native = kernels.native
     if native is None:

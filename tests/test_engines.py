@@ -14,12 +14,12 @@ from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
 import rankproof as rp
-from rankproof.config import read_config
-from rankproof.errors import InputError
-from rankproof.records.hits import read_hits
+from rankproof.data.hits import read_hits
+from rankproof.foundation.config import read_config
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import is_network, make
 from rankproof.retrieval.identity import fingerprint, identity
-from rankproof.retrieval.parts import is_network, make
 from rankproof.retrieval.retrievers.http import HttpRetriever, HttpRetrieverSettings
 from rankproof.retrieval.retrievers.python import PythonSettings
 from rankproof.retrieval.retrievers.run import RunSettings

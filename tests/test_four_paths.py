@@ -24,8 +24,8 @@ from rankproof_cli import rankproof
 from rich.console import Console
 from test_choose import answer
 
-from rankproof import health
 from rankproof.cli import output
+from rankproof.commands import health
 
 README = Path(__file__).parents[1] / "README.md"
 WHO = (

@@ -17,15 +17,15 @@ import yaml
 from rankproof_cli import in_text
 
 import rankproof as rp
+from rankproof.comparison.gate import gate_sides
+from rankproof.comparison.gate_inputs import Side
+from rankproof.data.tables import Qrels
 from rankproof.evaluation import Evaluation, Policy
-from rankproof.gating import gate_sides
-from rankproof.gating.sides import Side
 from rankproof.measures.registry import Outcomes, parse
 from rankproof.statistics.intervals import difference_intervals
-from rankproof.tables import Qrels
 
 ROOT = Path(__file__).parents[1]
-DATA = Path(rp.__file__).parent / "data"
+DATA = Path(rp.__file__).parent / "resources"
 QRELS, PLAIN, TIED = (
     str(DATA / name) for name in ("demo-qrels.txt", "demo-plain.trec", "demo-saturated.trec")
 )

@@ -17,7 +17,9 @@ from loopback import Reply, loopback
 from loopback import Request as Sent
 
 import rankproof as rp
-from rankproof.errors import InputError
+from rankproof.data.beir import read_corpus
+from rankproof.data.tables import SET_SCALE
+from rankproof.foundation.errors import InputError
 from rankproof.golden.building import Build
 from rankproof.golden.checking import against_itself, against_people
 from rankproof.golden.export import TooManyFailed, export
@@ -26,10 +28,8 @@ from rankproof.golden.plan import make_plan
 from rankproof.golden.pooling import read_inputs
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.standing import standing
+from rankproof.golden.status import standing
 from rankproof.golden.store import Store
-from rankproof.records.beir import read_corpus
-from rankproof.tables import SET_SCALE
 
 ALL = ["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 
@@ -826,8 +826,8 @@ class Engine:
     name, bytes, build_seconds, fingerprint = "engine", 0, 0.0, "engine"
 
     def search(self, queries: Any, k: int, query_ids: Any = None) -> Any:
-        from rankproof.retrieval.lists import run_of
         from rankproof.retrieval.protocols import Retrieved
+        from rankproof.retrieval.row_lists import run_of
 
         found = [(np.array([1, 0]), np.array([2.0, 1.0])) for _ in queries]
         ids = pl.Series(["d3", "d7"])

@@ -20,8 +20,8 @@ from rankproof_cli import rankproof
 
 from rankproof.cli.golden import _stems
 from rankproof.golden.instructions import instruction
+from rankproof.golden.judge_trials import try_judges
 from rankproof.golden.store import Store
-from rankproof.golden.trying import try_judges
 
 
 def config(folder: Path, url: str, **more: Any) -> str:

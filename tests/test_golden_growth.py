@@ -20,7 +20,7 @@ from rankproof.golden.building import Build
 from rankproof.golden.export import export
 from rankproof.golden.plan import make_plan
 from rankproof.golden.result import read_golden
-from rankproof.golden.standing import standing
+from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 
 

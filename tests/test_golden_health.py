@@ -17,7 +17,7 @@ from rankproof.golden.health import Health, health, repeated
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.requests import Request
-from rankproof.golden.standing import standing
+from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import Answer
 

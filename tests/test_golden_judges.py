@@ -17,8 +17,7 @@ from golden_sets import reply as reply_of
 from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 
-from rankproof.errors import InputError
-from rankproof.golden.asking import Asker, CostReached
+from rankproof.foundation.errors import InputError
 from rankproof.golden.building import Build
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.judges.llm import LlmJudge, LlmJudgeSettings
@@ -26,6 +25,7 @@ from rankproof.golden.judges.replay import ReplayJudge
 from rankproof.golden.judges.scorer import ScorerJudge, ScorerJudgeSettings
 from rankproof.golden.judges.simulated import SimulatedJudge, SimulatedJudgeSettings
 from rankproof.golden.parsing import parse
+from rankproof.golden.request_runner import Asker, CostReached
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.golden.store import Store
@@ -453,7 +453,7 @@ def test_a_forecast_is_told_however_quick_the_first_reply(
             wait([future])
             return future
 
-    monkeypatch.setattr("rankproof.golden.asking.ThreadPoolExecutor", Quick)
+    monkeypatch.setattr("rankproof.golden.request_runner.ThreadPoolExecutor", Quick)
     with loopback(honest) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
         told: list[str] = []

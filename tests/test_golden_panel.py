@@ -17,18 +17,18 @@ from loopback import Reply, Request, loopback
 from rankproof_cli import rankproof
 from simulated_pools import SimulatedJudge, simulate_pool
 
-from rankproof.arrays import Int
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Int
+from rankproof.foundation.errors import InputError
 from rankproof.golden.building import Build
 from rankproof.golden.checking import against_itself, between_dict
 from rankproof.golden.export import export
 from rankproof.golden.health import panel
-from rankproof.golden.joining import join
+from rankproof.golden.judge_combination import join
 from rankproof.golden.plackett_luce import Judgements
 from rankproof.golden.plan import make_plan
 from rankproof.golden.refinement import Pool, Refinement, RefineSettings
 from rankproof.golden.result import read_golden
-from rankproof.golden.standing import standing
+from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 
 

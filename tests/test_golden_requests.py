@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.golden.parsing import Malformed, parse
 from rankproof.golden.requests import Request, label, make_request, read_prompt
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from rankproof.database import connect, write_ahead
-from rankproof.errors import InputError
-from rankproof.golden.kept import Reply
+from rankproof.foundation.database import connect, write_ahead
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.locks import owner
+from rankproof.golden.judgments import Reply
 from rankproof.golden.schema import VERSION
 from rankproof.golden.store import Meanwhile, Store, opened_if_built
-from rankproof.locks import owner
 
 REPLY = Reply(
     *("r0", "c0", "grade", "q1", ("d1", "d2"), 1, 0, "p", "m", {"temperature": 0}),

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankproof.config import Settings
-from rankproof.retrieval import parts
+from rankproof.foundation.config import Settings
+from rankproof.retrieval import components
+from rankproof.retrieval.components import Chosen, Foreign, every, part_of
 from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings
 from rankproof.retrieval.identity import circumstances, fingerprint, identity, lasting
-from rankproof.retrieval.parts import Chosen, Foreign, every, part_of
 from rankproof.retrieval.rewriters.llm import LlmRewriterSettings
 
 
@@ -155,14 +155,14 @@ def test_times_are_those_of_a_machine_and_its_versions(monkeypatch: pytest.Monke
 
 
 def test_two_parts_of_one_name_are_refused() -> None:
-    from rankproof.errors import InputError
+    from rankproof.foundation.errors import InputError
 
     with pytest.raises(InputError, match="there is already an index of the type 'flat'"):
 
-        @parts.part("index", "flat")
+        @components.part("index", "flat")
         def mine(settings: Settings) -> None: ...
 
-    assert parts.find("index", "flat").make.__module__ == "rankproof.retrieval.indexes.flat"
+    assert components.find("index", "flat").make.__module__ == "rankproof.retrieval.indexes.flat"
 
 
 def test_settings_of_another_kind_are_refused() -> None:
@@ -170,7 +170,7 @@ def test_settings_of_another_kind_are_refused() -> None:
 
     embedder = endpoint()
     assert part_of(embedder).kind == "embedder"
-    adapter: TypeAdapter[Any] = TypeAdapter(parts.RerankerChoice)
+    adapter: TypeAdapter[Any] = TypeAdapter(components.RerankerChoice)
     with pytest.raises(ValidationError, match="give a reranker"):
         adapter.validate_python(embedder)
     assert Chosen("reranker") == Chosen("reranker")

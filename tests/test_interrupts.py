@@ -16,7 +16,7 @@ from golden_sets import honest, write_corpus
 from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.cli.door import door
-from rankproof.interrupts import two_stage
+from rankproof.foundation.interrupts import two_stage
 
 SWEEP = """
 corpus: {corpus}

@@ -15,22 +15,15 @@ import pytest
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, parse
-from rankproof.tables import Qrels, Run
 from rankproof.unjudged.bounds import View
-from rankproof.unjudged.judging import (
-    Asked,
-    Settling,
-    judge_next,
-    merged,
-    settle,
-    write_next,
-)
-from rankproof.unjudged.pools import contributions, leave_one_out
-from rankproof.unjudged.reach import Ends, Holed
+from rankproof.unjudged.judging_order import Asked, Settling, judge_next, merged, settle, write_next
+from rankproof.unjudged.leave_one_out import contributions, leave_one_out
 from rankproof.unjudged.rules import RULES, rule
 from rankproof.unjudged.sampling import draw, estimate
+from rankproof.unjudged.unjudged_documents import Ends, Holed
 
 NDCG, P10 = parse("nDCG@10"), parse("P@10")
 

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rankproof import kernels
-from rankproof.arrays import Int
+from rankproof.data.ties import Pool, TieGroups
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Int
 from rankproof.measures.registry import parse
-from rankproof.ties import Pool, TieGroups
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ import pytest
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.comparison.leaderboard import ALPHA, expand, rank_evaluations
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures import parse
 from rankproof.measures.registry import Outcomes
-from rankproof.standings import ALPHA, expand, rank_evaluations
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 
 Runs = dict[str, dict[str, dict[str, float]]]
@@ -300,7 +300,7 @@ def test_one_run_makes_no_leaderboard() -> None:
 
 
 def test_a_report_finds_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
-    from rankproof.report.found import find
+    from rankproof.report.result_files import find
 
     qrels, folder = folder_of_runs(tmp_path)
     out = tmp_path / "out"
@@ -320,7 +320,7 @@ def test_a_report_finds_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
 
 def test_runs_that_are_level_share_the_lead() -> None:
     """One of two equal runs was said to lead."""
-    from rankproof.report.found import Result
+    from rankproof.report.result_files import Result
     from rankproof.report.ties import leaderboard
 
     qrels = {f"q{n}": {"d0": 1} for n in range(12)}
@@ -401,7 +401,7 @@ def test_unjudged_documents_of_a_query_that_does_not_count_yet_could_put_another
 
 
 def test_grades_might_do_what_only_a_bound_says_and_could_do_what_some_of_them_reach() -> None:
-    from rankproof.report.found import Result
+    from rankproof.report.result_files import Result
     from rankproof.report.ties import comparison, leaderboard
 
     qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(10)}
@@ -433,7 +433,7 @@ def test_grades_might_do_what_only_a_bound_says_and_could_do_what_some_of_them_r
 
 def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
     """What is judged, what unjudged documents could turn, and how many are level."""
-    from rankproof.report.found import Result
+    from rankproof.report.result_files import Result
     from rankproof.report.ties import comparison, evaluation, leaderboard
 
     qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(10)}

@@ -15,8 +15,8 @@ from loopback import PATIENCE
 from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
-from rankproof.config import check_config, read_config
-from rankproof.errors import InputError
+from rankproof.foundation.config import check_config, read_config
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.identity import identity as identity_of
 from rankproof.retrieval.retrievers.python import Called
 from rankproof.tradeoffs.latency import Stage

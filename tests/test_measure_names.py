@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import rankproof as rp
 from rankproof import AP, ERR, RBP, RR, P, R, RAnWG, Rprec, nDCG
-from rankproof.arrays import Float, Int
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import REGISTRY, Definition, Measure, Outcomes
-from rankproof.ties import TieGroups
 
 SPELLINGS = [
     "AP", "AP@100", "AP(rel=2)", "AP(rel=2)@100",

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from oracles import ORACLES, Pool, Ranked, enumerate_orderings
 
 import rankproof as rp
-from rankproof.arrays import Float
-from rankproof.measures import REGISTRY, Measure, interpolated
-from rankproof.ties import Order
+from rankproof.data.ties import Order
+from rankproof.foundation.arrays import Float
+from rankproof.measures import REGISTRY, Measure, interpolated_precision
 
 GRADED = [
     "Hits", "Hits@1", "Hits(rel=2)@3", "Hits@10",
@@ -532,8 +532,8 @@ def test_the_chances_of_an_interpolated_precision_are_one_by_document_and_by_pos
 ) -> None:
     rng = np.random.default_rng(held)
     barred = np.sort(rng.integers(0, 2 * np.arange(1, held + 1), (50, held)), axis=1)
-    found = interpolated._by_document(60, barred)
-    assert found == pytest.approx(interpolated._by_position(60, barred), rel=1e-12)
+    found = interpolated_precision._by_document(60, barred)
+    assert found == pytest.approx(interpolated_precision._by_position(60, barred), rel=1e-12)
     assert found.max() > 0
 
 

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.tables import build_run
-from rankproof.tie_counts import tie_statistics
+from rankproof.data.tables import build_run
+from rankproof.evaluation.tie_counts import tie_statistics
 
 GRADES = [(3, 2, 0, 1), (60, 59, 1, 2), (1100, 1099, 1098, 0), (5000, 1, 0, 4999)]
 
@@ -157,7 +157,7 @@ def test_true_in_json_is_no_score(tmp_path: Path) -> None:
 def test_err_of_a_large_tie_is_the_same_by_integral_and_by_recurrence(
     documents: int, share: float, top: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankproof.measures import cascade
+    from rankproof.measures import expected_reciprocal_rank
 
     random = np.random.default_rng(documents)
     graded = random.random((2, documents)) < share
@@ -167,7 +167,7 @@ def test_err_of_a_large_tie_is_the_same_by_integral_and_by_recurrence(
     scores[0, :2] = 1  # a group before the large one
     found = []
     for cells in (-1, 1 << 60):
-        monkeypatch.setattr(cascade, "_CELLS", cells)
+        monkeypatch.setattr(expected_reciprocal_rank, "_CELLS", cells)
         found.append(rp.evaluate_arrays(scores, grades, ["ERR"]).per_query["expected"].to_numpy())
     np.testing.assert_allclose(found[0], found[1], rtol=2e-14)
 

@@ -85,7 +85,7 @@ print(*sorted(m.partition('.')[0] for m in sys.modules), file=sys.stderr)
 def test_evaluating_trec_files_on_the_command_line_loads_neither_polars_nor_pydantic(
     asked: str,
 ) -> None:
-    data = Path(rp.__file__).parent / "data"
+    data = Path(rp.__file__).parent / "resources"
     code = f"""
 import os, sys
 sys.argv = ["rankproof", *{asked!r}.split(), {str(data / "demo-qrels.txt")!r},
@@ -111,14 +111,14 @@ def test_python_in_the_documents_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The blocks of a page run one after the other, as a reader would run them."""
+    from rankproof.commands.showcase import unpack
+    from rankproof.data import formats
+    from rankproof.data.sources import ENDINGS
     from rankproof.measures import REGISTRY
-    from rankproof.records import formats
-    from rankproof.records.sources import ENDINGS
-    from rankproof.retrieval import parts
-    from rankproof.showcase import unpack
+    from rankproof.retrieval import components
 
-    parts.every()  # all are declared by now
-    known, declared = dict(REGISTRY), dict(parts._registered)
+    components.every()  # all are declared by now
+    known, declared = dict(REGISTRY), dict(components._registered)
     read, endings = list(formats.FORMATS), dict(ENDINGS)
     monkeypatch.chdir(tmp_path)
     unpack(tmp_path / "try")
@@ -130,8 +130,8 @@ def test_python_in_the_documents_runs(
     finally:
         REGISTRY.clear()
         REGISTRY.update(known)
-        parts._registered.clear()
-        parts._registered.update(declared)
+        components._registered.clear()
+        components._registered.update(declared)
         formats.FORMATS[:] = read
         formats.REGISTERED.clear()
         ENDINGS.clear()
@@ -162,11 +162,11 @@ def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
 
     Those of the front page run in a folder of their own: test_readme_path.py.
     """
-    from rankproof.showcase import unpack
+    from rankproof.commands.showcase import unpack
 
     demo = {"a.trec": "saturated", "b.trec": "plain", "bm25.trec": "plain"}
     demo |= {"dense.trec": "saturated", "run.trec": "saturated"}
-    data = Path(rp.__file__).parent / "data"
+    data = Path(rp.__file__).parent / "resources"
     (tmp_path / "qrels.txt").write_bytes((data / "demo-qrels.txt").read_bytes())
     for name, source in demo.items():
         (tmp_path / name).write_bytes((data / f"demo-{source}.trec").read_bytes())
@@ -200,7 +200,7 @@ def test_links_in_the_documents_lead_somewhere() -> None:
 
 
 def test_the_readme_quotes_what_the_demo_computes() -> None:
-    data = Path(rp.__file__).parent / "data"
+    data = Path(rp.__file__).parent / "resources"
     text = (ROOT / "README.md").read_text()
     figures = {
         name: rp.evaluate(data / f"demo-{name}.trec", data / "demo-qrels.txt", "nDCG@5")["nDCG@5"]
@@ -222,7 +222,7 @@ def test_the_measure_table_in_the_documents_is_the_registry() -> None:
 
 
 def test_without_compiled_code_the_figures_are_the_same(tmp_path: Path) -> None:
-    data = Path(rp.__file__).parent / "data"
+    data = Path(rp.__file__).parent / "resources"
     code = f"""
 import rankproof as rp
 from rankproof import kernels

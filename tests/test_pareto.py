@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof.arrays import Bool, Float
+from rankproof.foundation.arrays import Bool, Float
 from rankproof.tradeoffs import pareto
 from rankproof.tradeoffs.pareto import pareto_front
 

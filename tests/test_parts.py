@@ -19,9 +19,9 @@ from loopback import loopback
 from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
-from rankproof.config import read_config
-from rankproof.errors import InputError
-from rankproof.retrieval.parts import FOLDERS, KINDS, every, find
+from rankproof.foundation.config import read_config
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import FOLDERS, KINDS, every, find
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
 
@@ -84,10 +84,10 @@ import zlib
 
 import numpy as np
 
-from rankproof.retrieval.lists import run_of
+from rankproof.retrieval.row_lists import run_of
 from rankproof.retrieval.protocols import Retrieved, Scored
-from rankproof.scoring.exact import find
-from rankproof.scoring.formats import encode
+from rankproof.precision.exact import find
+from rankproof.precision.formats import encode
 
 
 class Letters:
@@ -323,10 +323,10 @@ def test_a_module_that_fails_as_it_is_imported_is_one_line(ours: Path) -> None:
 PACKAGE = '''
 from typing import Literal
 
-from rankproof.config import Settings
-from rankproof.records.hits import read_hits
+from rankproof.foundation.config import Settings
+from rankproof.data.hits import read_hits
 from rankproof.retrieval.hits import run_of_hits
-from rankproof.retrieval.parts import part
+from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved
 
 import numpy as np

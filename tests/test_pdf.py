@@ -12,7 +12,7 @@ import pytest
 from mixed_documents import pdf, pdf_file
 
 import rankproof as rp
-from rankproof.documents.reading import FORMATS, Broken, Contents, Document
+from rankproof.projects.reading import FORMATS, Broken, Contents, Document
 
 pytest.importorskip("pypdfium2")
 
@@ -211,7 +211,7 @@ def test_a_pdf_whose_table_of_objects_is_wrong_is_read() -> None:
 
 def test_a_pdf_that_would_fill_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice compressed, a stream of blanks is a millionth of its size."""
-    monkeypatch.setattr("rankproof.documents.reading._PDF_MEMORY", 2**28)
+    monkeypatch.setattr("rankproof.projects.reading._PDF_MEMORY", 2**28)
     deflate = zlib.compressobj(9)
     once = b"".join(deflate.compress(bytes(2**20)) for _ in range(512)) + deflate.flush()
     twice = zlib.compress(once, 9).decode("latin-1")

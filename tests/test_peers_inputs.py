@@ -20,8 +20,8 @@ import pytest
 from rankproof_cli import in_text as command
 
 import rankproof as rp
-from rankproof import records
-from rankproof.records.sources import ENDINGS
+from rankproof import data
+from rankproof.data.sources import ENDINGS
 
 SCORES = {"q1": {"a": 0.5, "b": 0.25, "c": 0.25}, "q2": {"a": 2.0}}
 GRADES = {"q1": {"a": 1, "c": 2}, "q2": {"b": 1}}
@@ -140,7 +140,7 @@ def test_a_beir_folder_stands_for_its_judgements(write: Any, tmp_path: Path) -> 
 
 
 def test_whole_numbers_are_ids_of_a_corpus(write: Any, tmp_path: Path) -> None:
-    from rankproof.records.beir import read_passages, read_questions
+    from rankproof.data.beir import read_passages, read_questions
 
     write('{"_id": 7, "text": "one"}\n{"_id": "8", "text": "two"}\n', "corpus.jsonl")
     write('{"_id": 1, "text": "what?"}\n', "queries.jsonl")
@@ -149,9 +149,9 @@ def test_whole_numbers_are_ids_of_a_corpus(write: Any, tmp_path: Path) -> None:
 
 
 def test_json_lists_of_records_and_of_pairs_are_read(write: Any) -> None:
-    records = [{"qid": q, "docno": d, "score": s} for q, d, s in rows(SCORES)]
-    assert same(write(json.dumps(records), "run.json"))
-    assert same(write(json.dumps(records, indent=1), "run"))
+    data = [{"qid": q, "docno": d, "score": s} for q, d, s in rows(SCORES)]
+    assert same(write(json.dumps(data), "run.json"))
+    assert same(write(json.dumps(data, indent=1), "run"))
     pairs = {q: list(listed.items()) for q, listed in SCORES.items()}
     assert same(write(json.dumps(pairs), "run.json"))
 
@@ -484,10 +484,10 @@ def semicolons() -> Iterator[None]:
         lines = content.decode().split()
         return [(q, d, float(x)) for q, d, x in (line.split(";") for line in lines)]
 
-    records.register("semicolons", read, endings=(".ssv",))
+    data.register("semicolons", read, endings=(".ssv",))
     yield
-    records.FORMATS.remove("semicolons")
-    del records.formats.REGISTERED["semicolons"]
+    data.FORMATS.remove("semicolons")
+    del data.formats.REGISTERED["semicolons"]
     del ENDINGS[".ssv"]
 
 
@@ -495,19 +495,19 @@ def test_a_format_of_ones_own_is_read_like_any_other(semicolons: None, write: An
     text = "".join(f"{q};{d};{s}\n" for q, d, s in rows(SCORES))
     assert same(write(text, "run.ssv"))
     assert rp.read_run(write(text), format="semicolons").name == "run"
-    assert "semicolons" in records.FORMATS
+    assert "semicolons" in data.FORMATS
     with pytest.raises(rp.InputError, match=r"run.ssv: row 2: query 'q' lists document 'd'"):
         rp.read_run(write("q;d;1\nq;d;2\n", "run.ssv"))
     with pytest.raises(rp.InputError, match="format 'trec' is ours"):
-        records.register("trec", lambda content, kind: [])
+        data.register("trec", lambda content, kind: [])
     with pytest.raises(rp.InputError, match=r"\.json files are json"):
-        records.register("mine", lambda content, kind: [], endings=(".json",))
+        data.register("mine", lambda content, kind: [], endings=(".json",))
 
 
 def test_the_command_line_offers_the_formats_that_records_has(write: Any) -> None:
     from rankproof.cli import options
 
-    assert options.FORMATS.split(", ") == records.FORMATS
+    assert options.FORMATS.split(", ") == data.FORMATS
     files = str(write("q 0 d 1\n", "qrels")), str(write("q Q0 d 1 1 t\n"))
     told = command("eval", *files, "--input-format", "xml")
     assert told.returncode == 2

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
+from rankproof.golden.annotators import assign, assigned, claims, held, labels
 from rankproof.golden.building import Build
 from rankproof.golden.checking import against_people
 from rankproof.golden.constrained import acyclic, constrain, draws, extended, order_of
 from rankproof.golden.export import export
-from rankproof.golden.kept import Correction
-from rankproof.golden.people import assign, assigned, claims, held, labels
+from rankproof.golden.judgments import Correction
 from rankproof.golden.result import GoldenQuery, read_golden, read_queries
 from rankproof.golden.store import Store
-from rankproof.viewer.desk import Desk, Seat
-from rankproof.viewer.reading import evidence
+from rankproof.golden.viewer.desk import Desk, Seat
+from rankproof.golden.viewer.reading import evidence
 
 
 def said(

@@ -12,15 +12,15 @@ import pytest
 from golden_sets import settings, truth, write_corpus
 from rankproof_cli import rankproof
 
-from rankproof.errors import InputError
+from rankproof.data.scales import scale_text
+from rankproof.data.tables import SET_SCALE
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import digest_file
+from rankproof.golden.annotators import labels
 from rankproof.golden.building import Build
 from rankproof.golden.labels import Label, import_labels, read_labels
-from rankproof.golden.people import labels
 from rankproof.golden.store import Store
-from rankproof.manifest import digest_file
-from rankproof.records.scales import scale_text
 from rankproof.statistics.two_phase import two_phase
-from rankproof.tables import SET_SCALE
 
 QUERIES, DOCS = 12, 8
 

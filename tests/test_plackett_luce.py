@@ -9,8 +9,8 @@ import choix
 import numpy as np
 import pytest
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError
 from rankproof.golden.plackett_luce import Judgements, Posterior, fit, inverse, modes
 
 Orders = list[tuple[int, ...]]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankproof.records import read_run
-from rankproof.retrieval.likeness import kendall, mean, overlap
+from rankproof.data import read_run
 from rankproof.retrieval.pools import head, reordered
+from rankproof.retrieval.run_similarity import kendall, mean, overlap
 
 Lists = dict[str, dict[str, float]]
 

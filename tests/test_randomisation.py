@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 import rankproof as rp
-from rankproof.arrays import Array
-from rankproof.comparison import compare_evaluations
+from rankproof.comparison.pairs import compare_evaluations
 from rankproof.evaluation import Evaluation, Policy
+from rankproof.foundation.arrays import Array
 from rankproof.measures.registry import Outcomes, parse
 from rankproof.statistics import distributions, flips, randomisation
 from rankproof.statistics.intervals import (

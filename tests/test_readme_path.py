@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from rankproof_cli import rankproof
 
-from rankproof.config import check_config
+from rankproof.foundation.config import check_config
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
 

@@ -18,14 +18,14 @@ from real_servers import ask, before, missing, real_servers
 from small_corpus import write_corpus
 from toy_embedder import Toy
 
-from rankproof.arrays import Array
-from rankproof.errors import InputError
+from rankproof.data.tables import Run
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import find, make
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.lucene import LuceneEngine
-from rankproof.retrieval.parts import find, make
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import unit
-from rankproof.tables import Run
 
 if (reason := missing()) is not None:
     pytest.skip(reason, allow_module_level=True)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.records.scales import scale_text
+from rankproof.data.scales import scale_text
+from rankproof.data.tables import SET_SCALE
 from rankproof.statistics.intervals import mean_intervals
-from rankproof.tables import SET_SCALE
 from rankproof.tradeoffs.recommend import (
     Limits,
     efficiency,

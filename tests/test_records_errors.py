@@ -13,8 +13,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from rankproof import InputError, Qrels, kernels, read_qrels, read_run
-from rankproof.records.columns import Kind
+from rankproof import InputError, Qrels, read_qrels, read_run
+from rankproof.data.columns import Kind
+from rankproof.foundation import kernels
 
 NAMES = ["query", "doc", "score"]
 

@@ -16,8 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from rankproof import Qrels, Run, kernels, read_qrels, read_run
-from rankproof.records import FORMATS
+from rankproof import Qrels, Run, read_qrels, read_run
+from rankproof.data import FORMATS
+from rankproof.foundation import kernels
 
 RUN = [
     ("q1", "007", 3.5),

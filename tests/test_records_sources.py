@@ -20,13 +20,13 @@ from rankproof import (
     InputError,
     compare,
     evaluate,
-    kernels,
     leaderboard,
     read_qrels,
     read_run,
     tie_statistics,
 )
-from rankproof.records import sources, trec
+from rankproof.data import sources, trec
+from rankproof.foundation import kernels
 
 zstd = importlib.import_module(
     "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"

@@ -26,15 +26,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rankproof_cli import in_text
 
-from rankproof import InputError, kernels, lines, read_qrels, read_run
+from rankproof import InputError, read_qrels, read_run
 from rankproof.compat import ranx
+from rankproof.data import sources, trec
+from rankproof.data.columns import Columns, Kind, cast_numbers
+from rankproof.data.sources import Source
 from rankproof.evaluation import Policy
-from rankproof.kernels import series
+from rankproof.evaluation.streaming import evaluate_stream
+from rankproof.foundation import kernels, lines
+from rankproof.foundation.kernels import series
 from rankproof.measures import parse
-from rankproof.records import sources, trec
-from rankproof.records.columns import Columns, Kind, cast_numbers
-from rankproof.records.sources import Source
-from rankproof.streaming import evaluate_stream
 
 zstd = importlib.import_module(
     "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"

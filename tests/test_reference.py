@@ -129,10 +129,10 @@ def test_the_example_of_a_clusters_name_runs(name: str, package: Any, folder: Pa
 
 
 def run_example(name: str, package: Any, folder: Path, more: dict[str, Any]) -> None:
+    from rankproof.data import formats
+    from rankproof.data.sources import ENDINGS
     from rankproof.measures import REGISTRY
-    from rankproof.records import formats
-    from rankproof.records.sources import ENDINGS
-    from rankproof.retrieval import parts
+    from rankproof.retrieval import components
 
     given: dict[str, Any] = {"np": np, "rp": rp} | more
     for start, needed in NEEDS.items():
@@ -140,8 +140,8 @@ def run_example(name: str, package: Any, folder: Path, more: dict[str, Any]) -> 
             pytest.importorskip(needed)
     text = docstring(package, name)
     assert ">>>" in text, f"{name} has no example"
-    parts.every()  # all are declared by now
-    tables: list[dict[Any, Any]] = [REGISTRY, formats.REGISTERED, ENDINGS, parts._registered]
+    components.every()  # all are declared by now
+    tables: list[dict[Any, Any]] = [REGISTRY, formats.REGISTERED, ENDINGS, components._registered]
     kept = [(table, dict(table)) for table in tables]
     read = list(formats.FORMATS)
     example = doctest.DocTestParser().get_doctest(text, given, name, None, None)

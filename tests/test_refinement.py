@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.prior import Scale, Stack, _together, features, improve, settle
+from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedConstants, SeedRefiner
 from rankproof.golden.refinement import (
     Batch,
     MethodName,
@@ -24,7 +25,6 @@ from rankproof.golden.refinement import (
     ranking,
     reduced,
 )
-from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
 
 
 def make_pools(seed: int, count: int, **settings: Any) -> list[SimulatedPool]:

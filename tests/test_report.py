@@ -27,13 +27,13 @@ from small_corpus import write_corpus
 
 import rankproof as rp
 from rankproof.cli.diagnose_tables import Percent
-from rankproof.errors import InputError
+from rankproof.commands.showcase import Demo, build_demo
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import signed
+from rankproof.presentation.tables import Column, Table, as_csv, as_html, as_latex, as_markdown
 from rankproof.report import page, svg, write_report
-from rankproof.report.parts import figured
+from rankproof.report.page_elements import figured
 from rankproof.report.svg import nice_ticks
-from rankproof.results.tables import Column, Table, as_csv, as_html, as_latex, as_markdown
-from rankproof.sentences import signed
-from rankproof.showcase import Demo, build_demo
 from rankproof.tradeoffs import ceilings, recommend
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.recommend import Limits, pick
@@ -905,7 +905,7 @@ def test_the_words_on_ties_say_no_more_than_the_figures_and_are_few() -> None:
     many = _evaluated([run(f"r{at}", 0.1) for at in range(300)])
     assert len(many) == 9
     assert many[-1] == "292 more runs have ties that change a figure: they are in the table."
-    data = Path(rp.__file__).parent / "data"
+    data = Path(rp.__file__).parent / "resources"
     runs = {name: str(data / f"demo-{name}.trec") for name in ("saturated", "plain")}
     found = rp.compare(runs, str(data / "demo-qrels.txt"), [f"nDCG@{k}" for k in range(2, 8)])
     told = _compared(found.to_dict()["pairs"])

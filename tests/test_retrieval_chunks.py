@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.chunks import (
     _SENTENCE,
     ChunkSettings,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof.config import check_config
+from rankproof.foundation.config import check_config
 from rankproof.retrieval.duplicates import DuplicatesSettings, shingles, suppress
 
 

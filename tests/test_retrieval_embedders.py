@@ -15,13 +15,13 @@ import tiny_models
 from loopback import Loopback, Reply, Request, loopback
 from pydantic import TypeAdapter
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import EmbedderChoice
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings, EndpointEmbedder
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-from rankproof.retrieval.parts import EmbedderChoice
 from rankproof.retrieval.protocols import Embedder
 from rankproof.retrieval.texts import embed_texts
 

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof import kernels
+from rankproof.data.tables import Run
+from rankproof.foundation import kernels
 from rankproof.retrieval.fusion import FUSIONS, borda, combine, fuse, fuse_one, isr, rrf
-from rankproof.tables import Run
 
 Lists = dict[str, dict[str, float]]
 

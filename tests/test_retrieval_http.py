@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import PATIENCE, Loopback, Reply, Request, loopback
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache, cache_folder, cache_key
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.http import (

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 import rankproof as rp
+from rankproof.data.tables import Run
+from rankproof.precision import FORMATS, Format, cosine, encode, search
+from rankproof.precision.exact import find, to_run
+from rankproof.precision.formats import FLOATS, round_to
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
 from rankproof.retrieval.indexes.hnsw import HnswIndex, HnswSettings
 from rankproof.retrieval.protocols import Vectors
-from rankproof.scoring import FORMATS, Format, cosine, encode, search
-from rankproof.scoring.exact import find, to_run
-from rankproof.scoring.formats import FLOATS, round_to
-from rankproof.tables import Run
 
 GRAPHS = ("float32", "float16", "bfloat16", "int8", "bit")
 

@@ -14,13 +14,13 @@ import pytest
 from small_corpus import write_corpus
 from toy_embedder import Toy
 
-from rankproof.config import check_config, read_config
-from rankproof.errors import InputError
+from rankproof.foundation.config import check_config, read_config
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import is_network, make
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusSettings
-from rankproof.retrieval.parts import is_network, make
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.retrievers.milvus import MilvusRetrieverSettings
 from rankproof.retrieval.texts import unit

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import rankproof as rp
+from rankproof.data.tables import Run
+from rankproof.precision import search
+from rankproof.retrieval.components import is_network
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.pgvector import PgvectorIndex, PgvectorSettings
-from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.protocols import Vectors
-from rankproof.scoring import search
-from rankproof.tables import Run
 
 psycopg = pytest.importorskip("psycopg")
 SECRET = "geheim"
@@ -316,7 +316,7 @@ def test_nothing_of_the_connection_string_is_kept(dsn: str) -> None:
 def test_a_sweep_searches_the_server_like_its_own_index(tmp_path: Path) -> None:
     from small_corpus import write_corpus
 
-    from rankproof.config import check_config
+    from rankproof.foundation.config import check_config
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import sweep
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from loopback import Loopback, Reply, Request, loopback
 from small_corpus import write_corpus
 
-from rankproof.config import check_config
-from rankproof.errors import InputError
+from rankproof.foundation.config import check_config
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.pairs import score_pairs
 from rankproof.retrieval.rerankers import make_reranker

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import rankproof as rp
-from rankproof.records.beir import read_corpus
+from rankproof.data.beir import read_corpus
+from rankproof.data.tables import Run
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.indexes.hnsw import HnswSettings
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.sparse.bm25 import Bm25
-from rankproof.tables import Run
 
 DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SCIFACT = DATA / "scifact"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import rankproof as rp
+from rankproof.data.tables import Run
 from rankproof.retrieval.archive import write_archive
 from rankproof.retrieval.sparse.bm25 import Bm25, Bm25Settings, Words
-from rankproof.tables import Run
 
 METHODS = ("lucene", "robertson", "atire", "bm25+", "bm25l")
 

@@ -8,8 +8,8 @@ import pytest
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.records.scales import read_scale, scale_text
-from rankproof.tables import SET_SCALE, Scale
+from rankproof.data.scales import read_scale, scale_text
+from rankproof.data.tables import SET_SCALE, Scale
 
 POOR = {"q": {"a": 3.0, "b": 2.0}}  # two passages of grade 1; the one good passage is missed
 LINES = "q 0 a 1\nq 0 b 1\nq 0 c 5\n"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof.ties import round_scores
+from rankproof.data.ties import round_scores
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rankproof as rp
-from rankproof.arrays import Array
-from rankproof.scoring import cosine, dot, sigmoid, softmax
+from rankproof.foundation.arrays import Array
+from rankproof.precision import cosine, dot, sigmoid, softmax
 
 
 def every(dtype: type) -> Array:
@@ -104,7 +104,7 @@ def test_a_score_does_not_depend_on_the_batch_it_is_made_in(dtype: type, size: i
 )
 def test_tensors_in_batches_have_the_scores_of_arrays(name: str) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import activations
+    from rankproof.precision import activations
 
     drawn = 4 * torch.randn(3000, 2, generator=torch.Generator().manual_seed(0))
     logits = drawn.to(getattr(torch, name))
@@ -182,8 +182,8 @@ import sys
 for name in ("polars", "ml_dtypes", "torch", "typer", "rich"):
     sys.modules[name] = None
 import numpy as np
-from rankproof.scoring import sigmoid, dot, topk
-from rankproof.scoring.exact import find
+from rankproof.precision import sigmoid, dot, topk
+from rankproof.precision.exact import find
 assert sigmoid(np.float32(0.0)) == 0.5
 assert find(np.eye(3), np.eye(3), 1)[0].documents.ravel().tolist() == [0, 1, 2]
 """

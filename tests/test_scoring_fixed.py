@@ -23,13 +23,13 @@ from hypothesis.extra import numpy as hnp
 from loopback import PATIENCE
 
 import rankproof as rp
-from rankproof.arrays import Array
-from rankproof.errors import InputError
-from rankproof.scoring import encode, exact, fixed, formats, topk
-from rankproof.scoring.exact import find
-from rankproof.scoring.formats import FORMATS, SHAPES, Format, round_to
-from rankproof.scoring.scorers import Scorer
-from rankproof.scoring.topk import TopK
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError
+from rankproof.precision import encode, exact, fixed, formats, topk
+from rankproof.precision.exact import find
+from rankproof.precision.formats import FORMATS, SHAPES, Format, round_to
+from rankproof.precision.scorers import Scorer
+from rankproof.precision.topk import TopK
 
 HARD = hard_vectors(documents=800)
 SMALL = hard_vectors(queries=3, documents=120, dimensions=37)
@@ -465,7 +465,7 @@ def test_torch_gives_the_bits_of_the_cpu_search(
 ) -> None:
     """All its ways; bench/gpu_bits.py does the same on a GPU."""
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu, gpu_scores
+    from rankproof.precision import gpu, gpu_scores
 
     queries, documents = (round_to(x, form) for x in HARD[name])
     if not all(np.isfinite(x).all() for x in (queries, documents)):
@@ -499,7 +499,7 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
 ) -> None:
     """One vector, several, and several that tie, so that documents of all of them are taken."""
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu, gpu_same
+    from rankproof.precision import gpu, gpu_same
 
     settings = {"GROUPS": 256} if few else {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0}
     for setting, value in settings.items():
@@ -544,7 +544,7 @@ def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu, gpu_same
+    from rankproof.precision import gpu, gpu_same
 
     gpu.forget()
     monkeypatch.setattr(gpu_same, "HEAVY", 20)
@@ -568,7 +568,7 @@ def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.precision import gpu
 
     monkeypatch.setattr(gpu, "MANY", 4)
     queries = torch.ones((9, 2))
@@ -596,7 +596,7 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
     told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu, gpu_formats, gpu_same, gpu_scores
+    from rankproof.precision import gpu, gpu_formats, gpu_same, gpu_scores
 
     def telling() -> Any:
         if told == "autocast":
@@ -639,7 +639,7 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
 
 def test_a_setting_that_rounds_operands_is_noticed() -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu_scores
+    from rankproof.precision import gpu_scores
 
     before = torch.get_float32_matmul_precision()
     assert not gpu_scores.coarse(torch.float32)

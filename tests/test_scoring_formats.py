@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import rankproof as rp
-from rankproof.arrays import Array
-from rankproof.scoring import FORMATS, encode, formats, truncate
-from rankproof.scoring.formats import Format, round_to
+from rankproof.foundation.arrays import Array
+from rankproof.precision import FORMATS, encode, formats, truncate
+from rankproof.precision.formats import Format, round_to
 
 VECTORS = hnp.arrays(
     np.float32,

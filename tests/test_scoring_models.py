@@ -27,9 +27,9 @@ from tiny_models import (  # noqa: E402
 )
 
 from rankproof import InputError, MissingExtra  # noqa: E402
-from rankproof.arrays import Array  # noqa: E402
-from rankproof.scoring import high_precision, sigmoid, softmax  # noqa: E402
-from rankproof.scoring import models as module  # noqa: E402
+from rankproof.foundation.arrays import Array  # noqa: E402
+from rankproof.precision import high_precision, sigmoid, softmax  # noqa: E402
+from rankproof.precision import model_patching as module  # noqa: E402
 
 LOW = ("bfloat16", "float16")
 PAIRS = list(zip(sentences(300, 3, seed=1), sentences(300, 5, seed=2), strict=True))

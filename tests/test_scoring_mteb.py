@@ -25,7 +25,7 @@ from tiny_models import cross_encoder, sentence_transformer, sentences  # noqa: 
 
 import rankproof as rp  # noqa: E402
 from rankproof import InputError, MissingExtra  # noqa: E402
-from rankproof.scoring.mteb import FIGURES, MEASURES, evaluate  # noqa: E402
+from rankproof.precision.mteb import FIGURES, MEASURES, evaluate  # noqa: E402
 
 # mteb calls its own function with a parameter that it has deprecated.
 pytestmark = [

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof.arrays import Array
-from rankproof.scoring import FORMATS, Format, cosine, encode, exact, fixed, search
-from rankproof.scoring import topk as topk_module
-from rankproof.scoring.exact import find, on_gpu, to_run, vectors_of
-from rankproof.scoring.formats import FLOATS, round_to
-from rankproof.scoring.scorers import Scorer
-from rankproof.scoring.topk import TopK, top_k
-from rankproof.ties import in_order
+from rankproof.data.ties import in_order
+from rankproof.foundation.arrays import Array
+from rankproof.precision import FORMATS, Format, cosine, encode, exact, fixed, search
+from rankproof.precision import topk as topk_module
+from rankproof.precision.exact import find, on_gpu, to_run, vectors_of
+from rankproof.precision.formats import FLOATS, round_to
+from rankproof.precision.scorers import Scorer
+from rankproof.precision.topk import TopK, top_k
 
 
 def by_sorting(scores: Array, k: int) -> TopK:
@@ -435,7 +435,7 @@ def test_torch_tensors_on_the_cpu_give_the_same_run(vectors: tuple[Array, Array]
 def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) -> None:
     """Its slow way needs no GPU; the filter is checked by bench/gpu.py on one."""
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.precision import gpu
 
     rng = np.random.default_rng(5)
     queries = torch.tensor(rng.integers(-3, 4, (5, 8))).bfloat16()
@@ -453,7 +453,7 @@ def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) ->
 def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -> None:
     """Encoding, plain scores, and both ways to rescore; the same torch runs without a GPU."""
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu_formats
+    from rankproof.precision import gpu_formats
 
     rng = np.random.default_rng(0)
     queries, documents = (rng.normal(size=(n, dimensions)).astype("f4") for n in (6, 500))
@@ -498,7 +498,7 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
 @pytest.mark.parametrize("ways", [{}, {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}, {"FEW": 0}])
 def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu, gpu_scores
+    from rankproof.precision import gpu, gpu_scores
 
     good, bad = torch.randn(900, 8), torch.randn(900, 8)
     bad[7, 3] = float("nan")
@@ -530,7 +530,7 @@ def test_documents_on_a_gpu_take_queries_from_anywhere(vectors: tuple[Array, Arr
 
 def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu, gpu_scores
+    from rankproof.precision import gpu, gpu_scores
 
     tries = []
 

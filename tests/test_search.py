@@ -12,10 +12,10 @@ from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
 import rankproof as rp
-from rankproof.errors import InputError
-from rankproof.records.trec import write_trec
+from rankproof.data.tables import build_run
+from rankproof.data.trec import write_trec
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.sparse.bm25 import Bm25
-from rankproof.tables import build_run
 
 
 @pytest.fixture

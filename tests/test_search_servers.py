@@ -13,12 +13,12 @@ from search_servers import CLIENT, KEY, PASSWORD, USER, Double, Kind, search_ser
 from small_corpus import write_corpus
 from toy_embedder import Toy
 
-from rankproof.config import check_config, read_config
-from rankproof.errors import InputError
+from rankproof.foundation.config import check_config, read_config
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import find, is_network, make
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings
-from rankproof.retrieval.parts import find, is_network, make
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import unit
 from rankproof.tradeoffs.plan import SweepSettings

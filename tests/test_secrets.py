@@ -28,16 +28,16 @@ from loopback import PATIENCE, Reply, Request, loopback
 from rankproof_cli import rankproof
 from test_golden_store import REPLY
 
-from rankproof.config import check_config, secret
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.config import check_config, secret
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.manifest import manifest
+from rankproof.foundation.redaction import hide, hide_address, published, redact, without_secrets
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.manifest import manifest
-from rankproof.redaction import hide, hide_address, published, redact, without_secrets
-from rankproof.results.displayed import drawn, ranges
+from rankproof.presentation.notebook import drawn, ranges
 from rankproof.retrieval.chat import Chat
+from rankproof.retrieval.components import Foreign
 from rankproof.retrieval.http import Address, Endpoint, JsonClient
-from rankproof.retrieval.parts import Foreign
 
 KEY = "sk-proj-Zq7Rt2/Wv+x9Lm4Kd8"
 PASSWORD = "Tr0ub4dor:3&co"
@@ -176,7 +176,7 @@ def test_the_password_of_a_connection_string_is_known_from_where_it_is_read(
         "host=h password=Tr0ub4dor:3&co",
         "postgresql://me:Tr0ub4dor%3A3&co@h/db",
     ):
-        monkeypatch.setattr("rankproof.redaction._known", {})
+        monkeypatch.setattr("rankproof.foundation.redaction._known", {})
         monkeypatch.setenv("MY_DSN", text)
         secret("MY_DSN", "PostgreSQL")
         assert str(InputError(f"FATAL: {PASSWORD} is wrong")) == "FATAL: … is wrong"

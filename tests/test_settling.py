@@ -15,11 +15,11 @@ from loopback import Request as Sent
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.config import read_config
+from rankproof.foundation.config import read_config
 from rankproof.measures import parse
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
-from rankproof.unjudged.judging import Asked, fill_holes, on_scale
+from rankproof.unjudged.judging_order import Asked, fill_holes, on_scale
 
 NDCG = parse("nDCG@10")
 

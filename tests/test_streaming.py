@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof import memory, streaming
-from rankproof.evaluation import Evaluation, Policy, parse_all
-from rankproof.lines import LINE
+from rankproof.evaluation import Evaluation, Policy, parse_all, streaming
+from rankproof.evaluation.streaming import evaluate as module
+from rankproof.evaluation.streaming import merging, shards
+from rankproof.foundation import memory
+from rankproof.foundation.lines import LINE
 from rankproof.measures import REGISTRY
-from rankproof.streaming import evaluate as module
-from rankproof.streaming import parts, shards
 
 EVERY = [
     f"{name}@5" if definition.needs_cutoff else name for name, definition in REGISTRY.items()
@@ -148,7 +148,7 @@ def test_a_compressed_file_is_streamed_too(
     pressed = tmp_path / f"run.trec{ending}"
     pressed.write_bytes(press(plain.read_bytes()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rankproof.records.sources.CHUNK", 1 << 12)
+        patch.setattr("rankproof.data.sources.CHUNK", 1 << 12)
         found = streamed(pressed, judged, EVERY, 100, tmp_path)
     same(found, rp.evaluate(plain, judged, EVERY))
 
@@ -212,8 +212,8 @@ def test_a_false_alarm_of_the_hash_costs_time_but_no_figure(
 def test_the_part_of_a_query_is_the_same_everywhere() -> None:
     ids = pl.Series(["q1", "q2", "été", ""])
     # CRC-32 as zip files define it: 0xCBF43926 is its published check value for "123456789".
-    assert parts.part_of(pl.Series(["123456789"]), 2**32).tolist() == [0xCBF43926]
-    assert (parts.part_of(ids, 7) == parts.part_of(ids, 2**32) % 7).all()
+    assert merging.part_of(pl.Series(["123456789"]), 2**32).tolist() == [0xCBF43926]
+    assert (merging.part_of(ids, 7) == merging.part_of(ids, 2**32) % 7).all()
 
 
 def lists(scores: str, more: str = " t") -> bytes:
@@ -308,7 +308,7 @@ def test_of_several_wrong_lines_every_way_of_reading_names_the_same(
     path.write_bytes(good + b"\nz Q0 d 1 0 t\ny Q0 d 1 0 t\n".join(wrong) + b"\n" + good[:1])
     with pytest.MonkeyPatch.context() as patch:
         if not native:
-            patch.setattr("rankproof.kernels.native", None)
+            patch.setattr("rankproof.foundation.kernels.native", None)
         for step in (0, 1, 3, 99):
             with pytest.raises(rp.InputError, match=re.escape(f"run.trec:{words}")):
                 in_steps(path, {"r1": {"d1": 1}}, step)
@@ -331,7 +331,7 @@ def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
     rows, pair, line = TWICE[case]
     path = twice(rows, tmp_path)
     if not native:
-        monkeypatch.setattr("rankproof.kernels.native", None)
+        monkeypatch.setattr("rankproof.foundation.kernels.native", None)
     for step in (0, 1, 2, 5, 99):
         with pytest.raises(rp.InputError) as refused:
             in_steps(path, {"a": {"x": 1}}, step)
@@ -443,7 +443,7 @@ def test_the_longest_line_is_the_same_in_every_way_of_reading(
     path.write_bytes(press(b"q1 Q0 d 1 1 t\n" + line + b"t" * (LINE - len(line) + more) + b"\n"))
     with pytest.MonkeyPatch.context() as patch:
         if not native:
-            patch.setattr("rankproof.kernels.native", None)
+            patch.setattr("rankproof.foundation.kernels.native", None)
         for step in (0, 10**4):
             if not more:
                 assert in_steps(path, {"q1": {"d1": 1}}, step)["RR"].expected == 0.5
@@ -473,7 +473,7 @@ def test_lines_that_only_the_general_reader_understands_are_streamed(tmp_path: P
     plain = path.read_text()
     path.write_text(plain.replace(" Q0 ", "\t  Q0\x0b ").replace("\n", "\r\n"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rankproof.kernels.native", None)
+        patch.setattr("rankproof.foundation.kernels.native", None)
         found = streamed(path, judged, EVERY, 20, tmp_path)
         whole = rp.evaluate(path, judged, EVERY)
     same(found, whole)
@@ -603,7 +603,7 @@ def test_streaming_takes_the_memory_it_is_given_and_little_more(
 
 
 def test_a_comparison_streams_its_runs_and_says_the_same(tmp_path: Path) -> None:
-    data = Path(rp.__file__).parent / "data"
+    data = Path(rp.__file__).parent / "resources"
     runs, folders = {}, {}
     for name in ("saturated", "plain"):
         runs[name] = data / f"demo-{name}.trec"
@@ -614,8 +614,10 @@ def test_a_comparison_streams_its_runs_and_says_the_same(tmp_path: Path) -> None
             (folders[name] / f"{at}.trec").write_text("".join(lines[at::2]))
     measures, qrels = ["nDCG@10", "AP(rel=2)"], data / "demo-qrels.txt"
     whole = rp.compare(runs, qrels, measures, order="docid", holes=False)
-    parts = rp.compare(folders, qrels, measures, order="docid", memory="16MiB", spill_dir=tmp_path)
-    assert parts.to_dict() == whole.to_dict()
+    streamed = rp.compare(
+        folders, qrels, measures, order="docid", memory="16MiB", spill_dir=tmp_path
+    )
+    assert streamed.to_dict() == whole.to_dict()
     files = [str(folder) for folder in folders.values()]
     done = rankproof("compare", str(qrels), *files, "-m", "nDCG@10", "--memory", "16MiB")
     assert done.returncode == 0, done.stderr

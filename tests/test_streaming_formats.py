@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof import kernels
+from rankproof.data import frames, sources
+from rankproof.data.frames import end_of_record, record_ends
+from rankproof.data.objects import json_queries
 from rankproof.evaluation import Policy, parse_all
-from rankproof.records import frames, sources
-from rankproof.records.frames import end_of_record, record_ends
-from rankproof.records.objects import json_queries
-from rankproof.streaming import evaluate, shards
-from rankproof.tie_counts import tie_statistics
+from rankproof.evaluation.streaming import evaluate, shards
+from rankproof.evaluation.tie_counts import tie_statistics
+from rankproof.foundation import kernels
 
 ROWS = [
     (f"q{i % 37}", f"a document, {i}" if i % 5 == 0 else f"d{i}", (i * 7919 % 101) / 100)

@@ -15,13 +15,13 @@ import pytest
 from loopback import PATIENCE
 
 import rankproof as rp
-from rankproof.streaming.spill import PREFIX, spill_folder
+from rankproof.evaluation.streaming.spill import PREFIX, spill_folder
 
 # Spills something, says so, and waits to be ended.
 WAITS = """
 import sys
 from pathlib import Path
-from rankproof.streaming.spill import spill_folder
+from rankproof.evaluation.streaming.spill import spill_folder
 with spill_folder(sys.argv[1]) as folder:
     (folder / "rows.arrow").write_bytes(b"x" * 1000)
     print("spilled", flush=True)
@@ -32,7 +32,7 @@ with spill_folder(sys.argv[1]) as folder:
 EVALUATES = """
 import sys
 from rankproof import memory
-from rankproof.streaming import evaluate
+from rankproof.evaluation.streaming import evaluate
 evaluate.ROW = memory.LEAST // (3 * 2000)
 from rankproof.cli import run
 run()

@@ -90,7 +90,7 @@ ABSENT = {
 import subprocess, sys
 import pytest
 import rankproof as rp
-from rankproof.errors import library
+from rankproof.foundation.errors import library
 
 @pytest.fixture
 def needed(): return library("not_there.part", "a chart", "report")

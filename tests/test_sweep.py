@@ -20,9 +20,9 @@ from rankproof_cli import rankproof
 from small_corpus import TOPICS, write_corpus
 
 import rankproof as rp
-from rankproof.config import read_config
-from rankproof.errors import InputError
-from rankproof.locks import Lock
+from rankproof.foundation.config import read_config
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.locks import Lock
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings

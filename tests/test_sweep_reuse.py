@@ -14,10 +14,10 @@ import pytest
 from loopback import Loopback, Reply, Request, loopback
 from small_corpus import TOPICS, write_corpus
 
-from rankproof.config import check_config
-from rankproof.errors import InputError
+from rankproof.data.hits import Hits
 from rankproof.evaluation import evaluate_tables
-from rankproof.records.hits import Hits
+from rankproof.foundation.config import check_config
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.identity import identity
 from rankproof.retrieval.protocols import Retrieved

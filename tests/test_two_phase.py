@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from rankproof.arrays import Float, Int
+from rankproof.foundation.arrays import Float, Int
 from rankproof.statistics.two_phase import two_phase
 
 N = math.nan

@@ -20,12 +20,12 @@ from oracles import ORACLES, enumerate_orderings
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof import kernels
 from rankproof.evaluation import Policy
+from rankproof.foundation import kernels
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import lowest_mean
-from rankproof.unjudged.judging import fill_holes, merged, settle
+from rankproof.unjudged.judging_order import fill_holes, merged, settle
 from rankproof.unjudged.rules import RULES
 
 GRADED = [
@@ -600,7 +600,7 @@ def test_the_result_says_what_it_assumes_and_which_ends_are_reached() -> None:
 
 
 def test_figures_are_the_same_without_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rankproof import kernels
+    from rankproof.foundation import kernels
 
     rng = np.random.default_rng(3)
     docs = [f"d{i}" for i in range(30)]
@@ -810,7 +810,7 @@ def test_condensed_lists_are_stated_and_what_they_leave_out_is_shown(
 
 
 def test_a_lead_however_small_does_not_read_as_none() -> None:
-    from rankproof.sentences import amount
+    from rankproof.foundation.phrasing import amount
 
     assert (amount(0.0214, 3), amount(0.0004, 3)) == ("0.021", "0.0004")
     assert amount(0.00004, 4) == "4e-05"

@@ -24,14 +24,14 @@ from viewed_sets import (
     serving_all,
 )
 
+from rankproof.foundation.printable import visible
 from rankproof.golden.checking import against_people
 from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
-from rankproof.viewer import reading
-from rankproof.viewer.desk import Desk, Seat
-from rankproof.viewer.index import Index
-from rankproof.viewer.passages import Passage
-from rankproof.visible import visible
+from rankproof.golden.viewer import reading
+from rankproof.golden.viewer.desk import Desk, Seat
+from rankproof.golden.viewer.index import Index
+from rankproof.golden.viewer.passages import Passage
 
 
 @pytest.fixture(scope="module")

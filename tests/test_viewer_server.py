@@ -18,17 +18,17 @@ from loopback import PATIENCE
 from rankproof_cli import rankproof
 from viewed_sets import EVIL, PLAIN, QUESTIONS, build_set, corrections, marks, serving, serving_all
 
-from rankproof.errors import InputError
+from rankproof.data import read_run
 from rankproof.evaluation import parse_all
-from rankproof.golden.people import assign, assigned
+from rankproof.foundation.errors import InputError
+from rankproof.golden.annotators import assign, assigned
 from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
-from rankproof.records import read_run
-from rankproof.viewer.desk import Desk, Seat
-from rankproof.viewer.index import Index
-from rankproof.viewer.passages import Filter
-from rankproof.viewer.reading import comparison_holes, live_agreement
-from rankproof.viewer.server import listen
+from rankproof.golden.viewer.desk import Desk, Seat
+from rankproof.golden.viewer.index import Index
+from rankproof.golden.viewer.passages import Filter
+from rankproof.golden.viewer.reading import comparison_holes, live_agreement
+from rankproof.golden.viewer.server import listen
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from toy_embedder import Toy
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
 from rankproof.retrieval.texts import batches
@@ -107,8 +107,8 @@ def test_lists_are_searched_once_for_each_depth_and_question(tmp_path: Path) -> 
 
 
 def test_an_engine_that_knows_none_of_the_passages_is_told_so(tmp_path: Path) -> None:
+    from rankproof.data.tables import build_run
     from rankproof.retrieval.protocols import Retrieved
-    from rankproof.tables import build_run
 
     class Strange:
         name, bytes, build_seconds, fingerprint = "strange", 0, 0.0, "s"

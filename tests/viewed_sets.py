@@ -12,11 +12,11 @@ from typing import Any
 from golden_sets import settings, truth
 
 from rankproof.golden.building import Build
-from rankproof.golden.kept import Reply
+from rankproof.golden.judgments import Reply
 from rankproof.golden.store import Store
-from rankproof.viewer.desk import Seat
-from rankproof.viewer.passages import Passage, passages
-from rankproof.viewer.server import listen, make_server
+from rankproof.golden.viewer.desk import Seat
+from rankproof.golden.viewer.passages import Passage, passages
+from rankproof.golden.viewer.server import listen, make_server
 
 # Texts of strangers. The word “whales” lets BM25 find them all.
 EVIL = {

@@ -13,49 +13,49 @@ from __future__ import annotations
 
 import importlib
 
-from rankproof.version import __version__
+from rankproof.foundation.version import __version__
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to load than all of this
 if TYPE_CHECKING:
     from typing import Any
 
     from rankproof.audit import Audit, audit_embeddings, audit_logits
-    from rankproof.choosing import Chosen, choose
-    from rankproof.comparison import Comparison, compare
-    from rankproof.documents import Prepared, init
-    from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
+    from rankproof.commands.health import Health, doctor
+    from rankproof.commands.verification import Verification, verify
+    from rankproof.comparison.gate import Gate, gate
+    from rankproof.comparison.leaderboard import Leaderboard, leaderboard
+    from rankproof.comparison.pairs import Comparison, compare
+    from rankproof.data import read_qrels, read_run
+    from rankproof.data.tables import Qrels, Run
+    from rankproof.data.ties import TieGroups
     from rankproof.evaluation import Evaluation, Summary, evaluate
-    from rankproof.gating import Gate, gate
-    from rankproof.health import Health, doctor
-    from rankproof.matrices import evaluate_arrays
+    from rankproof.evaluation.matrices import evaluate_arrays
+    from rankproof.evaluation.tie_counts import TieStatistics, tie_statistics
+    from rankproof.foundation.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.measures import *  # noqa: F403
-    from rankproof.records import read_qrels, read_run
-    from rankproof.standings import Leaderboard, leaderboard
-    from rankproof.tables import Qrels, Run
-    from rankproof.tie_counts import TieStatistics, tie_statistics
-    from rankproof.ties import TieGroups
+    from rankproof.projects import Prepared, init
+    from rankproof.projects.choosing import Chosen, choose
     from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged, holes
-    from rankproof.verification import Verification, verify
 
 _HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
-    "choosing": ("Chosen", "choose"),
-    "comparison": ("Comparison", "compare"),
-    "documents": ("Prepared", "init"),
-    "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
+    "projects.choosing": ("Chosen", "choose"),
+    "comparison.pairs": ("Comparison", "compare"),
+    "projects": ("Prepared", "init"),
+    "foundation.errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Summary", "evaluate"),
-    "gating": ("Gate", "gate"),
-    "health": ("Health", "doctor"),
-    "matrices": ("evaluate_arrays",),
-    "standings": ("Leaderboard", "leaderboard"),
-    "records": ("read_qrels", "read_run"),
-    "tie_counts": ("TieStatistics", "tie_statistics"),
-    "tables": ("Qrels", "Run"),
-    "ties": ("TieGroups",),
+    "comparison.gate": ("Gate", "gate"),
+    "commands.health": ("Health", "doctor"),
+    "evaluation.matrices": ("evaluate_arrays",),
+    "comparison.leaderboard": ("Leaderboard", "leaderboard"),
+    "data": ("read_qrels", "read_run"),
+    "evaluation.tie_counts": ("TieStatistics", "tie_statistics"),
+    "data.tables": ("Qrels", "Run"),
+    "data.ties": ("TieGroups",),
     "tradeoffs.bench": ("bench",),
     "unjudged": ("Unjudged", "holes"),
-    "verification": ("Verification", "verify"),
+    "commands.verification": ("Verification", "verify"),
 }
 _MEASURES = """
     AP AP11 DCG ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel

@@ -18,12 +18,12 @@ def run() -> None:
         ):
             # The threads that numpy's BLAS starts would wait for work in a loop, in others' way.
             os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-            from rankproof.lines import read_ahead
+            from rankproof.foundation.lines import read_ahead
 
             any(map(read_ahead, words[1:]))  # the first that is one
         from rankproof import cli
     except BaseException as error:  # before there is a door that says so
-        from rankproof.interrupts import interrupted
+        from rankproof.foundation.interrupts import interrupted
 
         if not interrupted(error):
             raise

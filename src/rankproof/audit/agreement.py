@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
+from rankproof.foundation.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

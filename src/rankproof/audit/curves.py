@@ -12,8 +12,8 @@ import polars as pl
 
 from rankproof.audit.paper import SHORT, TITLES, lows
 from rankproof.audit.results import Audit
-from rankproof.files import claim_folder
-from rankproof.results.displayed import drawing, write_charts
+from rankproof.foundation.files import claim_folder
+from rankproof.presentation.notebook import drawing, write_charts
 
 # Okabe and Ito's palette, told apart with any colour vision; dashes tell the lines apart too.
 COLOURS = {

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError, first_line, library, shorten
-from rankproof.files import write_whole
-from rankproof.manifest import digest
+from rankproof.foundation.errors import InputError, first_line, library, shorten
+from rankproof.foundation.files import write_whole
+from rankproof.foundation.manifest import digest
 from rankproof.retrieval.cache import own_folder
 
 CANDIDATES = "candidates.trec"

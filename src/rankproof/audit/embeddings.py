@@ -10,17 +10,20 @@ from typing import Any, get_args
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
 from rankproof.audit.agreement import agreement
 from rankproof.audit.listing import habit, sentence
 from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
-from rankproof.errors import InputError, check_whole, shorten
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.columns import row_ids
+from rankproof.data.tables import Qrels, Run, build_run
+from rankproof.data.ties import Order
 from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_means, some_of
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError, check_whole, shorten
+from rankproof.foundation.phrasing import part
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.records.columns import row_ids
-from rankproof.scoring.backend import is_torch
-from rankproof.scoring.exact import (
+from rankproof.precision.backend import is_torch
+from rankproof.precision.exact import (
     OVERSAMPLE,
     Metric,
     Rescore,
@@ -29,13 +32,10 @@ from rankproof.scoring.exact import (
     scorer_of,
     to_run,
 )
-from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
-from rankproof.scoring.scorers import Scorer, check_vectors
-from rankproof.scoring.stored import Stored, array_of, decoded
-from rankproof.scoring.topk import TopK
-from rankproof.sentences import part
-from rankproof.tables import Qrels, Run, build_run
-from rankproof.ties import Order
+from rankproof.precision.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
+from rankproof.precision.scorers import Scorer, check_vectors
+from rankproof.precision.stored import Stored, array_of, decoded
+from rankproof.precision.topk import TopK
 
 MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
 LARGEST_FLOAT16 = 65504.0

@@ -9,8 +9,8 @@ from rankproof.audit.embeddings import audit_embeddings
 from rankproof.audit.logits import FORMATS, audit_logits
 from rankproof.audit.results import Audit
 from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
-from rankproof.given import Given
-from rankproof.records import read_run
+from rankproof.data import read_run
+from rankproof.evaluation.recorded_inputs import Given
 
 
 def audit_files(given: Given, progress: Callable[[float], None] | None = None) -> Iterator[Audit]:

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
-from rankproof.errors import InputError, first_line, library, shorten
-from rankproof.records.sources import Source
-from rankproof.scoring.formats import numpy_dtype
+from rankproof.data.sources import Source
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError, first_line, library, shorten
+from rankproof.precision.formats import numpy_dtype
 
 NPY = b"\x93NUMPY"
 VECTOR = ("vector", "embedding", "embeddings", "emb", "values", "vectors")

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.audit.results import Reading
-from rankproof.tables import Qrels, Run
+from rankproof.data.tables import Qrels, Run
 
 SHARE = 0.95  # of lists; what a good retriever ranks first stays below it
 LISTS = 5  # fewer say nothing of a habit

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof import kernels
-from rankproof.arrays import Array, Float
 from rankproof.audit.agreement import agreement
 from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among, strangers
 from rankproof.audit.holdings import stored_as
 from rankproof.audit.listing import Listing, habit, sentence
 from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
-from rankproof.errors import InputError, shorten
+from rankproof.data import QrelsLike, read_qrels
+from rankproof.data.columns import check_ids, encode
+from rankproof.data.tables import Run, build_run
+from rankproof.data.ties import Order
 from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_means
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import counted, part
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, read_qrels
-from rankproof.records.columns import check_ids, encode
-from rankproof.scoring.activations import sigmoid, softmax
-from rankproof.scoring.formats import numpy_dtype, round_to
-from rankproof.sentences import counted, part
-from rankproof.tables import Run, build_run
-from rankproof.ties import Order
+from rankproof.precision.activations import sigmoid, softmax
+from rankproof.precision.formats import numpy_dtype, round_to
 
 FORMATS = ("float32", "float16", "bfloat16")
 SCORINGS: tuple[Scoring, ...] = ("plain", "high precision")

@@ -12,7 +12,7 @@ from typing import Any
 
 from rankproof.audit.results import Audit, Reading, Scoring
 from rankproof.measures.registry import Measure
-from rankproof.results.plain import told
+from rankproof.presentation.json_values import told
 
 SHORT = {
     "float32": "FP32",

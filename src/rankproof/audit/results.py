@@ -12,17 +12,17 @@ from typing import Any, Literal
 import polars as pl
 
 from rankproof.audit.agreement import Agreement
-from rankproof.errors import InputError
+from rankproof.data.tables import Run
 from rankproof.evaluation import Evaluation
+from rankproof.evaluation.tie_counts import CUTOFFS, TieStatistics, tie_statistics
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.version import __version__
 from rankproof.measures.registry import Measure, parse
-from rankproof.results.displayed import Displayed, ranges
-from rankproof.results.leads import sign
-from rankproof.results.plain import plain, told
-from rankproof.results.tables import Table
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.lead_wording import sign
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import Interval, difference_intervals, known_ends, range_of
-from rankproof.tables import Run
-from rankproof.tie_counts import CUTOFFS, TieStatistics, tie_statistics
-from rankproof.version import __version__
 
 Scoring = Literal["plain", "high precision", "decoded", "original"]
 
@@ -247,7 +247,7 @@ class Audit(Displayed):
         return sentences(self)
 
     def _shown(self) -> Table:
-        from rankproof.results import views
+        from rankproof.presentation import views
 
         chosen = ["model", "format", "scoring", "dimensions", "measure", "expected", "min", "max"]
         return views.frame(self.to_frame().select(chosen), self.words())

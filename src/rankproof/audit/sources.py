@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Float
 from rankproof.audit.holdings import ID, VECTOR, Held, narrow, read_held, stored_as
 from rankproof.audit.logits import Logits
-from rankproof.errors import InputError, shorten
-from rankproof.records import read_run
-from rankproof.records.columns import check_ids
-from rankproof.records.formats import format_of
-from rankproof.records.frames import choose_columns, is_frame, polars_reads
-from rankproof.records.sources import Source
-from rankproof.sentences import counted
-from rankproof.tables import Run
+from rankproof.data import read_run
+from rankproof.data.columns import check_ids
+from rankproof.data.formats import format_of
+from rankproof.data.frames import choose_columns, is_frame, polars_reads
+from rankproof.data.sources import Source
+from rankproof.data.tables import Run
+from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import counted
 
 # Names of logit columns, letters and digits alone.
 _ONE = ("logit", "logits")

@@ -8,9 +8,9 @@ from itertools import groupby
 
 from rankproof.audit.results import Apart, Audit, Lead, Reading, Scoring
 from rankproof.evaluation import Summary
+from rankproof.foundation.phrasing import signed
 from rankproof.measures.registry import Measure
-from rankproof.results.leads import ZERO, sign
-from rankproof.sentences import signed
+from rankproof.presentation.lead_wording import ZERO, sign
 
 HOW: dict[Scoring, str] = {
     "plain": "plain",

@@ -19,11 +19,11 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rankproof import manifest as made
 from rankproof.cli.door import at_home, door, shown_arguments
 from rankproof.cli.later import import_later
-from rankproof.interrupts import INTERRUPTED, two_stage
-from rankproof.version import __version__
+from rankproof.foundation import manifest as made
+from rankproof.foundation.interrupts import INTERRUPTED, two_stage
+from rankproof.foundation.version import __version__
 
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -197,7 +197,9 @@ class _Plain:
         if value is None:
             return () if several else None
         if kind is Path and param.metavar in _FILES:
-            from rankproof.files import check_name  # which names polars: `--help` needs none
+            from rankproof.foundation.files import (
+                check_name,  # which names polars: `--help` needs none
+            )
 
             check_name(value)
         if several and not isinstance(value, str) and get_args(kind):

@@ -12,18 +12,18 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.audit_tables import Tables
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
-from rankproof.results.plain import told
-from rankproof.sentences import counted
-from rankproof.visible import file_text
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted
+from rankproof.foundation.printable import file_text
+from rankproof.presentation.json_values import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rankproof.audit import Audit
-    from rankproof.audit.models import Subject
-    from rankproof.given import Given
-    from rankproof.tables import Qrels
+    from rankproof.audit.model_audit import Subject
+    from rankproof.data.tables import Qrels
+    from rankproof.evaluation.recorded_inputs import Given
 
 
 def command(
@@ -227,7 +227,7 @@ def command(
     from rankproof.audit import Audit
     from rankproof.audit.curves import check, write
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.given import Given
+    from rankproof.evaluation.recorded_inputs import Given
 
     Policy.of(order, missing, candidates_only)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -424,7 +424,7 @@ class _Jobs:
 
     def texts(self, qrels: str | None) -> list[Any]:
         from rankproof.audit.datasets import candidates_in, folder_of
-        from rankproof.records.beir import read_corpus
+        from rankproof.data.beir import read_corpus
 
         folders = [folder_of(path) for _, path in self.datasets]
         found = [read_corpus(folder, qrels) for folder in folders]
@@ -437,8 +437,8 @@ class _Jobs:
         """Every model on every dataset; all are looked at before the first is run."""
         if not self.models:
             return []
-        from rankproof.audit.models import Subject
-        from rankproof.records import read_run
+        from rankproof.audit.model_audit import Subject
+        from rankproof.data import read_run
 
         runs = [read_run(path) for path in self.candidates]
         found = [
@@ -459,7 +459,7 @@ class _Jobs:
     def work(self, subjects: list[Subject]) -> int:
         """How much there is to wait for: settings, and texts and pairs that models read."""
         from rankproof.audit.embeddings import settings
-        from rankproof.scoring import FORMATS
+        from rankproof.precision import FORMATS
 
         rescore = self.searching.get("rescore", ("decoded", "original"))
         cuts = len(self.searching.get("dimensions", ()))
@@ -482,7 +482,7 @@ class _Jobs:
         self, given: Given, subjects: list[Subject], tell: Callable[[float], None]
     ) -> Iterator[Audit]:
         from rankproof.audit.files import audit_files
-        from rankproof.audit.models import audit_model
+        from rankproof.audit.model_audit import audit_model
 
         yield from audit_files(given, tell)
         for subject in subjects:

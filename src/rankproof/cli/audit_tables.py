@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.sentences import counted
+from rankproof.foundation.phrasing import counted
 
 if TYPE_CHECKING:
     from rankproof.audit import Audit, Reading

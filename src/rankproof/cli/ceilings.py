@@ -10,8 +10,8 @@ import typer
 from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.results.judged import some_unjudged
-from rankproof.sentences import counted
+from rankproof.foundation.phrasing import counted
+from rankproof.presentation.judged_column import some_unjudged
 
 if TYPE_CHECKING:
     from rankproof.tradeoffs.accuracy import Accuracy
@@ -84,8 +84,8 @@ def command(
     the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
     1 − PROC: what only better retrieval can add.
     """
-    from rankproof.given import Given
-    from rankproof.tradeoffs.allowed import allowed
+    from rankproof.evaluation.recorded_inputs import Given
+    from rankproof.tradeoffs.ceiling_report import allowed
     from rankproof.tradeoffs.ceilings import MEASURES, measures_at
 
     cutoffs = sorted(set(inputs.whole_numbers(at, "--at", "1,10,100")))

@@ -42,10 +42,10 @@ def command(
     What it will cost is said, and asked about, before anything is sent. Run the same command
     again and it goes on: nothing that was answered is asked twice.
     """
-    from rankproof.choosing import choose
     from rankproof.cli.output import deliver, warn
     from rankproof.cli.progress import progress
     from rankproof.cli.recommend import shown
+    from rankproof.projects.choosing import choose
 
     asks = sys.stdin.isatty() and sys.stderr.isatty()
     found = choose(

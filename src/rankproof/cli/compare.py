@@ -12,13 +12,13 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
-from rankproof.results.judged import CONDENSED, NOTE, some_unjudged
-from rankproof.results.leads import rests
-from rankproof.sentences import counted, signed
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted, signed
+from rankproof.presentation.judged_column import CONDENSED, NOTE, some_unjudged
+from rankproof.presentation.lead_wording import rests
 
 if TYPE_CHECKING:
-    from rankproof.comparison import Comparison, Difference
+    from rankproof.comparison.pairs import Comparison, Difference
     from rankproof.measures import Measure
 
 
@@ -57,10 +57,10 @@ def command(
     a paired randomisation test, exact or with 100,000 sign flips, corrected by Holm over all pairs
     and measures; the interval is 95%, Student's t over queries.
     """
-    from rankproof.comparison import compare_evaluations
+    from rankproof.comparison.pairs import compare_evaluations
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.results import views
-    from rankproof.unjudged.beside import evaluate_named
+    from rankproof.presentation import views
+    from rankproof.unjudged.judged_share import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -138,7 +138,7 @@ def verdicts(comparison: Comparison) -> list[str]:
     """In words: everything for one pair, what rests on ties or on holes for more."""
     if len(comparison.pairs) == 1:
         return comparison.verdicts()
-    from rankproof.comparison import doubtful
+    from rankproof.comparison.pairs import doubtful
 
     on = "how ties are broken"
     if "holes_low" in comparison.pairs.figures:

@@ -20,8 +20,8 @@ def command(
     """
     from rankproof.cli.output import warn
     from rankproof.cli.progress import progress
-    from rankproof.sentences import typed
-    from rankproof.showcase import build_demo
+    from rankproof.commands.showcase import build_demo
+    from rankproof.foundation.phrasing import typed
 
     demo = build_demo(out, progress, warn)
     print("What to deploy\n")

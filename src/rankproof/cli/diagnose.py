@@ -10,10 +10,10 @@ import typer
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError, MissingExtra
-from rankproof.files import claim_folder, write_whole
-from rankproof.manifest import manifest
-from rankproof.redaction import without_secrets
+from rankproof.foundation.errors import InputError, MissingExtra
+from rankproof.foundation.files import claim_folder, write_whole
+from rankproof.foundation.manifest import manifest
+from rankproof.foundation.redaction import without_secrets
 
 if TYPE_CHECKING:
     from rankproof.diagnostics import JudgedCorpus, NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
@@ -91,7 +91,7 @@ def names(
     """
     from rankproof.cli.diagnose_tables import name_tables
     from rankproof.diagnostics import check_rules, diagnose_names, read_lists, shipped
-    from rankproof.diagnostics.lists import check_language, check_lists
+    from rankproof.diagnostics.name_lists import check_language, check_lists
 
     settings = _settings(embedder)
     rules = _rules([*settings.fail_if.names, *(fail_if or [])], "names")
@@ -139,7 +139,7 @@ def noise(
     """
     from rankproof.cli.diagnose_tables import noise_tables
     from rankproof.diagnostics import check_rules, diagnose_noise
-    from rankproof.diagnostics.lists import check_language
+    from rankproof.diagnostics.name_lists import check_language
     from rankproof.retrieval.rewriters import make_rewriter
     from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
 
@@ -172,8 +172,8 @@ def noise(
 
 def _settings(embedder: str) -> DiagnoseSettings:
     """A YAML file, a name we know, or a model of sentence-transformers."""
-    from rankproof.config import read_config
     from rankproof.diagnostics.settings import DiagnoseSettings
+    from rankproof.foundation.config import read_config
     from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 
     if Path(embedder).suffix.lower() in (".yaml", ".yml", ".json"):
@@ -197,8 +197,8 @@ def _judged(corpus: str | None, qrels: str | None) -> JudgedCorpus | None:
 
 def _embedder(settings: DiagnoseSettings) -> Embedder:
     from rankproof.retrieval.cache import Cache
+    from rankproof.retrieval.components import is_network
     from rankproof.retrieval.embedders import make_embedder
-    from rankproof.retrieval.parts import is_network
 
     # What was paid for once is kept.
     return make_embedder(settings.embedder, Cache() if is_network(settings.embedder) else None)

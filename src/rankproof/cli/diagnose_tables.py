@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
 from rankproof.diagnostics.names import LEAST, MEASURES
-from rankproof.sentences import counted, part
+from rankproof.foundation.phrasing import counted, part
 from rankproof.statistics.intervals import FEW
 
 INTERVAL = f"the interval is a 95% bootstrap over queries, of {FEW} or more"

@@ -28,8 +28,8 @@ def command(
     $RANKPROOF_POSTGRES is set. Exits with 1 where one of those does not answer.
     """
     from rankproof.cli.output import deliver, say
-    from rankproof.health import doctor
-    from rankproof.redaction import redact
+    from rankproof.commands.health import doctor
+    from rankproof.foundation.redaction import redact
 
     found = doctor(url, model=model, key_env=key_env, milvus=milvus)
     if form is Format.table and not wide:

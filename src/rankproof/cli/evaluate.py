@@ -11,15 +11,15 @@ import typer
 from rankproof.cli import inputs, options, output, people, unjudged
 from rankproof.cli.options import Format, InputFormat
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
-from rankproof.files import STDOUT
-from rankproof.manifest import digest_ahead
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import STDOUT
+from rankproof.foundation.manifest import digest_ahead
 
 if TYPE_CHECKING:
+    from rankproof.data.tables import Qrels
     from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
-    from rankproof.tables import Qrels
 
 
 def command(
@@ -90,22 +90,22 @@ def command(
     if not runs:
         raise InputError("no run is named", place="eval", remedy="give QRELS, then a RUN or more")
     if human is not None:
-        from rankproof.records.sources import is_pipe
+        from rankproof.data.sources import is_pipe
 
         for run in filter(is_pipe, runs):
             raise InputError("--human reads a run twice", place=run, remedy="name a file")
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
-    from rankproof.records.trec import lay_ahead
+    from rankproof.data.trec import lay_ahead
 
     lay_ahead()  # while the rest loads, and judgements are read
 
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
-    from rankproof.limits import parse_limit
+    from rankproof.evaluation.thresholds import parse_limit
     from rankproof.measures.registry import parse
-    from rankproof.results import views
-    from rankproof.unjudged.beside import (
+    from rankproof.presentation import views
+    from rankproof.unjudged.judged_share import (
         Beside,
         added,
         bounded,
@@ -196,7 +196,7 @@ def command(
     if form is not Format.table:
         output.tell(*evaluations)
     if rules and policy.missing == "skip":  # a condition holds for fewer queries than judged
-        from rankproof.comparison import missing_note
+        from rankproof.comparison.pairs import missing_note
 
         for note in missing_note({e.name: e.missing for e in evaluations if e.missing}, policy):
             output.warn(note)

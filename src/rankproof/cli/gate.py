@@ -58,11 +58,11 @@ def command(
     than the baseline. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
     """
     from rankproof.cli import inputs, output
-    from rankproof.errors import InputError
+    from rankproof.comparison.gate import MARGIN, gate_sides, margins_of
+    from rankproof.comparison.gate_inputs import read_side, swept_of
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.files import STDOUT, check_output, write_whole
-    from rankproof.gating import MARGIN, gate_sides, margins_of
-    from rankproof.gating.sides import read_side, swept_of
+    from rankproof.foundation.errors import InputError
+    from rankproof.foundation.files import STDOUT, check_output, write_whole
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_means(measure or options.DEFAULT_MEASURES[:1])

@@ -15,11 +15,11 @@ from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.people import StoreArgument
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
-from rankproof.manifest import role_of
-from rankproof.results.plain import told
-from rankproof.sentences import counted
-from rankproof.visible import file_text
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import role_of
+from rankproof.foundation.phrasing import counted
+from rankproof.foundation.printable import file_text
+from rankproof.presentation.json_values import told
 
 if TYPE_CHECKING:
     from rankproof.golden.plan import Plan
@@ -76,10 +76,10 @@ def build(
     Stages: rewrite, retrieve, merge, grade, prune, rank. Every reply of the judge is stored the
     moment it arrives; stop it with Ctrl-C, or kill it, and run the same command again.
     """
-    from rankproof.config import check_config, read_config
+    from rankproof.foundation.config import check_config, read_config
     from rankproof.golden.building import Build, store_path
     from rankproof.golden.settings import GoldenSettings, LimitsSettings
-    from rankproof.golden.standing import nothing_judged
+    from rankproof.golden.status import nothing_judged
     from rankproof.golden.store import Store
 
     settings = read_config(config, GoldenSettings)
@@ -148,10 +148,10 @@ def try_(
     wide: options.WideOption = False,
 ) -> None:
     """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
-    from rankproof.config import read_config
+    from rankproof.foundation.config import read_config
+    from rankproof.golden.judge_trials import try_judges
     from rankproof.golden.judges import members
     from rankproof.golden.settings import GoldenSettings, JudgeFile
-    from rankproof.golden.trying import try_judges
 
     settings = read_config(config, GoldenSettings)
     if max_cost is not None:
@@ -322,8 +322,8 @@ def view(
     of the golden set, with who and when; they can be undone, and exports follow them. Those who
     label do not see what others said.
     """
-    from rankproof.viewer.desk import Seat
-    from rankproof.viewer.server import view as serve
+    from rankproof.golden.viewer.desk import Seat
+    from rankproof.golden.viewer.server import view as serve
 
     seats = [Seat(name.strip(), settle, blind) for name in who or [_login()]]
     holes = _holes(store, run, measure) if run else {}
@@ -342,8 +342,8 @@ def view(
 
 def _measures(named: list[str] | None, store: Path) -> list[Measure]:
     """Those that are named, else as grades from 1 to 5 mean them."""
+    from rankproof.data.tables import SET_SCALE
     from rankproof.evaluation import parse_all, scale_notes
-    from rankproof.tables import SET_SCALE
 
     found = inputs.on_scale(parse_all(named or options.DEFAULT_MEASURES), named, SET_SCALE)
     for note in scale_notes(store.name, SET_SCALE, found):
@@ -353,7 +353,7 @@ def _measures(named: list[str] | None, store: Path) -> list[Measure]:
 
 def _holes(path: Path, runs: list[str], named: list[str] | None) -> dict[tuple[str, str], float]:
     from rankproof.golden.store import Store
-    from rankproof.viewer.reading import comparison_holes
+    from rankproof.golden.viewer.reading import comparison_holes
 
     with Store(path) as store:
         tables = list(inputs.load_runs(runs, None))
@@ -461,7 +461,7 @@ def agreement(
 
 def _between(pairs: list[dict[str, Any]], alpha: dict[str, Any] | None) -> Table:
     """Every two people, and each person with the judge."""
-    from rankproof.golden.people import PAIR_FIGURES
+    from rankproof.golden.annotators import PAIR_FIGURES
 
     columns = [Column("who", "text", folds=True), *(Column(name) for name in PAIR_FIGURES)]
     rows: list[tuple[Cell, ...]] = []
@@ -494,7 +494,7 @@ def _login() -> str:
 
 
 def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float | None) -> Any:
-    from rankproof.config import check_config
+    from rankproof.foundation.config import check_config
     from rankproof.golden.building import Build
     from rankproof.golden.checking import against_itself
     from rankproof.golden.settings import GoldenSettings
@@ -554,7 +554,7 @@ def _plan_table(plan: Plan) -> Table:
 
 
 def _show_status(store: Store, path: Path, form: Format) -> None:
-    from rankproof.golden.standing import standing
+    from rankproof.golden.status import standing
 
     found = standing(store)
     columns = [output.Column("stage", "text"), output.Column("done", "text")]

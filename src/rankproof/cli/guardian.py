@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rankproof.cli.door import open_streams
-from rankproof.interrupts import INTERRUPTED
+from rankproof.foundation.interrupts import INTERRUPTED
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
 _FROM_KERNEL = 128  # a signal of the terminal, which every process in front hears

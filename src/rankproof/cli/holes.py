@@ -15,18 +15,18 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
-from rankproof.files import STDOUT
-from rankproof.sentences import counted
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import STDOUT
+from rankproof.foundation.phrasing import counted
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankproof.data.tables import Qrels
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels
     from rankproof.unjudged import Unjudged
     from rankproof.unjudged.bounds import View
-    from rankproof.unjudged.judging import Asked, Grader, Settled
+    from rankproof.unjudged.judging_order import Asked, Grader, Settled
     from rankproof.unjudged.sampling import Sampled
 
 
@@ -142,10 +142,10 @@ def command(
     and highest difference, and whether every completion gives it the same sign.
     """
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.given import Given
-    from rankproof.unjudged import pools
-    from rankproof.unjudged.asked import look
-    from rankproof.unjudged.judging import check_next, write_next
+    from rankproof.evaluation.recorded_inputs import Given
+    from rankproof.unjudged.judging_order import check_next, write_next
+    from rankproof.unjudged.leave_one_out import words as pool_sentences
+    from rankproof.unjudged.requested_bounds import look
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -225,7 +225,7 @@ def command(
         ]
     if looked.left is not None:
         shown.append(_left_table(looked.left, leave_one_out))
-        remarks = [*pools.words(looked.left), *remarks]
+        remarks = [*pool_sentences(looked.left), *remarks]
     if to is not None and todo is not None:
         write_next(todo, to, given)
     made = output.Made("holes", files, asked, seed)
@@ -236,7 +236,7 @@ def command(
 def _settle(asked: dict[str, Any], goal: Any, config: Path, view: View) -> Settled:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
     from rankproof.measures.registry import parse
-    from rankproof.unjudged.judging import Settling
+    from rankproof.unjudged.judging_order import Settling
 
     measure = parse(asked["measures"][0])
     view.check([measure])
@@ -252,7 +252,7 @@ def _judged_sample(
     """Labels for all holes of a sample, and the same as rows to write."""
     import polars as pl
 
-    from rankproof.records import read_qrels
+    from rankproof.data import read_qrels
 
     graded = next((m for m in measures if m.definition.grades is not None), measures[0])
     with _judge(config, todo.rows(), view, graded) as (ask, _):
@@ -266,11 +266,11 @@ def _judge(
     config: Path, pairs: Asked, view: View, measure: Measure
 ) -> Iterator[tuple[Grader, int]]:
     """Who judges these pairs, on the scale of the judgements, and how many at a time."""
-    from rankproof.config import read_config
-    from rankproof.golden.filling import pair_judge
+    from rankproof.foundation.config import read_config
+    from rankproof.golden.passage_grading import pair_judge
     from rankproof.golden.pooling import read_inputs
     from rankproof.golden.settings import GoldenSettings
-    from rankproof.unjudged.judging import on_scale, translated
+    from rankproof.unjudged.judging_order import on_scale, translated
 
     settings = read_config(config, GoldenSettings)
     corpus = read_inputs(settings).corpus

@@ -9,7 +9,7 @@ import typer
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
-from rankproof.sentences import counted
+from rankproof.foundation.phrasing import counted
 
 
 def command(
@@ -55,7 +55,7 @@ def command(
     """
     from rankproof.cli.output import deliver
     from rankproof.cli.progress import progress
-    from rankproof.documents import init
+    from rankproof.projects import init
 
     made = init(
         folder,

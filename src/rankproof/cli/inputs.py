@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.options import InputFormat
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rankproof.data.tables import Qrels, Run, Scale
     from rankproof.evaluation import Policy
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels, Run, Scale
 
 
 def check_stdin(paths: list[str]) -> None:
@@ -39,7 +39,7 @@ def whole_numbers(text: str, option: str, example: str, least: int = 1) -> list[
 
 
 def named(paths: list[str]) -> dict[str, str]:
-    from rankproof.records.sources import names_of
+    from rankproof.data.sources import names_of
 
     return dict(zip(names_of(paths), paths, strict=True))
 
@@ -58,7 +58,7 @@ def _reading(paths: list[str]) -> str:
 
 def roles(qrels: str, runs: list[str]) -> dict[str, str]:
     """The files of an evaluation by what they are to it: judgements, and runs by name."""
-    from rankproof.manifest import role_of
+    from rankproof.foundation.manifest import role_of
 
     return {"qrels": qrels} | {role_of(name): run for name, run in named(runs).items()}
 
@@ -76,10 +76,10 @@ def asked(
 
 def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -> Qrels:
     """Judgements, which are held whole: where `memory` is named they may take no more."""
-    from rankproof.memory import parse_memory
-    from rankproof.records import read_qrels
-    from rankproof.records.beir import chosen_among, qrels_file
-    from rankproof.records.sources import Source
+    from rankproof.data import read_qrels
+    from rankproof.data.beir import chosen_among, qrels_file
+    from rankproof.data.sources import Source
+    from rankproof.foundation.memory import parse_memory
 
     with progress("reading judgements", size_of([path])) as told:
         file = qrels_file(path)
@@ -96,7 +96,7 @@ def on_scale(measures: list[Measure], named: object, scale: Scale | None) -> lis
 
 def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
     """The runs one after the other, so that only one need be held."""
-    from rankproof.records import read_run
+    from rankproof.data import read_run
 
     with progress(_reading(paths), size_of(paths)) as told:
         for name, path in named(paths).items():
@@ -105,7 +105,7 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
 
 def size_of(paths: list[str]) -> int:
     """Bytes of the files, for a bar of progress; those of a folder are its shards."""
-    from rankproof.records.sources import is_file, is_folder
+    from rankproof.data.sources import is_file, is_folder
 
     named = [Path(path) for path in paths if path != "-"]
     files = [file for path in named for file in (path.rglob("*") if is_folder(path) else [path])]

@@ -51,12 +51,12 @@ def command(
     """
     from rankproof.cli import inputs, output
     from rankproof.cli.progress import progress
-    from rankproof.comparison import missing_note
+    from rankproof.comparison.leaderboard import expand, rank_evaluations
+    from rankproof.comparison.pairs import missing_note
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.files import STDOUT
-    from rankproof.results.displayed import check_chart, write_chart
-    from rankproof.standings import expand, rank_evaluations
-    from rankproof.unjudged.beside import evaluate_named
+    from rankproof.foundation.files import STDOUT
+    from rankproof.presentation.notebook import check_chart, write_chart
+    from rankproof.unjudged.judged_share import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)

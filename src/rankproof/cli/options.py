@@ -31,7 +31,7 @@ FORMATS = "trec, plain, msmarco, csv, tsv, json, jsonl, mteb, parquet, arrow"  #
 
 def _format(name: str) -> str:
     """One of the formats that records can read; those of other packages among them."""
-    from rankproof.records.formats import check_format
+    from rankproof.data.formats import check_format
 
     check_format(name)
     return name
@@ -170,7 +170,7 @@ OutOption = Annotated[
 
 
 def _offline(wanted: bool) -> bool:
-    from rankproof.hub import go_offline
+    from rankproof.foundation.model_hub import go_offline
 
     go_offline(wanted)
     return wanted

@@ -20,10 +20,10 @@ import polars as pl
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
-from rankproof.errors import InputError
-from rankproof.files import STDOUT, check_ending, check_output, write_whole
-from rankproof.redaction import redact, without_secrets
-from rankproof.results.tables import (
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import STDOUT, check_ending, check_output, write_whole
+from rankproof.foundation.redaction import redact, without_secrets
+from rankproof.presentation.tables import (
     Cell,
     Column,
     Table,
@@ -36,7 +36,7 @@ from rankproof.results.tables import (
 )
 
 __all__ = ["Cell", "Column", "Made", "Table", "check_outputs", "deliver", "warn", "write_frame"]
-from rankproof.visible import inert_frame, visible
+from rankproof.foundation.printable import inert_frame, visible
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Made:
     seed: int | None = None
 
     def manifest(self) -> dict[str, Any]:
-        from rankproof.manifest import manifest
+        from rankproof.foundation.manifest import manifest
 
         return manifest(self.kind, config=self.config, inputs=self.inputs, seed=self.seed)
 

@@ -27,8 +27,8 @@ def command(form: options.FormatOption = Format.table, wide: options.WideOption 
 
 def described_parts() -> list[dict[str, Any]]:
     """Every part that is declared, here or by a package that is installed."""
-    from rankproof.results.plain import told
-    from rankproof.retrieval.parts import every
+    from rankproof.presentation.json_values import told
+    from rankproof.retrieval.components import every
 
     return [
         {

@@ -12,8 +12,8 @@ import typer
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.errors import InputError
-from rankproof.sentences import counted
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted
 
 if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
@@ -45,8 +45,8 @@ def assign(
     Whole queries are dealt, so that a query has a figure as people would have it. Asked
     again with more people or queries, it adds to the queues and takes nothing away.
     """
-    from rankproof.golden.people import assign as deal
-    from rankproof.golden.people import labels
+    from rankproof.golden.annotators import assign as deal
+    from rankproof.golden.annotators import labels
     from rankproof.golden.store import Store
 
     each = min(2, len(to)) if each is None else each

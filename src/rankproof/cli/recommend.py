@@ -9,8 +9,8 @@ import typer
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
-from rankproof.results.judged import NOTE, some_unjudged
-from rankproof.sentences import counted
+from rankproof.foundation.phrasing import counted
+from rankproof.presentation.judged_column import NOTE, some_unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ def command(
     network, and no script to read it.
     """
     from rankproof.cli.output import warn
-    from rankproof.files import STDOUT
+    from rankproof.foundation.files import STDOUT
     from rankproof.report import write_report
 
     place, _, row = folder.partition("::") if not Path(folder).is_dir() else (folder, "", "")

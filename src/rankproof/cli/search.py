@@ -10,10 +10,10 @@ import typer
 from rankproof.cli import options
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Made, Table, check_outputs, deliver
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
 
 if TYPE_CHECKING:
-    from rankproof.tables import Run
+    from rankproof.data.tables import Run
 
 _EXCERPT = 100  # characters of a passage
 
@@ -50,8 +50,8 @@ def command(
 
     Passages of the same score share their ranks. What was made is kept in the cache and used again.
     """
-    from rankproof.retrieval.lists import check_depth
-    from rankproof.tradeoffs.asking import search, search_files, search_settings
+    from rankproof.retrieval.row_lists import check_depth
+    from rankproof.tradeoffs.single_retriever import search, search_files, search_settings
 
     check_depth(k)
     if (question is None) == (queries is None) or (queries is None) != (out is None):
@@ -63,8 +63,8 @@ def command(
     settings = search_settings(source)
     files = search_files(settings, source)
     if queries is not None and out is not None:
-        from rankproof.records.beir import read_questions
-        from rankproof.records.trec import write_trec
+        from rankproof.data.beir import read_questions
+        from rankproof.data.trec import write_trec
 
         given = [*map(str, files.values()), str(queries)]
         check_outputs(given, out)

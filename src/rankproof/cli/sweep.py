@@ -10,17 +10,17 @@ import typer
 from rankproof.cli.options import Format, FormatOption, OfflineOption, WideOption
 from rankproof.cli.output import Cell, Column, Made, Table, deliver, warn, writer
 from rankproof.cli.progress import progress
-from rankproof.errors import few
-from rankproof.results.judged import NOTE, some_unjudged
-from rankproof.results.leads import could, rests
-from rankproof.sentences import counted, typed
+from rankproof.foundation.errors import few
+from rankproof.foundation.phrasing import counted, typed
+from rankproof.presentation.judged_column import NOTE, some_unjudged
+from rankproof.presentation.lead_wording import could, rests
 
 if TYPE_CHECKING:
     import polars as pl
 
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import Swept
-    from rankproof.unjudged.judging import Grader
+    from rankproof.unjudged.judging_order import Grader
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
     prompt. What configurations share is made once and kept in the folder; a sweep that was stopped
     goes on from there.
     """
-    from rankproof.config import read_config
+    from rankproof.foundation.config import read_config
     from rankproof.tradeoffs.plan import SweepSettings
 
     settings = read_config(config, SweepSettings)
@@ -64,7 +64,7 @@ def _judge(settings: SweepSettings, folder: Path) -> Grader | None:
     """Who grades what nobody judged."""
     if settings.judge is None:
         return None
-    from rankproof.golden.filling import hole_grader
+    from rankproof.golden.passage_grading import hole_grader
 
     return hole_grader(settings, folder, warn, progress)
 
@@ -193,7 +193,7 @@ def _remarks(swept: Swept) -> list[str]:
 
 
 def _data(swept: Swept) -> dict[str, Any]:
-    from rankproof.results.plain import plain
+    from rankproof.presentation.json_values import plain
 
     rows = plain(swept.configurations.to_dicts())
     load = {} if swept.load is None else {"load": swept.load.drop("key").to_dicts()}

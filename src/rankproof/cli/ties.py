@@ -10,11 +10,11 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
-from rankproof.records.hits import RANKS
-from rankproof.sentences import part
+from rankproof.data.hits import RANKS
+from rankproof.foundation.phrasing import part
 
 if TYPE_CHECKING:
-    from rankproof.tie_counts import TieStatistics
+    from rankproof.evaluation.tie_counts import TieStatistics
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
     spill_dir: options.SpillOption = None,
 ) -> None:
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
-    from rankproof.tie_counts import tie_statistics
+    from rankproof.evaluation.tie_counts import tie_statistics
 
     cutoffs = sorted(set(inputs.whole_numbers(at, "--at", "1,10,100")))
     inputs.check_stdin(runs)

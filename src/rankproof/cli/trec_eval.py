@@ -75,10 +75,10 @@ def command(
     from rankproof.cli import inputs
     from rankproof.compat import trec_eval
     from rankproof.compat.preferences import read_people
-    from rankproof.errors import InputError
-    from rankproof.records import read_run
-    from rankproof.records.sources import Source
-    from rankproof.records.trec import tag_of
+    from rankproof.data import read_run
+    from rankproof.data.sources import Source
+    from rankproof.data.trec import tag_of
+    from rankproof.foundation.errors import InputError
 
     if ties and (judged_as != "qrels" or reference):
         raise InputError(

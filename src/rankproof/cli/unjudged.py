@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.results.judged import NOTE, at_most, some_unjudged
+from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.beside import Beside
+    from rankproof.unjudged.judged_share import Beside
 
 
 def columns_added(table: Table, beside: list[Beside]) -> Table:

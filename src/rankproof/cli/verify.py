@@ -34,7 +34,7 @@ def command(
     checked, and it says so.
     """
     from rankproof.cli.output import Column, Made, Table, deliver
-    from rankproof.verification import verify
+    from rankproof.commands.verification import verify
 
     found = verify(result, inputs or [])
     columns = [Column("input", "text", folds=True), *Column.each("file", "SHA-256", style="text")]

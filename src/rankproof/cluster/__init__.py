@@ -13,7 +13,7 @@ Every worker needs rankproof installed in the same version. A script that calls 
 from __future__ import annotations
 
 from rankproof.cluster.audits import audit_embeddings, audit_logits
-from rankproof.cluster.models import embed, score
+from rankproof.cluster.embedding import embed, score
 from rankproof.cluster.runs import compare, evaluate
 from rankproof.cluster.session import connected
 from rankproof.cluster.vectors import search

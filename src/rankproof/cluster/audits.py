@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
 from rankproof.audit import Audit, logits
 from rankproof.audit import embeddings as vectors
 from rankproof.audit.sources import read_logits, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, blocks_of, find_files, is_dataset
-from rankproof.errors import InputError
+from rankproof.data import QrelsLike, read_qrels
 from rankproof.evaluation import parse_means
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, read_qrels
-from rankproof.scoring.formats import FORMATS
+from rankproof.precision.formats import FORMATS
 
 
 def audit_logits(

@@ -15,7 +15,6 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
 from rankproof.cluster.session import connected, fetched, gather, gathered, use_own_cores
 from rankproof.cluster.shards import (
     ClusterRun,
@@ -26,15 +25,14 @@ from rankproof.cluster.shards import (
     find_files,
     is_dataset,
 )
-from rankproof.comparison import Comparison, compare_evaluations
-from rankproof.errors import InputError, check_whole
+from rankproof.comparison.pairs import Comparison, compare_evaluations
+from rankproof.data import QrelsLike, read_qrels
+from rankproof.data.columns import no_rows
+from rankproof.data.sources import Format, changed, stem
+from rankproof.data.tables import Qrels
 from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
-from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, read_qrels
-from rankproof.records.columns import no_rows
-from rankproof.records.sources import Format, changed, stem
-from rankproof.streaming.evaluate import Scattered, listed, whole_queries
-from rankproof.streaming.parts import (
+from rankproof.evaluation.streaming.evaluate import Scattered, listed, whole_queries
+from rankproof.evaluation.streaming.merging import (
     FEW,
     Pair,
     RepeatedPair,
@@ -47,10 +45,12 @@ from rankproof.streaming.parts import (
     split,
     strange,
 )
-from rankproof.streaming.rows import Rows
-from rankproof.streaming.shards import Chunk, common_dtype
-from rankproof.tables import Qrels
-from rankproof.unjudged.beside import set_beside, with_judged
+from rankproof.evaluation.streaming.rows import Rows
+from rankproof.evaluation.streaming.shards import Chunk, common_dtype
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError, check_whole
+from rankproof.measures.registry import Measure
+from rankproof.unjudged.judged_share import set_beside, with_judged
 
 ROWS = 1 << 21  # of a task, read or measured
 LAST, PARTS = 2, 4  # tasks of each worker that are cut again, so that all workers end together

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rankproof import kernels
-from rankproof.errors import InputError, RankproofError, first_line, library, shorten
+from rankproof.foundation import kernels
+from rankproof.foundation.errors import InputError, RankproofError, first_line, library, shorten
 
 _ROOM = "see that there is room on disk, in memory and for open files (ulimit -n)"
 _LOOK_S = 1.0  # between two looks at whether somebody is still there

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from rankproof.errors import InputError, library
-from rankproof.lines import known
-from rankproof.records.frames import checked, choose_columns
-from rankproof.records.sources import Format, is_folder
-from rankproof.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
-from rankproof.streaming.spill import spill_folder
+from rankproof.data.frames import checked, choose_columns
+from rankproof.data.sources import Format, is_folder
+from rankproof.evaluation.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
+from rankproof.evaluation.streaming.spill import spill_folder
+from rankproof.foundation.errors import InputError, library
+from rankproof.foundation.lines import known
 
 ClusterRun: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any"
 

@@ -9,14 +9,15 @@ from typing import Any, TypeGuard
 import numpy as np
 import polars as pl
 
-from rankproof import kernels
-from rankproof.arrays import Array
 from rankproof.audit.sources import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
-from rankproof.errors import InputError, check_whole, check_word, shorten
-from rankproof.scoring.backend import is_torch, name_of
-from rankproof.scoring.exact import (
+from rankproof.data.tables import Run
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError, check_whole, check_word, shorten
+from rankproof.precision.backend import is_torch, name_of
+from rankproof.precision.exact import (
     ON_GPU,
     OVERSAMPLE,
     Metric,
@@ -29,11 +30,10 @@ from rankproof.scoring.exact import (
     to_run,
     vectors_of,
 )
-from rankproof.scoring.formats import FLOATS, Format, check_format, encode
-from rankproof.scoring.scorers import Scorer, check_dimensions, check_rows
-from rankproof.scoring.stored import array_of, refuse_unsaid
-from rankproof.scoring.topk import TopK
-from rankproof.tables import Run
+from rankproof.precision.formats import FLOATS, Format, check_format, encode
+from rankproof.precision.scorers import Scorer, check_dimensions, check_rows
+from rankproof.precision.stored import array_of, refuse_unsaid
+from rankproof.precision.topk import TopK
 
 ROWS = 262_144  # of a task: 0.4 GB of 384 dimensions
 
@@ -115,7 +115,7 @@ def search(
     address: str | None = None,
     rows_per_task: int = ROWS,
 ) -> Run:
-    """`rankproof.scoring.search` over documents in shards: the same Run, and the same `cut`.
+    """`rankproof.precision.search` over documents in shards: the same Run, and the same `cut`.
 
     `shards` are .npy or Parquet files (a column of ids and one of vectors): a folder, an address
     of fsspec, a list of them; or a list of arrays. Documents are numbered through all of them in
@@ -322,7 +322,7 @@ def _find_on_gpu(
     if task.form in ON_GPU:
         metric: Metric = "cosine" if exactly else "dot"  # otherwise they have unit length
         return on_gpu(there(queries), held, count, task.form, task.high_precision, metric), None
-    from rankproof.scoring import gpu, gpu_formats
+    from rankproof.precision import gpu, gpu_formats
 
     rows = held if largest is None else torch.cat([held, there(largest)])
     codes = gpu_formats.encode(rows, task.form)[: len(held)]

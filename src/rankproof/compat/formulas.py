@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array, Float, Int
-from rankproof.kernels import numbered
-from rankproof.measures.interpolated import highest
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Array, Float, Int
+from rankproof.foundation.kernels import numbered
+from rankproof.measures.interpolated_precision import highest
 from rankproof.measures.linear import log_discount
-from rankproof.measures.ragged import tables
-from rankproof.ties import TieGroups
+from rankproof.measures.padded_rows import tables
 
 Gains = Sequence[tuple[int, float]]
 _KEY = np.int64(1) << 40  # ranks stay below it

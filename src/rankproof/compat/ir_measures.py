@@ -28,12 +28,12 @@ from ir_measures import Metric, measures, providers, util
 from ir_measures.providers.base import NOT_PROVIDED, Choices
 from ir_measures.providers.base import Any as Anything
 
-from rankproof import kernels
-from rankproof.compat.lists import nested, settled
+from rankproof.compat.dict_groups import nested, settled
+from rankproof.data import read_qrels, read_run
 from rankproof.evaluation import Policy, evaluate_some, measure_all
+from rankproof.foundation import kernels
 from rankproof.measures.registry import Measure as OurMeasure
 from rankproof.measures.registry import Outcomes, parse
-from rankproof.records import read_qrels, read_run
 
 FIGURES = {
     "rankproof": lambda found: found.oblivious,

@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError, shorten
-from rankproof.records.sources import Source
-from rankproof.records.trec import place_in, split_fields
-from rankproof.sentences import counted
-from rankproof.tables import Run
+from rankproof.data.sources import Source
+from rankproof.data.tables import Run
+from rankproof.data.trec import place_in, split_fields
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import counted
 
 Form = Literal["qrels_jg", "qrels_prefs", "prefs"]
 _FIELDS = ["query", "person", "part", "doc", "level"]

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from rankproof import kernels
-from rankproof.arrays import Float
-from rankproof.compat.lists import run_of, settled
+from rankproof.compat.dict_groups import run_of, settled
 from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured, numbers_of
-from rankproof.errors import InputError, MeasureError, shorten
+from rankproof.data import QrelsLike, read_qrels
+from rankproof.data.tables import Qrels, Run
+from rankproof.data.ties import TieGroups, in_order
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.measures.registry import Outcomes
-from rankproof.records import QrelsLike, read_qrels
-from rankproof.tables import Qrels, Run
-from rankproof.ties import TieGroups, in_order
 
 __all__ = [
     "RelevanceEvaluator",

@@ -24,24 +24,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.comparison import Comparison
-from rankproof.comparison import compare as compare_runs
-from rankproof.compat.lists import nested, run_of, settled
-from rankproof.errors import InputError, shorten
+from rankproof.comparison.pairs import Comparison
+from rankproof.comparison.pairs import compare as compare_runs
+from rankproof.compat.dict_groups import nested, run_of, settled
+from rankproof.data import read_qrels, read_run
+from rankproof.data.sources import Source
+from rankproof.data.tables import Qrels as Judged
+from rankproof.data.tables import Run as Listed
+from rankproof.data.ties import in_order
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, measure_all
-from rankproof.files import write_whole
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.files import write_whole
+from rankproof.foundation.printable import visible
 from rankproof.measures.registry import Measure, parse
-from rankproof.records import read_qrels, read_run
-from rankproof.records.sources import Source
-from rankproof.results.tables import Cell, Column, Marked, as_latex
-from rankproof.results.tables import Table as Shown
+from rankproof.presentation.tables import Cell, Column, Marked, as_latex
+from rankproof.presentation.tables import Table as Shown
 from rankproof.retrieval.fusion import fuse as fuse_runs
 from rankproof.statistics.randomisation import randomisation, t_test
-from rankproof.tables import Qrels as Judged
-from rankproof.tables import Run as Listed
-from rankproof.ties import in_order
-from rankproof.visible import visible
 
 __all__ = ["Qrels", "Run", "compare", "evaluate", "fuse"]
 

@@ -18,12 +18,14 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from rankproof import kernels
-from rankproof.arrays import Float, Int
 from rankproof.compat import formulas
 from rankproof.compat.formulas import raised
 from rankproof.compat.preferences import Form, preferred
-from rankproof.errors import InputError, MeasureError, shorten
+from rankproof.data import read_qrels
+from rankproof.data.sources import Source
+from rankproof.data.tables import Qrels, Run
+from rankproof.data.ties import Order, TieGroups, in_order
+from rankproof.data.trec import place_in, split_fields
 from rankproof.evaluation import (
     Evaluation,
     Policy,
@@ -33,12 +35,10 @@ from rankproof.evaluation import (
     meet,
     strangers,
 )
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Float, Int
+from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.measures.registry import Measure, parse
-from rankproof.records import read_qrels
-from rankproof.records.sources import Source
-from rankproof.records.trec import place_in, split_fields
-from rankproof.tables import Qrels, Run
-from rankproof.ties import Order, TieGroups, in_order
 
 Formula = Callable[[Any], Any]  # tie groups → (Q,) figures; of relstring, texts
 Make = Callable[[int, Any], Measure | Formula]  # level (-l), what follows the dot →

@@ -13,11 +13,11 @@ from rankproof.diagnostics.ablations import ABLATIONS, Ablation
 from rankproof.diagnostics.conversation import LEVELS, noised
 from rankproof.diagnostics.corpus import JudgedCorpus
 from rankproof.diagnostics.figures import Figure
-from rankproof.diagnostics.lists import Author, Lists, read_lists, shipped
+from rankproof.diagnostics.name_lists import Author, Lists, read_lists, shipped
 from rankproof.diagnostics.names import NameRow, NamesDiagnosis, diagnose_names
 from rankproof.diagnostics.noise import NoiseDiagnosis, NoiseRow, diagnose_noise
 from rankproof.diagnostics.rules import Rule, Verdict, check_rules, parse_rule
-from rankproof.statistics.likeness import Correlation
+from rankproof.statistics.rank_similarity import Correlation
 
 __all__ = [
     "ABLATIONS",

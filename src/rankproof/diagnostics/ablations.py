@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from rankproof.diagnostics.bundles import Bundle, Passage, Question
-from rankproof.diagnostics.lists import Author
+from rankproof.diagnostics.name_lists import Author
 
 Family = Literal["identity", "formatting", "layout"]
 P = TypeVar("P", Question, Passage)

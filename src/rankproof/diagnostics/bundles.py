@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rankproof.diagnostics.lists import Author, Language, Lists
-from rankproof.errors import InputError
-from rankproof.sentences import counted
+from rankproof.diagnostics.name_lists import Author, Language, Lists
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted
 from rankproof.statistics.resampling import first_of_permutation
 
 QUESTIONS: dict[Language, tuple[str, ...]] = {

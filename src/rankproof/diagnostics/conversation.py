@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.diagnostics.lists import check_language
+from rankproof.diagnostics.name_lists import check_language
 
 LEVELS = (0, 1, 2, 3, 4)
 """Levels of noise, from none to the most.
@@ -110,7 +110,7 @@ _SLIPS: tuple[Callable[[str, str], tuple[str, str]], ...] = (
 @cache
 def fragments(language: str) -> dict[str, Any]:
     """What ships with the package for a language: fragments by kind, and questions."""
-    data = files("rankproof") / "data" / f"noise.{check_language(language)}.toml"
+    data = files("rankproof") / "resources" / f"noise.{check_language(language)}.toml"
     return tomllib.loads(data.read_text("utf-8"))
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError
+from rankproof.data import read_qrels
+from rankproof.data.beir import read_corpus
+from rankproof.data.tables import Qrels
 from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import part
 from rankproof.measures import Measure, parse
-from rankproof.records import read_qrels
-from rankproof.records.beir import read_corpus
+from rankproof.precision.exact import find, to_run
+from rankproof.precision.topk import TopK
 from rankproof.retrieval.protocols import Embedder, Vectors
 from rankproof.retrieval.workshop import Texts, Workshop, quiet
-from rankproof.scoring.exact import find, to_run
-from rankproof.scoring.topk import TopK
-from rankproof.sentences import part
 from rankproof.statistics.resampling import sampled
-from rankproof.tables import Qrels
 
 K = 10
 SET, LIST = parse(f"NRecall4@{K}"), parse(f"nDCG@{K}")

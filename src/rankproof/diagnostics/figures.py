@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankproof.arrays import Float
+from rankproof.foundation.arrays import Float
 from rankproof.statistics.intervals import (
     ROUNDING,
     Interval,

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Float
 from rankproof.diagnostics.ablations import (
     MASKS,
     composed,
@@ -27,10 +26,11 @@ from rankproof.diagnostics.ablations import (
 from rankproof.diagnostics.bundles import LABELS
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
 from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures
-from rankproof.diagnostics.lists import Author, Language
+from rankproof.diagnostics.name_lists import Author, Language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
-from rankproof.results.plain import told
+from rankproof.foundation.arrays import Float
+from rankproof.presentation.json_values import told
 from rankproof.retrieval.protocols import Embedder
 
 Rewriting = Callable[[str], str]

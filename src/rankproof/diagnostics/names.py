@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
 from rankproof.diagnostics.ablations import ABLATIONS, Family
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
 from rankproof.diagnostics.corpus import JudgedCorpus
 from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures
-from rankproof.diagnostics.lists import (
+from rankproof.diagnostics.mentions import Mentions, search_mentions
+from rankproof.diagnostics.name_lists import (
     Language,
     Lists,
     check_language,
@@ -31,19 +31,19 @@ from rankproof.diagnostics.lists import (
     read_lists,
     shipped,
 )
-from rankproof.diagnostics.mentions import Mentions, search_mentions
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
-from rankproof.errors import check_whole
-from rankproof.matrices import evaluate_arrays
-from rankproof.results.displayed import Displayed, ranges
-from rankproof.results.plain import plain, told
-from rankproof.results.tables import Column, Table
+from rankproof.evaluation.matrices import evaluate_arrays
+from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.errors import check_whole
+from rankproof.precision import fixed
+from rankproof.precision.topk import TopK, top_k
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
-from rankproof.scoring import fixed
-from rankproof.scoring.topk import TopK, top_k
 from rankproof.statistics.intervals import Interval, percentile_interval
-from rankproof.statistics.likeness import Correlation, across, within
+from rankproof.statistics.rank_similarity import Correlation, across, within
 from rankproof.statistics.resampling import resampled_means
 
 BASE = "base"

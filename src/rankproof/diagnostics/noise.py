@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Float
 from rankproof.diagnostics.conversation import LEVELS, noised, questions
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
 from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures, mean_of
-from rankproof.diagnostics.lists import Language, check_language
+from rankproof.diagnostics.name_lists import Language, check_language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
-from rankproof.errors import check_whole
-from rankproof.results.displayed import Displayed, ranges
-from rankproof.results.plain import plain, told
-from rankproof.results.tables import Column, Table
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import check_whole
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.intervals import Interval
-from rankproof.statistics.likeness import Correlation, across, within
+from rankproof.statistics.rank_similarity import Correlation, across, within
 
 COSINES = ("clean", "passage")
 

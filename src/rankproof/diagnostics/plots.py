@@ -7,9 +7,9 @@ from typing import Any
 
 from rankproof.diagnostics.names import NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.results.displayed import drawing, write_charts
-from rankproof.results.plain import plain
-from rankproof.sentences import counted
+from rankproof.foundation.phrasing import counted
+from rankproof.presentation.json_values import plain
+from rankproof.presentation.notebook import drawing, write_charts
 
 # Okabe and Ito's palette, told apart with any colour vision.
 COLOURS = {"base": "#555555", "identity": "#D55E00", "formatting": "#0072B2", "layout": "#009E73"}

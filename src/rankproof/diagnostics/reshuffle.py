@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankproof.arrays import Float
-from rankproof.scoring.topk import TopK
-from rankproof.statistics.likeness import kendall as tau_b
+from rankproof.foundation.arrays import Float
+from rankproof.precision.topk import TopK
+from rankproof.statistics.rank_similarity import kendall as tau_b
 
 
 def overlap(one: TopK, other: TopK) -> Float:

@@ -26,8 +26,8 @@ from rankproof.diagnostics.ablations import ABLATIONS, FAMILIES
 from rankproof.diagnostics.conversation import LEVELS
 from rankproof.diagnostics.names import BASE, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis, NoiseRow
-from rankproof.errors import InputError, shorten
-from rankproof.limits import SIGNS
+from rankproof.evaluation.thresholds import SIGNS
+from rankproof.foundation.errors import InputError, shorten
 
 Kind = Literal["names", "noise"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankproof.config import Settings
+from rankproof.foundation.config import Settings
+from rankproof.retrieval.components import EmbedderChoice, RewriterChoice
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-from rankproof.retrieval.parts import EmbedderChoice, RewriterChoice
 
 
 class RuleSettings(Settings):

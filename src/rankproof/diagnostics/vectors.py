@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.retrieval.protocols import Embedder
 from rankproof.retrieval.workshop import row_each
 

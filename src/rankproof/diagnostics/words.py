@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.sentences import counted, part, signed
+from rankproof.foundation.phrasing import counted, part, signed
 from rankproof.statistics.intervals import Interval
-from rankproof.statistics.likeness import Correlation
+from rankproof.statistics.rank_similarity import Correlation
 
 SOURCE = "arXiv 2511.09545"
 

@@ -17,7 +17,12 @@ from typing import Any, TypeAlias, Unpack, overload
 
 import numpy as np
 
-from rankproof.errors import InputError, MeasureError
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.frames import is_frame
+from rankproof.data.hits import unwrapped
+from rankproof.data.sources import stem
+from rankproof.data.tables import Qrels, Run
+from rankproof.data.ties import Order, ScoreType, in_order
 from rankproof.evaluation.checks import check_scale as check_scale
 from rankproof.evaluation.checks import like_grades, seen_in, swapped
 from rankproof.evaluation.checks import notes_on as notes_on
@@ -27,15 +32,15 @@ from rankproof.evaluation.checks import scale_notes as scale_notes
 from rankproof.evaluation.checks import seen_together as seen_together
 from rankproof.evaluation.checks import some_of as some_of
 from rankproof.evaluation.checks import strangers as strangers
-from rankproof.evaluation.meeting import Evaluated as Evaluated
-from rankproof.evaluation.meeting import Met as Met
-from rankproof.evaluation.meeting import counts as counts
-from rankproof.evaluation.meeting import match
-from rankproof.evaluation.meeting import measure_all as measure_all
-from rankproof.evaluation.meeting import meet as meet
-from rankproof.evaluation.meeting import threshold as threshold
-from rankproof.evaluation.meeting import undecided as undecided
-from rankproof.evaluation.meeting import undefined_is_zero as undefined_is_zero
+from rankproof.evaluation.matching import Evaluated as Evaluated
+from rankproof.evaluation.matching import Met as Met
+from rankproof.evaluation.matching import counts as counts
+from rankproof.evaluation.matching import match
+from rankproof.evaluation.matching import measure_all as measure_all
+from rankproof.evaluation.matching import meet as meet
+from rankproof.evaluation.matching import threshold as threshold
+from rankproof.evaluation.matching import undecided as undecided
+from rankproof.evaluation.matching import undefined_is_zero as undefined_is_zero
 from rankproof.evaluation.policy import LIKE as LIKE
 from rankproof.evaluation.policy import Choices as Choices
 from rankproof.evaluation.policy import Like as Like
@@ -44,13 +49,8 @@ from rankproof.evaluation.policy import Policy as Policy
 from rankproof.evaluation.result import Evaluation as Evaluation
 from rankproof.evaluation.result import Summary as Summary
 from rankproof.evaluation.result import summarise as summarise
+from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.measures.registry import Measure, parse
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.records.frames import is_frame
-from rankproof.records.hits import unwrapped
-from rankproof.records.sources import stem
-from rankproof.tables import Qrels, Run
-from rankproof.ties import Order, ScoreType, in_order
 
 Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
 
@@ -126,7 +126,7 @@ def evaluate(
 
     def one(source: Any, name: str | None = None) -> Evaluation:
         if isinstance(source, str | os.PathLike):
-            from rankproof.streaming import evaluate_file
+            from rankproof.evaluation.streaming import evaluate_file
 
             return evaluate_file(
                 source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import InputError, shorten
+from rankproof.data.hits import RANKS
+from rankproof.data.tables import Qrels, Run, Scale
+from rankproof.data.ties import rank_run
 from rankproof.evaluation.policy import Policy
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import counted
 from rankproof.measures.registry import Measure, renamed
-from rankproof.records.hits import RANKS
-from rankproof.sentences import counted
-from rankproof.tables import Qrels, Run, Scale
-from rankproof.ties import rank_run
 
 _GRADES = 6  # a scale of judgements has hardly more steps
 _SCORES = 12  # and what takes more values is hardly one

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from rankproof.errors import InputError, check_word, shorten
-from rankproof.results.judged import CONDENSED
-from rankproof.ties import TIE_BREAKS, Order, ScoreType, check_order, round_scores
+from rankproof.data.ties import TIE_BREAKS, Order, ScoreType, check_order, round_scores
+from rankproof.foundation.errors import InputError, check_word, shorten
+from rankproof.presentation.judged_column import CONDENSED
 
 Missing = Literal["zero", "skip"]
 Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
+from rankproof.data.tables import as_series, ids_of
+from rankproof.data.ties import TieGroups
 from rankproof.evaluation.checks import Seen
 from rankproof.evaluation.policy import Policy
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.phrasing import counted
 from rankproof.measures.registry import Measure, Outcomes, parse
-from rankproof.results.displayed import Displayed
-from rankproof.results.plain import told
-from rankproof.results.tables import Table
-from rankproof.sentences import counted
-from rankproof.tables import as_series, ids_of
-from rankproof.ties import TieGroups
+from rankproof.presentation.json_values import told
+from rankproof.presentation.notebook import Displayed
+from rankproof.presentation.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +124,13 @@ class Evaluation(Displayed):
         return pl.concat(frames)
 
     def _shown(self) -> Table:
-        from rankproof.results import views
+        from rankproof.presentation import views
 
         return views.evaluations([self])
 
     def plot(self) -> Any:
         """A dot for each measure, and the range that its ties leave open."""
-        from rankproof.results.displayed import ranges
+        from rankproof.presentation.notebook import ranges
 
         rows = [(str(m), s.expected, s.min, s.max) for m in self for s in [self[m]]]
         return ranges(rows, "measure", "expected", "min", "max")

@@ -20,24 +20,24 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from rankproof.errors import InputError
-from rankproof.golden.asking import Asker
-from rankproof.golden.joining import join
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import digest
+from rankproof.foundation.redaction import redact
+from rankproof.golden.annotators import Key, held
+from rankproof.golden.judge_combination import join
 from rankproof.golden.judges import Judge, QueryPool, make_judge, members, standard
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
-from rankproof.golden.kept import Kind, Row, cut, grouped, pair
+from rankproof.golden.judgments import Kind, Row, cut, grouped, pair
 from rankproof.golden.ordering import put_in_order, settle
-from rankproof.golden.people import Key, held
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
+from rankproof.golden.request_runner import Asker
 from rankproof.golden.requests import EDITIONS, NEWEST, Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
-from rankproof.manifest import digest
-from rankproof.redaction import redact
+from rankproof.retrieval.components import describe
 from rankproof.retrieval.identity import decides, identity
-from rankproof.retrieval.parts import describe
 from rankproof.retrieval.workshop import silent
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]

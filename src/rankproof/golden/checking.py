@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rankproof.errors import InputError
+from rankproof.data.tables import SET_SCALE
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted
+from rankproof.golden.annotators import PAIR_FIGURES, between, everyone
 from rankproof.golden.building import Build, Member
-from rankproof.golden.kept import pair
-from rankproof.golden.people import PAIR_FIGURES, between, everyone
+from rankproof.golden.judgments import pair
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
 from rankproof.golden.store import Store
-from rankproof.results.plain import told
-from rankproof.sentences import counted
+from rankproof.presentation.json_values import told
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
@@ -29,11 +30,10 @@ from rankproof.statistics.agreement import (
 from rankproof.statistics.intervals import FEW
 from rankproof.statistics.resampling import sampled
 from rankproof.statistics.two_phase import TwoPhase, two_phase_of
-from rankproof.tables import SET_SCALE
 
 if TYPE_CHECKING:
+    from rankproof.data.tables import Qrels, Run, Scale
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels, Run, Scale
 
 Pairs = list[tuple[int, int]]  # (judge, person)
 RELEVANT = 4  # of the judge's grades
@@ -112,7 +112,7 @@ def against_people(
         labels = {pair: grade for pair, p in judged.items() if (grade := p.people) is not None}
         source, rubric = "corrections", True
     else:
-        from rankproof.records import read_qrels
+        from rankproof.data import read_qrels
 
         given = read_qrels(human)
         labels = {(query, doc): grade for query, doc, grade in given.to_frame().iter_rows()}
@@ -188,8 +188,8 @@ def as_people(
     People's queries are those of `human`, or those of which they graded every pooled passage.
     Measures are of the scale from 1 to 5; of labels on another they are as that one means them.
     """
+    from rankproof.data import read_qrels, read_run
     from rankproof.evaluation import Policy, evaluate_tables
-    from rankproof.records import read_qrels, read_run
 
     by_judge = {
         q.query: {p.doc: p.judged for p in q.passages if p.judged is not None}

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rankproof.arrays import Bool, Float, Int
+from rankproof.foundation.arrays import Bool, Float, Int
 
 _CHAINS = 100  # side by side
 _WARM = 20  # sweeps until they have forgotten where they began

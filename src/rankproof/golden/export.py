@@ -34,25 +34,25 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rankproof.errors import InputError
-from rankproof.files import claim_folder, read_text, write_lines
+from rankproof.data.scales import scale_text
+from rankproof.data.tables import SET_SCALE
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import claim_folder, read_text, write_lines
+from rankproof.foundation.manifest import digest_file, manifest
+from rankproof.foundation.phrasing import counted
+from rankproof.foundation.printable import visible
+from rankproof.foundation.redaction import published, without_secrets
+from rankproof.golden.annotators import JUDGE, PAIR_FIGURES, between, labels, settled
 from rankproof.golden.health import card, health, panel
 from rankproof.golden.instructions import instruction
-from rankproof.golden.kept import Correction
+from rankproof.golden.judgments import Correction
 from rankproof.golden.labels import COLUMNS, csv_lines, label_rows
 from rankproof.golden.page import page
-from rankproof.golden.people import JUDGE, PAIR_FIGURES, between, labels, settled
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
-from rankproof.golden.standing import judges_of, stale
+from rankproof.golden.status import judges_of, stale
 from rankproof.golden.store import Store
-from rankproof.manifest import digest_file, manifest
-from rankproof.records.scales import scale_text
-from rankproof.redaction import published, without_secrets
-from rankproof.results.plain import told
-from rankproof.sentences import counted
+from rankproof.presentation.json_values import told
 from rankproof.statistics.agreement import Agreement
-from rankproof.tables import SET_SCALE
-from rankproof.visible import visible
 
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02

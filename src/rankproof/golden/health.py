@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.golden.kept import Reply
+from rankproof.foundation.phrasing import signed
+from rankproof.golden.judgments import Reply
 from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
-from rankproof.sentences import signed
 
 _SURE = 3.0  # standard deviations
 _LIKELY = 2.0  # of them, by which a judge that is called consistent is better than one that guesses

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rankproof.errors import InputError, shorten
-from rankproof.files import csv_rows, json_lines
-from rankproof.golden.kept import Correction
-from rankproof.golden.people import Key, labels, settled
+from rankproof.data import read_qrels
+from rankproof.data.beir import qrels_file
+from rankproof.data.columns import no_rows
+from rankproof.data.frames import choose_columns, find_columns, plain_name, polars_reads, scan
+from rankproof.data.sources import ENDINGS, Source, ending
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.files import csv_rows, json_lines
+from rankproof.foundation.phrasing import counted
+from rankproof.foundation.printable import inert
+from rankproof.golden.annotators import Key, labels, settled
+from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
-from rankproof.records import read_qrels
-from rankproof.records.beir import qrels_file
-from rankproof.records.columns import no_rows
-from rankproof.records.frames import choose_columns, find_columns, plain_name, polars_reads, scan
-from rankproof.records.sources import ENDINGS, Source, ending
-from rankproof.sentences import counted
-from rankproof.visible import inert
 
 Row: TypeAlias = tuple[int, dict[str, Any]]  # and the line where it ends, or which row it is
 

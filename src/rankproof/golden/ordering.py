@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankproof.golden.asking import Asker
-from rankproof.golden.kept import Reply, Row, grouped
-from rankproof.golden.people import Key
+from rankproof.foundation.manifest import digest
+from rankproof.golden.annotators import Key
+from rankproof.golden.judgments import Reply, Row, grouped
+from rankproof.golden.request_runner import Asker
 from rankproof.golden.requests import Request, make_request
 from rankproof.golden.result import posterior_row
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.manifest import digest
 
 if TYPE_CHECKING:
     from rankproof.golden.building import Build

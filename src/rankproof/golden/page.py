@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape as escape_html
 
+from rankproof.foundation.phrasing import counted
+from rankproof.foundation.printable import visible
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery
-from rankproof.sentences import counted
-from rankproof.visible import visible
 
 _SHOWN = 600  # characters of a passage; all of it is in golden.jsonl
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from rankproof.errors import shorten
-from rankproof.golden.kept import LONGEST
+from rankproof.foundation.errors import shorten
+from rankproof.golden.judgments import LONGEST
 from rankproof.golden.requests import Request
 
 _THINKS = re.compile(r"<think(?:ing)?>", re.I)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.errors import InputError, shorten
 
 _STEPS = 100  # Newton needs about six
 _HALVINGS = 40

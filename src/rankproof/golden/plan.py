@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankproof.golden.asking import cost, estimate_reply, estimate_request, most_tokens
+from rankproof.foundation.phrasing import counted
 from rankproof.golden.building import (
     grade_requests,
     pool_digests,
@@ -19,13 +19,13 @@ from rankproof.golden.building import (
 )
 from rankproof.golden.judges import members
 from rankproof.golden.judges.llm import LlmJudgeSettings
-from rankproof.golden.kept import ATTEMPTS, Kind
+from rankproof.golden.judgments import ATTEMPTS, Kind
 from rankproof.golden.pooling import Inputs, read_inputs
+from rankproof.golden.request_runner import cost, estimate_reply, estimate_request, most_tokens
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import estimate_tokens
-from rankproof.sentences import counted
 
 _DRAWN = 200  # requests that stand for all of them
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankproof.errors import InputError
-from rankproof.golden.kept import Row, cut, pair, storable
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import digest, digest_file
+from rankproof.foundation.printable import file_text
+from rankproof.foundation.redaction import redact
+from rankproof.golden.judgments import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.manifest import digest, digest_file
-from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.workshop import Texts, Workshop, silent
 from rankproof.statistics.resampling import first_of_permutation
-from rankproof.visible import file_text
 
 if TYPE_CHECKING:
-    from rankproof.records.beir import Corpus
-    from rankproof.tables import Run
+    from rankproof.data.beir import Corpus
+    from rankproof.data.tables import Run
     from rankproof.tradeoffs.plan import Configuration, SweepSettings
 
 Progress = Callable[[float], None]
@@ -44,8 +44,8 @@ class Inputs:
 
 def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
     """The texts that a configuration names; a sample keeps the queries that are `held` already."""
-    from rankproof.records.beir import read_corpus
-    from rankproof.records.trec import check_trec_ids
+    from rankproof.data.beir import read_corpus
+    from rankproof.data.trec import check_trec_ids
 
     shipped = settings.corpus / "qrels" / "test.tsv"
     qrels = settings.qrels or (shipped if shipped.is_file() else None)
@@ -75,7 +75,7 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
 
 
 def _judged(asked: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str, str]]:
-    from rankproof.records import read_qrels
+    from rankproof.data import read_qrels
 
     if qrels is None:
         raise InputError("only_judged without qrels", remedy="name them under qrels")
@@ -217,7 +217,7 @@ def _named(store: Store, current: dict[str, Any], kept: Sequence[Row]) -> list[R
 
 def _given(path: Path, settings: GoldenSettings, inputs: Inputs) -> Run:
     """The head of a run: of the queries and passages that are there."""
-    from rankproof.records import read_run
+    from rankproof.data import read_run
     from rankproof.retrieval.pools import head
 
     if not path.is_file():
@@ -236,7 +236,7 @@ def _given(path: Path, settings: GoldenSettings, inputs: Inputs) -> Run:
 
 
 def _sweep(path: Path) -> SweepSettings:
-    from rankproof.config import read_config
+    from rankproof.foundation.config import read_config
     from rankproof.tradeoffs.plan import SweepSettings
 
     return read_config(path, SweepSettings)
@@ -271,7 +271,7 @@ def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None
 
     Beside the best, what one of the `judges` or a person graded before stays in the pool.
     """
-    from rankproof.records import read_run
+    from rankproof.data import read_run
     from rankproof.retrieval.fusion import rrf
 
     rows = store.rows(

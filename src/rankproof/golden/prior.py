@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import InputError
 from rankproof.golden.plackett_luce import Judgements, Posterior, inverse, modes
 
 _SWEEPS = 4  # steps of the scale after a round, at most

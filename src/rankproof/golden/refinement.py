@@ -23,11 +23,11 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted
 from rankproof.golden.plackett_luce import Judgements, Posterior, separation
 from rankproof.golden.prior import Scale, features, settle
-from rankproof.sentences import counted
 
 Batch = tuple[int, ...]
 Part = tuple[Batch, Batch | None]  # items that were shown, and their order; None: it failed
@@ -466,7 +466,7 @@ class Refinement:
         known: Mapping[int, Known] | None = None,
         judges: int = 1,
     ):
-        from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
+        from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedConstants, SeedRefiner
 
         chosen = settings or RefineSettings()
         self._learners: list[Refiner] = []

@@ -17,16 +17,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rankproof.errors import InputError
-from rankproof.files import read_text
-from rankproof.golden.kept import Kind, cut, pair
-from rankproof.manifest import digest
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import read_text
+from rankproof.foundation.manifest import digest
+from rankproof.golden.judgments import Kind, cut, pair
 
 Edition = Literal[1, 2, 3]
 EDITIONS: tuple[Edition, ...] = get_args(Edition)
 NEWEST = EDITIONS[-1]
 _OLDER = {1: "first", 2: "second"}  # folders; what is not there did not change since
-PROMPTS = Path(__file__).parents[1] / "data" / "prompts"
+PROMPTS = Path(__file__).parents[1] / "resources" / "prompts"
 _PLACES = re.compile(r"\{(question|passages|labels|fence)\}")
 
 

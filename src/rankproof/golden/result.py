@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError
+from rankproof.golden.annotators import JUDGE, Held, Key, claims, held
 from rankproof.golden.constrained import acyclic, constrain
-from rankproof.golden.kept import Correction
-from rankproof.golden.people import JUDGE, Held, Key, claims, held
+from rankproof.golden.judgments import Correction
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.pruning import prune
 from rankproof.golden.refinement import RefineSettings, reduced

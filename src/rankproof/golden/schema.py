@@ -33,9 +33,9 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rankproof.golden.kept import Row, cut, now, pair
-from rankproof.manifest import digest
-from rankproof.version import __version__
+from rankproof.foundation.manifest import digest
+from rankproof.foundation.version import __version__
+from rankproof.golden.judgments import Row, cut, now, pair
 
 if TYPE_CHECKING:
     from rankproof.golden.store import Store

@@ -12,12 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from rankproof.config import BesidePath, Count, Settings
-from rankproof.errors import InputError
+from rankproof.foundation.config import BesidePath, Count, Settings
+from rankproof.foundation.errors import InputError
 from rankproof.golden.refinement import MethodName, RefineSettings
-from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-from rankproof.retrieval.indexes.flat import FlatSettings
-from rankproof.retrieval.parts import (
+from rankproof.retrieval.components import (
     EmbedderChoice,
     IndexChoice,
     JudgeChoice,
@@ -25,6 +23,8 @@ from rankproof.retrieval.parts import (
     RewriterChoice,
     SparseChoice,
 )
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
 
 Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]

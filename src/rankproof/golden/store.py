@@ -10,8 +10,8 @@ batch or the round that asked: so a set grows, and only what is new is asked.
 `corrections` only grows. A correction names a field (`grade`, or `rank`: the place that a passage
 was given, with those it was put above and below) with its old and new value, who and when; an undo
 is a row whose `undoes` is the id of the row it takes back, and may itself be undone. A person's
-label of a passage is the last row of theirs that holds. `rankproof.golden.people` says what follows
-from them all, `rankproof.golden.result` applies it.
+label of a passage is the last row of theirs that holds. `rankproof.golden.annotators` says what
+follows from them all, `rankproof.golden.result` applies it.
 
 SQLite's write-ahead log keeps every commit through a kill of the process; a power cut may lose
 the last moments, never more.
@@ -28,9 +28,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rankproof.database import connect, told, transaction, write_ahead
-from rankproof.errors import InputError, shorten
-from rankproof.golden.kept import (
+from rankproof.foundation.database import connect, told, transaction, write_ahead
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.locks import Lock
+from rankproof.foundation.manifest import digest
+from rankproof.foundation.redaction import redact, without_secrets
+from rankproof.golden.judgments import (
     ATTEMPTS,
     LONGEST,
     UNHEARD,
@@ -45,9 +48,6 @@ from rankproof.golden.kept import (
     undone,
 )
 from rankproof.golden.schema import STEPS, VERSION
-from rankproof.locks import Lock
-from rankproof.manifest import digest
-from rankproof.redaction import redact, without_secrets
 
 _APPLICATION = 0x72706773  # "rpgs": what file(1) and we know a store by
 

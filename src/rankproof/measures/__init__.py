@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rankproof.measures.cascade import err as ERR
+from rankproof.measures.average_precision import average_precision as AP
+from rankproof.measures.average_precision import geometric as GMAP
 from rankproof.measures.counts import num_rel as NumRel
 from rankproof.measures.counts import num_rel_ret as NumRelRet
 from rankproof.measures.counts import num_ret as NumRet
@@ -10,11 +11,12 @@ from rankproof.measures.counts import set_average_precision as SetAP
 from rankproof.measures.counts import set_f as SetF
 from rankproof.measures.counts import set_precision as SetP
 from rankproof.measures.counts import set_recall as SetR
-from rankproof.measures.first import reciprocal_rank as RR
-from rankproof.measures.first import success as Success
-from rankproof.measures.inferred import inferred_average_precision as infAP
-from rankproof.measures.interpolated import eleven_points as AP11
-from rankproof.measures.interpolated import interpolated_precision as IPrec
+from rankproof.measures.expected_reciprocal_rank import err as ERR
+from rankproof.measures.first_relevant import reciprocal_rank as RR
+from rankproof.measures.first_relevant import success as Success
+from rankproof.measures.inferred_precision import inferred_average_precision as infAP
+from rankproof.measures.interpolated_precision import eleven_points as AP11
+from rankproof.measures.interpolated_precision import interpolated_precision as IPrec
 from rankproof.measures.linear import dcg as DCG
 from rankproof.measures.linear import f1 as F1
 from rankproof.measures.linear import hits as Hits
@@ -25,8 +27,6 @@ from rankproof.measures.linear import r_precision as Rprec
 from rankproof.measures.linear import rbp as RBP
 from rankproof.measures.linear import rbp_residual as RBPResidual
 from rankproof.measures.linear import recall as R
-from rankproof.measures.precision import average_precision as AP
-from rankproof.measures.precision import geometric as GMAP
 from rankproof.measures.preference import bpref
 from rankproof.measures.registry import REGISTRY, Definition, Measure, Outcomes, measure, parse
 from rankproof.measures.sets import harm as Harm

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from rankproof.arrays import Float
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Float
 from rankproof.measures.linear import REL
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import TieGroups
 
 
 def _found(groups: TieGroups, rel: int) -> Float:

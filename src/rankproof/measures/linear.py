@@ -18,11 +18,11 @@ from typing import Literal
 
 import numpy as np
 
-from rankproof import kernels
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError
+from rankproof.data.ties import Pool, TieGroups
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import InputError
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import Pool, TieGroups
 
 Gain = str | tuple[tuple[int, float], ...]  # linear, exp, or pairs of grade and gain
 Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankproof.arrays import Float, Int
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Float, Int
 from rankproof.measures.linear import REL
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import TieGroups
 
 
 @measure("bpref", limits=REL, aliases=("binary_preference",))

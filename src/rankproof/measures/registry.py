@@ -22,10 +22,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import MeasureError, shorten
-from rankproof.tables import Scale
-from rankproof.ties import TieGroups
+from rankproof.data.tables import Scale
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import MeasureError, shorten
 
 Value = int | float | str | bool | None | Mapping[int, float] | tuple[tuple[int, float], ...]
 

@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
-from rankproof.arrays import Float
-from rankproof.measures.chance import none_drawn
+from rankproof.data.ties import Pool, TieGroups
+from rankproof.foundation.arrays import Float
+from rankproof.measures.hypergeometric import none_drawn
 from rankproof.measures.linear import counted, linear
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import Pool, TieGroups
 
 SCALE = (1, 5)
 

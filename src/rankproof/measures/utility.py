@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import TieGroups
 
 _THIRDS = {3: 2, 2: 1}  # grade → thirds of a distraction
 

@@ -15,7 +15,7 @@ page.py       all of it as one file; assets/ holds the template, style and scrip
 
 from __future__ import annotations
 
-from rankproof.errors import MissingExtra
+from rankproof.foundation.errors import MissingExtra
 
 try:
     import jinja2  # noqa: F401  (markupsafe, of which every part is made, comes with it)

@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from rankproof.foundation.phrasing import counted
+from rankproof.presentation.judged_column import some_unjudged
 from rankproof.report.decision import SEED, Chosen, chosen, decision, sentence, span
 from rankproof.report.finalists import finalists
-from rankproof.report.found import Result, titled
 from rankproof.report.history import history
-from rankproof.report.parts import Section, figure, fold, paragraph, table
+from rankproof.report.page_elements import Section, figure, fold, paragraph, table
+from rankproof.report.result_files import Result, titled
 from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
-from rankproof.results.judged import some_unjudged
-from rankproof.sentences import counted
 from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
 from rankproof.tradeoffs.recommend import Limits

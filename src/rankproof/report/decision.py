@@ -17,14 +17,15 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from rankproof.errors import InputError
-from rankproof.report.found import Result
-from rankproof.report.parts import Section, fold, paragraph
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import counted, typed
+from rankproof.foundation.printable import visible
+from rankproof.presentation.json_values import plain
+from rankproof.presentation.lead_wording import could
+from rankproof.report.configuration_names import Words, in_words, meaning
+from rankproof.report.page_elements import Section, fold, paragraph
+from rankproof.report.result_files import Result
 from rankproof.report.svg import element, shown
-from rankproof.report.wording import Words, in_words, meaning
-from rankproof.results.leads import could
-from rankproof.results.plain import plain
-from rankproof.sentences import counted, typed
 from rankproof.statistics.intervals import CONFIDENCE, FEW
 from rankproof.statistics.resampling import BAGS, origin
 from rankproof.tradeoffs.amounts import money
@@ -40,7 +41,6 @@ from rankproof.tradeoffs.recommend import (
     shortfall,
 )
 from rankproof.tradeoffs.results import Results, read_results
-from rankproof.visible import visible
 
 _NAMED = 6  # that stand beside the choice; the others are folded
 SEED = 0

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rankproof.report.found import Result, titled
-from rankproof.report.parts import Section, badge, figure, fold, paragraph, table
+from rankproof.foundation.phrasing import counted
+from rankproof.report.page_elements import Section, badge, figure, fold, paragraph, table
+from rankproof.report.result_files import Result, titled
 from rankproof.report.svg import Bar, Series, Stack, curves, ranges, stacked
-from rankproof.sentences import counted
 
 GRADES = ("5 answers", "4 highly relevant", "3 partial", "2 weak", "1 not relevant", "no grade")
 FAMILIES = ("base", "identity", "formatting", "layout")

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from rankproof.foundation.phrasing import counted, signed
 from rankproof.report.decision import Chosen
-from rankproof.report.parts import Section, badge, fold, paragraph
+from rankproof.report.page_elements import Section, badge, fold, paragraph
 from rankproof.report.svg import element, shown
-from rankproof.sentences import counted, signed
 from rankproof.tradeoffs.results import TEXTS
 
 _QUESTIONS = 10

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from rankproof.foundation.phrasing import counted
+from rankproof.report.configuration_names import in_words
 from rankproof.report.decision import SEED, Chosen
-from rankproof.report.found import Result
-from rankproof.report.parts import Section, table
-from rankproof.report.wording import in_words
-from rankproof.sentences import counted
+from rankproof.report.page_elements import Section, table
+from rankproof.report.result_files import Result
 from rankproof.tradeoffs.recommend import Limits, pick, recommend
 from rankproof.tradeoffs.results import read_results
 

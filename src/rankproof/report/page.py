@@ -13,19 +13,19 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
-from rankproof.errors import InputError
-from rankproof.files import check_output, write_whole
-from rankproof.redaction import redact
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import check_output, write_whole
+from rankproof.foundation.redaction import redact
+from rankproof.foundation.version import __version__
 from rankproof.report.choices import sweep
+from rankproof.report.configuration_names import TERMS, meaning, measures_in
 from rankproof.report.evidence import golden, names, noise
-from rankproof.report.found import Result, find, reason
-from rankproof.report.parts import Section, fold, table
+from rankproof.report.page_elements import Section, fold, table
+from rankproof.report.result_files import Result, find, reason
 from rankproof.report.svg import element, shown
 from rankproof.report.ties import audit, comparison, evaluation, gate, leaderboard
-from rankproof.report.wording import TERMS, meaning, measures_in
 from rankproof.tradeoffs.recommend import Limits
 from rankproof.tradeoffs.results import EARLIER, find_row, read_results
-from rankproof.version import __version__
 
 _ONE = {
     "evaluation": evaluation,

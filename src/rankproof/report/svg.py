@@ -15,7 +15,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from rankproof.visible import visible
+from rankproof.foundation.printable import visible
 
 COLOURS = 8
 GRADES = 6  # of the ramp

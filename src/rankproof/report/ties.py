@@ -7,14 +7,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rankproof.comparison import Difference
-from rankproof.errors import few
-from rankproof.report.found import Result
-from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
+from rankproof.comparison.pairs import Difference
+from rankproof.foundation.errors import few
+from rankproof.foundation.phrasing import counted, part, signed
+from rankproof.presentation.lead_wording import ZERO, put_ahead, rests
+from rankproof.report.configuration_names import sign_of
+from rankproof.report.page_elements import Section, badge, figure, figured, fold, paragraph, table
+from rankproof.report.result_files import Result
 from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
-from rankproof.report.wording import sign_of
-from rankproof.results.leads import ZERO, put_ahead, rests
-from rankproof.sentences import counted, part, signed
 
 SHOWN = 5e-5  # what four decimals show
 _FAINT = "Ties change figures of {} by less than four decimals show."

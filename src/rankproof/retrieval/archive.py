@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array
-from rankproof.errors import InputError
-from rankproof.files import write_whole
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import write_whole
 
 _SAID = "said"
 

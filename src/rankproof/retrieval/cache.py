@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
-from rankproof.database import connect, told, transaction, write_ahead
-from rankproof.errors import InputError, make_room_or
+from rankproof.foundation.database import connect, told, transaction, write_ahead
+from rankproof.foundation.errors import InputError, make_room_or
 
 VARIABLE = "RANKPROOF_CACHE"
 FILE = "cache.sqlite"

@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 from pydantic import Field, field_validator, model_validator
 
-from rankproof.arrays import Int
-from rankproof.config import Count, Settings
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Int
+from rankproof.foundation.config import Count, Settings
+from rankproof.foundation.errors import InputError
 
 _WORD = re.compile(r"\S+")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Float
-from rankproof.config import Count, NonNegative, Settings
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.config import Count, NonNegative, Settings
+from rankproof.foundation.errors import InputError
 
 
 class DepthSettings(Settings):

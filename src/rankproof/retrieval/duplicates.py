@@ -17,8 +17,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from rankproof.arrays import Int
-from rankproof.config import Count, Settings
+from rankproof.foundation.arrays import Int
+from rankproof.foundation.config import Count, Settings
 from rankproof.retrieval.languages import WORD
 
 

@@ -19,13 +19,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from rankproof import kernels
-from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import InputError, shorten
-from rankproof.retrieval.lists import index_of, picked
-from rankproof.sentences import counted
-from rankproof.tables import Run
-from rankproof.ties import rank_run
+from rankproof.data.tables import Run
+from rankproof.data.ties import rank_run
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import counted
+from rankproof.retrieval.row_lists import index_of, picked
 
 Method = Literal["sum", "mnz", "max", "weighted"]
 Normalise = Literal["minmax", "z", "rank", "sum", "none"]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float, Int
-from rankproof.records.columns import row_ids
-from rankproof.records.hits import RANKS, Hits
-from rankproof.tables import Run, build_run
+from rankproof.data.columns import row_ids
+from rankproof.data.hits import RANKS, Hits
+from rankproof.data.tables import Run, build_run
+from rankproof.foundation.arrays import Float, Int
 
 
 def run_of_hits(

@@ -35,10 +35,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
-from rankproof import interrupts
-from rankproof.config import Count, Seconds, Settings, secret
-from rankproof.errors import InputError, MissingExtra, shorten
-from rankproof.redaction import MARK, hide, hide_address, redact, without_secrets
+from rankproof.foundation import interrupts
+from rankproof.foundation.config import Count, Seconds, Settings, secret
+from rankproof.foundation.errors import InputError, MissingExtra, shorten
+from rankproof.foundation.redaction import MARK, hide, hide_address, redact, without_secrets
 
 T = TypeVar("T")
 

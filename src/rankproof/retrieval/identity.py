@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rankproof.config import Settings
-from rankproof.manifest import digest, digest_file, machine, versions
-from rankproof.retrieval.models import digest_name, is_model
-from rankproof.retrieval.parts import Foreign, Theirs, load_object, part_of
+from rankproof.foundation.config import Settings
+from rankproof.foundation.manifest import digest, digest_file, machine, versions
+from rankproof.retrieval.components import Foreign, Theirs, load_object, part_of
+from rankproof.retrieval.sentence_models import digest_name, is_model
 
 _unnamed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 

@@ -109,7 +109,7 @@ class Language:
 
 def _words(name: str) -> frozenset[str]:
     """The words of a file that the package ships."""
-    file = files("rankproof") / "data" / "words" / name
+    file = files("rankproof") / "resources" / "words" / name
     return frozenset(file.read_text(encoding="utf-8").split())
 
 

@@ -27,19 +27,19 @@ import numpy as np
 import polars as pl
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from rankproof.arrays import Array, Float, Int
-from rankproof.config import BesidePath, Count, NonNegative, Seconds, Settings, secret
-from rankproof.errors import InputError, shorten
-from rankproof.records.columns import row_ids
-from rankproof.records.hits import best_of_repeated
-from rankproof.redaction import redact
+from rankproof.data.columns import row_ids
+from rankproof.data.hits import best_of_repeated
+from rankproof.data.tables import Run
+from rankproof.foundation.arrays import Array, Float, Int
+from rankproof.foundation.config import BesidePath, Count, NonNegative, Seconds, Settings, secret
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.redaction import redact
+from rankproof.retrieval.components import EmbedderChoice, is_here
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.http import Refused
-from rankproof.retrieval.lists import check_depth, run_of
-from rankproof.retrieval.parts import EmbedderChoice, is_here
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
-from rankproof.tables import Run
+from rankproof.retrieval.row_lists import check_depth, run_of
 
 _KIND = "rankproof lucene 1"
 _ROWS = 500  # of one bulk request, and bytes: servers refuse more than 100 MB

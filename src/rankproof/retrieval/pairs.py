@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.protocols import Scored
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float, Int
-from rankproof.tables import Run, build_run
-from rankproof.ties import rank_run
+from rankproof.data.tables import Run, build_run
+from rankproof.data.ties import rank_run
+from rankproof.foundation.arrays import Float, Int
 
 
 def head(run: Run, k: int | Int) -> Run:

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rankproof.arrays import Float
-from rankproof.tables import Run
+from rankproof.data.tables import Run
+from rankproof.foundation.arrays import Float
 
 Vectors = NDArray[np.float32]  # (n, D)
 

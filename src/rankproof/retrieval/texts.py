@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.precision import fixed
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.protocols import Vectors
-from rankproof.scoring import fixed
 
 _CHARACTERS = 1 << 20  # of a batch, once its texts are padded to the longest
 

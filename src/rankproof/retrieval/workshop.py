@@ -22,17 +22,18 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from rankproof.config import Settings
-from rankproof.errors import InputError, shorten
-from rankproof.files import write_whole
-from rankproof.manifest import digest
+from rankproof.data.tables import Run, build_run
+from rankproof.foundation.config import Settings
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.files import write_whole
+from rankproof.foundation.manifest import digest
 from rankproof.retrieval.cache import Cache, own_folder
+from rankproof.retrieval.components import Foreign, is_network, make
 from rankproof.retrieval.duplicates import DuplicatesSettings, suppress
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.hits import rises
 from rankproof.retrieval.identity import fingerprint, identity, lasting
 from rankproof.retrieval.indexes import make_index
-from rankproof.retrieval.parts import Foreign, is_network, make
 from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import (
     Embedder,
@@ -46,7 +47,6 @@ from rankproof.retrieval.protocols import (
 from rankproof.retrieval.rerankers import make_reranker
 from rankproof.retrieval.rewriters import make_rewriter
 from rankproof.retrieval.texts import unit
-from rankproof.tables import Run, build_run
 
 T = TypeVar("T")
 Tell = Callable[[float], None]

@@ -25,8 +25,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, FEW, known, known_ends
 

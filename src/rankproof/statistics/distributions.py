@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
+from rankproof.foundation.arrays import Array, Float
 
 _NORMAL = NormalDist()
 _STEPS = 300  # of the continued fraction; it converges in O(√max(a, b))

@@ -18,11 +18,11 @@ import zlib
 
 import numpy as np
 
-from rankproof.arrays import Bool, Float, Int
+from rankproof.data.ties import TieGroups, pool_of
+from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
-from rankproof.ties import TieGroups, pool_of
 
 ORDERS = 4_000  # drawn where few queries tie
 ENOUGH = 20.0  # queries, in effect, for the normal distribution to hold

@@ -33,7 +33,7 @@ import math
 
 import numpy as np
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.statistics.distributions import normal_cdf, t_quantile
 
 CONFIDENCE = 0.95

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
+from rankproof.foundation.arrays import Array, Float
 from rankproof.statistics.distributions import normal_quantile
 from rankproof.statistics.intervals import FEW
 

@@ -26,7 +26,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.statistics.distributions import t_tail
 from rankproof.statistics.intervals import ROUNDING, spread_of
 from rankproof.statistics.resampling import CELLS

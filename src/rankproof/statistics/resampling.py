@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.statistics.distributions import normal_cdf, t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, FEW, NONE
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float
+from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import (
     CONFIDENCE,

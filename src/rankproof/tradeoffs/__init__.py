@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
     """Prices are read with pydantic, which evaluating does not need."""
     if name not in __all__:
         raise AttributeError(f"module 'rankproof.tradeoffs' has no attribute {name!r}")
-    import rankproof.config  # noqa: F401  names the extra where pydantic is not installed
+    import rankproof.foundation.config  # noqa: F401  names the extra where pydantic is not installed
     from rankproof.tradeoffs import prices
 
     return getattr(prices, name)

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError, shorten
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.ties import Order, check_order
 from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures.registry import parse
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.results.plain import plain
+from rankproof.presentation.json_values import plain
 from rankproof.statistics.intervals import (
     ROUNDING,
     Interval,
@@ -28,7 +29,6 @@ from rankproof.statistics.intervals import (
     steady_interval,
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
-from rankproof.ties import Order, check_order
 from rankproof.tradeoffs.pairs import Pairs, read_pairs
 
 

@@ -33,19 +33,19 @@ import numpy as np
 import polars as pl
 from pydantic import Field, model_validator
 
-from rankproof.arrays import Float
-from rankproof.config import Count, Settings
-from rankproof.errors import InputError
-from rankproof.manifest import digest
-from rankproof.results.plain import plain
+from rankproof.data.tables import Qrels, Run
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.config import Count, Settings
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import digest
+from rankproof.foundation.phrasing import counted, signed
+from rankproof.presentation.json_values import plain
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.chat import Chat, unused
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import WORD, Name, language_of
-from rankproof.sentences import counted, signed
 from rankproof.statistics.intervals import mean_intervals
-from rankproof.statistics.likeness import Correlation, within
-from rankproof.tables import Qrels, Run
+from rankproof.statistics.rank_similarity import Correlation, within
 from rankproof.tradeoffs.accuracy import accuracy_given_hit
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.prices import Price, token_cost
@@ -145,7 +145,7 @@ def templates(name: str) -> dict[Name, tuple[str, str]]:
     """System and user part of a prompt that ships, by language."""
     found: dict[Name, tuple[str, str]] = {}
     for language in ("en", "fr"):
-        file = files("rankproof") / "data" / "prompts" / f"{name}.{language}.txt"
+        file = files("rankproof") / "resources" / "prompts" / f"{name}.{language}.txt"
         system, _, user = file.read_text(encoding="utf-8").partition("\n---\n")
         found[language] = system.strip(), user.strip()
     return found

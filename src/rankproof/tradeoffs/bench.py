@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankproof.config import Settings, check_config
-from rankproof.errors import InputError, shorten
-from rankproof.manifest import digest
+from rankproof.data import read_qrels
+from rankproof.data.beir import Corpus, qrels_file, read_passages, read_questions
+from rankproof.data.tables import Qrels
+from rankproof.foundation.config import Settings, check_config
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.manifest import digest
 from rankproof.measures import Measure
-from rankproof.records import read_qrels
-from rankproof.records.beir import Corpus, qrels_file, read_passages, read_questions
 from rankproof.retrieval.retrievers.python import Called
-from rankproof.tables import Qrels
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import Swept, sweep_texts
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankproof.tables import Run
-from rankproof.ties import Order, rank_run
+from rankproof.data.tables import Run
+from rankproof.data.ties import Order, rank_run
 
 
 def candidates(run: Run, order: Order) -> pl.DataFrame:

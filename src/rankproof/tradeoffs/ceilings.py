@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError, MeasureError
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.tables import Qrels, Run
+from rankproof.data.ties import Order, Pool, check_order
 from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, MeasureError
+from rankproof.foundation.phrasing import counted
 from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.results.displayed import Displayed, ranges
-from rankproof.results.judged import NOTE, some_unjudged
-from rankproof.results.plain import told
-from rankproof.results.tables import Column, Table
-from rankproof.sentences import counted
+from rankproof.presentation.json_values import told
+from rankproof.presentation.judged_column import NOTE, some_unjudged
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Column, Table
 from rankproof.statistics.intervals import (
     Interval,
     difference_intervals,
@@ -34,10 +36,8 @@ from rankproof.statistics.intervals import (
     range_of,
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
-from rankproof.tables import Qrels, Run
-from rankproof.ties import Order, Pool, check_order
 from rankproof.tradeoffs.candidates import candidates
-from rankproof.unjudged.beside import set_beside, with_judged
+from rankproof.unjudged.judged_share import set_beside, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from rankproof.data.tables import Qrels, Run, build_run
 from rankproof.retrieval.chunks import ChunkSettings, chunk_documents, held_by, judged_spans
 from rankproof.retrieval.workshop import Texts
-from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.candidates import candidates
 
 AGAIN = "~"  # after the id of a chunk that is judged itself, where another was found first

@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
-from rankproof.database import connect, told, write_ahead
+from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.database import connect, told, write_ahead
 from rankproof.retrieval.protocols import Retrieved
 from rankproof.statistics.intervals import CONFIDENCE
 from rankproof.tradeoffs.plan import LatencySettings

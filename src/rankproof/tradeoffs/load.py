@@ -21,11 +21,11 @@ import numpy as np
 import polars as pl
 from pydantic import Field, field_validator
 
-from rankproof.arrays import Bool, Float, Int
-from rankproof.config import Seconds, Settings
-from rankproof.errors import InputError
-from rankproof.files import write_whole
-from rankproof.sentences import counted
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.config import Seconds, Settings
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import write_whole
+from rankproof.foundation.phrasing import counted
 
 ENOUGH = 59  # arrivals: .95^59 is .05
 

@@ -25,15 +25,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError, shorten
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.tables import Qrels
+from rankproof.data.ties import Order, check_order
 from rankproof.evaluation import Summary, check_scale, summarise
-from rankproof.measures.chance import none_drawn
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.measures.hypergeometric import none_drawn
 from rankproof.measures.registry import Measure, Outcomes, parse
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.results.plain import told
-from rankproof.tables import Qrels
-from rankproof.ties import Order, check_order
+from rankproof.presentation.json_values import told
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import graded_weights
 from rankproof.tradeoffs.pairs import read_pairs

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
+from rankproof.data.beir import Corpus
+from rankproof.data.tables import Qrels, Run, build_run
 from rankproof.evaluation import Policy, evaluate_tables
-from rankproof.manifest import digest
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.manifest import digest
+from rankproof.foundation.version import __version__
 from rankproof.measures import Measure, parse
-from rankproof.records.beir import Corpus
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.likeness import kendall, mean, overlap
-from rankproof.retrieval.parts import asks_server, is_network
+from rankproof.retrieval.components import asks_server, is_network
+from rankproof.retrieval.run_similarity import kendall, mean, overlap
 from rankproof.statistics.intervals import mean_intervals, percent_intervals
 from rankproof.statistics.resampling import resampled
-from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import holds_all
 from rankproof.tradeoffs.latency import KINDS, Latency
@@ -45,9 +46,8 @@ from rankproof.tradeoffs.prices import (
 )
 from rankproof.tradeoffs.results import AT_PROMPT
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
-from rankproof.unjudged.beside import set_beside, with_judged
 from rankproof.unjudged.bounds import View
-from rankproof.version import __version__
+from rankproof.unjudged.judged_share import set_beside, with_judged
 
 LIKE_AT = 10  # overlap and τ to the best configuration are of the top 10
 CEILINGS = ("RAnWG", "NRecall4")

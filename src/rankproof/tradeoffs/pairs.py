@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.errors import InputError, shorten
-from rankproof.records.columns import check_ids
-from rankproof.records.frames import polars_reads
-from rankproof.records.sources import Source, ending
+from rankproof.data.columns import check_ids
+from rankproof.data.frames import polars_reads
+from rankproof.data.sources import Source, ending
+from rankproof.foundation.errors import InputError, shorten
 
 _KEYS = {
     "query": ("query", "query_id", "query-id", "qid", "_id", "id"),

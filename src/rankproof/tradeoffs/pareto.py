@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Array, Bool, Float
+from rankproof.foundation.errors import InputError
 from rankproof.measures.registry import Measure, parse
 
 _PAIRS = 1 << 18  # compared at a time

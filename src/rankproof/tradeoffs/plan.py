@@ -9,15 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from rankproof.config import BesidePath, Count, Settings, Share
-from rankproof.errors import InputError
+from rankproof.data.tables import SET_SCALE, Scale
+from rankproof.foundation.config import BesidePath, Count, Settings, Share
+from rankproof.foundation.errors import InputError
 from rankproof.measures import Measure, parse
 from rankproof.retrieval.chunks import ChunkSettings
-from rankproof.retrieval.depth import DepthSettings
-from rankproof.retrieval.duplicates import DuplicatesSettings
-from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-from rankproof.retrieval.indexes.flat import FlatSettings
-from rankproof.retrieval.parts import (
+from rankproof.retrieval.components import (
     EmbedderChoice,
     IndexChoice,
     Kind,
@@ -28,8 +25,11 @@ from rankproof.retrieval.parts import (
     find,
     is_network,
 )
+from rankproof.retrieval.depth import DepthSettings
+from rankproof.retrieval.duplicates import DuplicatesSettings
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
-from rankproof.tables import SET_SCALE, Scale
 from rankproof.tradeoffs.answers import AnswersSettings
 from rankproof.tradeoffs.load import LoadSettings
 from rankproof.tradeoffs.pareto import quality_measure

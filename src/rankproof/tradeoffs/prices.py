@@ -21,11 +21,11 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints, field_validator, model_validator
 
-from rankproof.config import NonNegative, Settings, read_config
-from rankproof.errors import InputError, shorten
+from rankproof.foundation.config import NonNegative, Settings, read_config
+from rankproof.foundation.errors import InputError, shorten
 
 QUERIES = 1000
-SHIPPED = Path(__file__).parents[1] / "data" / "prices.yaml"
+SHIPPED = Path(__file__).parents[1] / "resources" / "prices.yaml"
 
 
 class Price(Settings):

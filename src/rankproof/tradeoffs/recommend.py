@@ -22,13 +22,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Bool, Float
-from rankproof.errors import InputError, few, shorten
-from rankproof.results.displayed import Displayed, ranges
-from rankproof.results.leads import could
-from rankproof.results.plain import plain, told
-from rankproof.results.tables import Table
-from rankproof.sentences import amount, counted
+from rankproof.foundation.arrays import Bool, Float
+from rankproof.foundation.errors import InputError, few, shorten
+from rankproof.foundation.phrasing import amount, counted
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.lead_wording import could
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.pareto import quality_measure, undominated
@@ -134,7 +134,7 @@ class Recommendation(Displayed):
         return "USD" if self.results is None else self.results.currency
 
     def _shown(self) -> Table:
-        from rankproof.results import views
+        from rankproof.presentation import views
 
         chosen = [choice.configuration for choice in self.choices]
         some = self.table.select(

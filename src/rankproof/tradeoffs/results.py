@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.errors import InputError, shorten
+from rankproof.data import read_qrels, read_run
+from rankproof.data.frames import polars_reads
+from rankproof.data.scales import read_scale
+from rankproof.data.tables import Scale
 from rankproof.evaluation import Policy
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures.registry import parse
-from rankproof.records import read_qrels, read_run
-from rankproof.records.frames import polars_reads
-from rankproof.records.scales import read_scale
 from rankproof.statistics.intervals import Interval, difference_intervals, range_of
 from rankproof.statistics.resampling import (
     best_out_of_bag,
@@ -32,7 +33,6 @@ from rankproof.statistics.resampling import (
     told_apart_from,
     told_apart_pairs,
 )
-from rankproof.tables import Scale
 from rankproof.unjudged.bounds import View, grades_of
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.errors import InputError
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.tables import Run
 from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.foundation.errors import InputError
 from rankproof.measures.registry import parse
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.results.leads import ZERO
-from rankproof.results.plain import plain
-from rankproof.statistics.likeness import kendall as tau_b
-from rankproof.tables import Run
+from rankproof.presentation.json_values import plain
+from rankproof.presentation.lead_wording import ZERO
+from rankproof.statistics.rank_similarity import kendall as tau_b
 
 ALPHA = (0.0, 0.5, 1.0, 2.0)
 CAP4 = (0.75, 1.0)

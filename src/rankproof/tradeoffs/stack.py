@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Bool, Float, Int
+from rankproof.data.hits import RANKS
+from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, evaluate_tables
-from rankproof.manifest import digest
-from rankproof.records.hits import RANKS
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.manifest import digest
+from rankproof.foundation.phrasing import counted
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
 from rankproof.retrieval.fusion import combine, rrf
@@ -21,9 +23,7 @@ from rankproof.retrieval.identity import identity
 from rankproof.retrieval.pools import head, reordered
 from rankproof.retrieval.rewriters.llm import prompt
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.sentences import counted
 from rankproof.statistics.resampling import first_of_permutation
-from rankproof.tables import Qrels, Run
 from rankproof.tradeoffs.chunked import Cut
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 

@@ -20,23 +20,24 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.errors import InputError, first_line, library, shorten
-from rankproof.files import WriteError, claim_folder, write_whole
-from rankproof.locks import Lock
-from rankproof.manifest import digest, manifest
-from rankproof.records import read_qrels
-from rankproof.records.beir import Corpus, read_answers, read_corpus
-from rankproof.records.scales import scale_text
-from rankproof.records.trec import write_trec
-from rankproof.redaction import redact
-from rankproof.results.displayed import Displayed, ranges
-from rankproof.results.judged import some_unjudged
-from rankproof.results.tables import Table
+from rankproof.data import read_qrels
+from rankproof.data.beir import Corpus, read_answers, read_corpus
+from rankproof.data.scales import scale_text
+from rankproof.data.tables import SET_SCALE, Qrels
+from rankproof.data.trec import write_trec
+from rankproof.foundation.errors import InputError, first_line, library, shorten
+from rankproof.foundation.files import WriteError, claim_folder, write_whole
+from rankproof.foundation.locks import Lock
+from rankproof.foundation.manifest import digest, manifest
+from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.redaction import redact
+from rankproof.foundation.version import __version__
+from rankproof.presentation.judged_column import some_unjudged
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Told, Workshop, silent
-from rankproof.sentences import counted, part
-from rankproof.tables import SET_SCALE, Qrels
 from rankproof.tradeoffs.answers import (
     ANSWERS,
     AnswersSettings,
@@ -67,8 +68,7 @@ from rankproof.tradeoffs.results import (
 from rankproof.tradeoffs.stack import Stack
 from rankproof.tradeoffs.timing import PACKAGES, Timing, load
 from rankproof.unjudged.bounds import grades_of
-from rankproof.unjudged.judging import Grader, fill_holes
-from rankproof.version import __version__
+from rankproof.unjudged.judging_order import Grader, fill_holes
 
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
@@ -129,7 +129,7 @@ class Swept(Displayed):
         return f"<sweep of {counted(len(self.configurations), 'configuration')} in {self.folder}>"
 
     def _shown(self) -> Table:
-        from rankproof.results import views
+        from rankproof.presentation import views
 
         by = str(self.manifest["best_by"])
         chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} judged", f"{by} PROC"]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Float
-from rankproof.manifest import digest
+from rankproof.data.tables import Run, build_run
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.manifest import digest
+from rankproof.retrieval.components import is_network
 from rankproof.retrieval.fusion import fuse_one
 from rankproof.retrieval.identity import circumstances, identity
-from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.texts import unit
 from rankproof.statistics.resampling import sampled
-from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.load import Engine, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration

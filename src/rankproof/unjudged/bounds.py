@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float
-from rankproof.errors import InputError
+from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.data.tables import Qrels, Run
+from rankproof.data.ties import Order, ScoreType
 from rankproof.evaluation import (
     Evaluated,
     Like,
@@ -25,19 +26,18 @@ from rankproof.evaluation import (
     several,
     strangers,
 )
+from rankproof.foundation.arrays import Array, Bool, Float
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import amount, counted, signed
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.results.judged import taken_for
-from rankproof.results.leads import asked, rests, sign, turned
-from rankproof.results.plain import plain, told
-from rankproof.sentences import amount, counted, signed
-from rankproof.tables import Qrels, Run
-from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import judged_beside
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.judged_column import taken_for
+from rankproof.presentation.lead_wording import asked, rests, sign, turned
 from rankproof.unjudged.differences import difference_ends, two
-from rankproof.unjudged.reach import Ends, Reach
+from rankproof.unjudged.judged_share import judged_beside
 from rankproof.unjudged.rules import ends
-from rankproof.unjudged.sharing import Holes, holed
+from rankproof.unjudged.shared_documents import Holes, holed
+from rankproof.unjudged.unjudged_documents import Ends, Reach
 
 
 @dataclass(frozen=True, slots=True)

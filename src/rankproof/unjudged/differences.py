@@ -14,13 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.evaluation import threshold
+from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
-from rankproof.unjudged.reach import Ends, Holed, Reach, Seen
 from rankproof.unjudged.rules import IGNORING, changing, ends
-from rankproof.unjudged.sharing import Holes, Lead, Shared, holed
+from rankproof.unjudged.shared_documents import Holes, Lead, Shared, holed
+from rankproof.unjudged.unjudged_documents import Ends, Holed, Reach, Seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from rankproof import kernels
-from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import MeasureError
+from rankproof.data.ties import TieGroups
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.errors import MeasureError
 from rankproof.measures.linear import Gain, counted_from, graded, log_discount
-from rankproof.measures.ragged import tables
+from rankproof.measures.padded_rows import tables
 from rankproof.measures.registry import Measure
-from rankproof.ties import TieGroups
-from rankproof.unjudged.reach import Holed
+from rankproof.unjudged.unjudged_documents import Holed
 
 _CELLS = 1 << 15  # of a table whose sums fit into a processor's cache
 _STEPS = 200  # of Dinkelbach's, which needs a handful

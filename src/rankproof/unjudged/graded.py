@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rankproof import kernels
-from rankproof.arrays import Array, Float, Int
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import Levels, discounted, levels, ndcg_highest, weights
-from rankproof.unjudged.reach import Ends, Holed
+from rankproof.unjudged.unjudged_documents import Ends, Holed
 
 _TRIED = 1 << 15  # of a table of completions that fits into a processor's cache
 _COMPLETIONS = 200_000  # of one query that are tried one by one

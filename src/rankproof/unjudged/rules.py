@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from rankproof import kernels
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import MeasureError
 from rankproof.evaluation import threshold
-from rankproof.measures.cascade import stopping
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import MeasureError
+from rankproof.measures.expected_reciprocal_rank import stopping
 from rankproof.measures.linear import counted_from, graded, limit
 from rankproof.measures.registry import Measure
 from rankproof.measures.sets import SCALE
 from rankproof.unjudged import walks
 from rankproof.unjudged.gains import weights
 from rankproof.unjudged.graded import ndcg, ra_nwg
-from rankproof.unjudged.reach import Ends, Holed, up_to
+from rankproof.unjudged.unjudged_documents import Ends, Holed, up_to
 from rankproof.unjudged.walks import parameter
 
 Rule = Callable[[Measure, Holed], Ends]

@@ -34,21 +34,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import InputError, shorten
+from rankproof.data.tables import Qrels
+from rankproof.data.ties import TieGroups
 from rankproof.evaluation import counts
+from rankproof.foundation.arrays import Bool, Float, Int
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import amount, counted, part, signed
 from rankproof.measures.registry import Measure
-from rankproof.results.leads import ZERO
-from rankproof.results.plain import plain, told
-from rankproof.sentences import amount, counted, part, signed
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, Interval, range_of
 from rankproof.statistics.resampling import sampled, uniforms
-from rankproof.tables import Qrels
-from rankproof.ties import TieGroups
 from rankproof.unjudged.bounds import View, lowest_mean
-from rankproof.unjudged.reach import NOWHERE, Ends
-from rankproof.unjudged.sharing import Holes
+from rankproof.unjudged.shared_documents import Holes
+from rankproof.unjudged.unjudged_documents import NOWHERE, Ends
 
 LEAST = 8  # queries, below which the interval does not cover
 DRAWS = 40  # of the model's grades for each hole

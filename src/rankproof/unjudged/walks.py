@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rankproof import kernels
-from rankproof.arrays import Float, Int
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import AP
-from rankproof.measures.inferred import EPSILON
-from rankproof.measures.interpolated import LEVELS, extremes
+from rankproof.measures.inferred_precision import EPSILON
+from rankproof.measures.interpolated_precision import LEVELS, extremes
 from rankproof.measures.linear import limit
-from rankproof.measures.ragged import row_sum, tables
+from rankproof.measures.padded_rows import row_sum, tables
 from rankproof.measures.registry import Measure
-from rankproof.unjudged.reach import HOLE, Ends, Holed, up_to
+from rankproof.unjudged.unjudged_documents import HOLE, Ends, Holed, up_to
 
 _CELLS = 1 << 15  # of a table that fits into a processor's cache
 _KEY = np.int64(1) << 40  # ranks stay below it

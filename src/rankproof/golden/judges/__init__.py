@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from rankproof.golden.judges.panel import PanelSettings
-from rankproof.golden.kept import Kind
+from rankproof.golden.judgments import Kind
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import GoldenSettings
 from rankproof.retrieval.chat import Answer
-from rankproof.retrieval.parts import make
+from rankproof.retrieval.components import make
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from rankproof.config import Count, Seconds, Settings
-from rankproof.errors import InputError
+from rankproof.foundation.config import Count, Seconds, Settings
+from rankproof.foundation.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.retrieval.chat import Answer, Chat
-from rankproof.retrieval.parts import part
+from rankproof.retrieval.components import part
 
 
 class LlmJudgeSettings(Settings):

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field, StringConstraints, field_validator
 
-from rankproof.config import Settings
-from rankproof.errors import InputError
-from rankproof.retrieval.parts import JudgeChoice, part
+from rankproof.foundation.config import Settings
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import JudgeChoice, part
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.config import BesidePath, Settings
-from rankproof.errors import InputError, shorten
-from rankproof.files import json_lines
+from rankproof.data.sources import Source
+from rankproof.foundation.config import BesidePath, Settings
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.files import json_lines
+from rankproof.foundation.manifest import digest
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.golden.store import Store
-from rankproof.manifest import digest
-from rankproof.records.sources import Source
 from rankproof.retrieval.chat import Answer
-from rankproof.retrieval.parts import part
+from rankproof.retrieval.components import part
 
 
 class ReplayJudgeSettings(Settings):

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import model_validator
 
-from rankproof.config import Settings, Share
-from rankproof.errors import InputError
+from rankproof.foundation.config import Settings, Share
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import digest
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
-from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer
-from rankproof.retrieval.parts import RerankerChoice, part
+from rankproof.retrieval.components import RerankerChoice, part
 from rankproof.retrieval.protocols import Reranker
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from rankproof.config import Settings, Share
-from rankproof.errors import InputError
+from rankproof.foundation.config import Settings, Share
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.manifest import digest
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
-from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer, estimate_tokens
-from rankproof.retrieval.parts import part
+from rankproof.retrieval.components import part
 
 
 class SimulatedJudgeSettings(Settings):
@@ -47,7 +47,7 @@ class SimulatedJudge:
                 "a simulated judge needs judgements to know",
                 remedy="name them under qrels, or use a folder that has qrels/test.tsv",
             )
-        from rankproof.records import read_qrels
+        from rankproof.data import read_qrels
 
         self.name = "simulated"
         self.model = "simulated"

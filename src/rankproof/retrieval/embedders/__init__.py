@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.parts import make
+from rankproof.retrieval.components import make
 from rankproof.retrieval.protocols import Embedder
 from rankproof.retrieval.texts import Progress
 

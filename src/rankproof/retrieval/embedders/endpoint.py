@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.config import Count
+from rankproof.foundation.config import Count
+from rankproof.foundation.phrasing import counted
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, Role, embed_texts
-from rankproof.sentences import counted
 
 
 class EmbeddingEndpointSettings(Endpoint):

@@ -7,11 +7,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rankproof.config import Count, ModelName, Settings
-from rankproof.errors import InputError
+from rankproof.foundation.config import Count, ModelName, Settings
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import (
+from rankproof.retrieval.protocols import Vectors
+from rankproof.retrieval.sentence_models import (
     TRANSFORMERS,
     count_tokens,
     load_model,
@@ -19,8 +21,6 @@ from rankproof.retrieval.models import (
     running,
     short_name,
 )
-from rankproof.retrieval.parts import part
-from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, Role, embed_texts
 
 _TOKENS = 1 << 16  # that the model reads at a time, padded; a long text takes fewer beside it

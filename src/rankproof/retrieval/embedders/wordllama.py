@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.config import Settings
-from rankproof.errors import InputError, library
+from rankproof.foundation.config import Settings
+from rankproof.foundation.errors import InputError, library
+from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, embed_texts
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError
-from rankproof.records.columns import row_ids
-from rankproof.retrieval.parts import make
+from rankproof.data.columns import row_ids
+from rankproof.foundation.errors import InputError
+from rankproof.precision.scorers import check_vectors
+from rankproof.retrieval.components import make
 from rankproof.retrieval.protocols import Index, Vectors
-from rankproof.scoring.scorers import check_vectors
 
 Progress = Callable[[float], None]
 

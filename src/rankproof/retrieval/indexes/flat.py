@@ -10,15 +10,15 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Int
-from rankproof.config import Count, Settings
-from rankproof.retrieval.lists import check_depth, run_of
-from rankproof.retrieval.parts import part
+from rankproof.foundation.arrays import Array, Int
+from rankproof.foundation.config import Count, Settings
+from rankproof.precision import fixed
+from rankproof.precision.exact import find
+from rankproof.precision.formats import FLOATS, Format, encode
+from rankproof.precision.topk import near
+from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.scoring import fixed
-from rankproof.scoring.exact import find
-from rankproof.scoring.formats import FLOATS, Format, encode
-from rankproof.scoring.topk import near
+from rankproof.retrieval.row_lists import check_depth, run_of
 
 
 class FlatSettings(Settings):
@@ -48,7 +48,7 @@ class FlatSettings(Settings):
 
 @part("index", "flat")
 class FlatIndex:
-    """`rankproof.scoring.search` over vectors that were encoded once."""
+    """`rankproof.precision.search` over vectors that were encoded once."""
 
     def __init__(
         self,

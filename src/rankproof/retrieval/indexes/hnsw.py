@@ -19,14 +19,14 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from rankproof.arrays import Array
-from rankproof.config import Count, Settings
-from rankproof.errors import InputError, library
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.config import Count, Settings
+from rankproof.foundation.errors import InputError, library
+from rankproof.precision import fixed
 from rankproof.retrieval.archive import read_archive, write_archive
-from rankproof.retrieval.lists import check_asked, run_of, timed
-from rankproof.retrieval.parts import part
+from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.scoring import fixed
+from rankproof.retrieval.row_lists import check_asked, run_of, timed
 
 _KIND = "HNSW (1)"
 _STEP = 1000  # passages between two words of progress

@@ -22,14 +22,14 @@ import numpy as np
 import polars as pl
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from rankproof.arrays import Array
-from rankproof.config import Count, Settings, beside, secret
-from rankproof.errors import InputError
-from rankproof.files import write_whole
-from rankproof.redaction import redact
-from rankproof.retrieval.lists import check_asked, run_of, timed
-from rankproof.retrieval.parts import is_here, part
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.config import Count, Settings, beside, secret
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import write_whole
+from rankproof.foundation.redaction import redact
+from rankproof.retrieval.components import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
+from rankproof.retrieval.row_lists import check_asked, run_of, timed
 
 _KIND = "rankproof milvus 1"
 _BATCH = 1000  # rows of one request

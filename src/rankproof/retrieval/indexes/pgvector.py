@@ -22,12 +22,12 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from rankproof.arrays import Array
-from rankproof.config import Count, Settings, secret
-from rankproof.errors import InputError, MissingExtra
-from rankproof.retrieval.lists import check_asked, run_of, timed
-from rankproof.retrieval.parts import is_here, part
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.config import Count, Settings, secret
+from rankproof.foundation.errors import InputError, MissingExtra
+from rankproof.retrieval.components import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
+from rankproof.retrieval.row_lists import check_asked, run_of, timed
 
 _KIND = "rankproof pgvector 1"
 _PATIENCE = 10  # seconds to wait for the server

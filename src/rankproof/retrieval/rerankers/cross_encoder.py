@@ -10,18 +10,24 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rankproof.arrays import Array
-from rankproof.config import Count, ModelName, Settings
-from rankproof.errors import InputError
+from rankproof.data.ties import round_scores
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.config import Count, ModelName, Settings
+from rankproof.foundation.errors import InputError
+from rankproof.precision import sigmoid
+from rankproof.precision.model_patching import answers_of, high_precision
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import TRANSFORMERS, count_tokens, load_model, running, short_name
 from rankproof.retrieval.pairs import Pair, score_pairs
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
-from rankproof.scoring import sigmoid
-from rankproof.scoring.models import answers_of, high_precision
-from rankproof.ties import round_scores
+from rankproof.retrieval.sentence_models import (
+    TRANSFORMERS,
+    count_tokens,
+    load_model,
+    running,
+    short_name,
+)
 
 
 class CrossEncoderSettings(Settings):

@@ -13,13 +13,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from rankproof.foundation.phrasing import counted
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.pairs import Pair, score_pairs
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
-from rankproof.sentences import counted
 
 _BYTES_PER_TOKEN = 4  # of English, about; used, and said, only where a server counts nothing
 

@@ -16,17 +16,23 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rankproof.arrays import Array
-from rankproof.config import Count, ModelName, Settings
-from rankproof.errors import InputError
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.config import Count, ModelName, Settings
+from rankproof.foundation.errors import InputError
+from rankproof.precision import fixed
+from rankproof.precision.formats import round_to
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import TRANSFORMERS, kind_of, load_model, running, short_name
 from rankproof.retrieval.pairs import Pair, score_pairs
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
-from rankproof.scoring import fixed
-from rankproof.scoring.formats import round_to
+from rankproof.retrieval.sentence_models import (
+    TRANSFORMERS,
+    kind_of,
+    load_model,
+    running,
+    short_name,
+)
 
 Tokens = NDArray[Any]  # (t, D) unit vectors of one text's tokens
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from rankproof.config import secret
-from rankproof.errors import InputError
+from rankproof.foundation.config import secret
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Refused
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Embedder, Vectors
 
 _FORMATS = {"float32": "hnsw", "int8": "int8_hnsw", "bit": "bbq_hnsw"}

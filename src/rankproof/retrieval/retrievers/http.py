@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from rankproof.config import Count, NonNegative, Seconds, Settings
-from rankproof.errors import InputError
-from rankproof.records.hits import Hits, read_hits
+from rankproof.data.hits import Hits, read_hits
+from rankproof.foundation.config import Count, NonNegative, Seconds, Settings
+from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.components import is_here, part
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.http import JsonClient, Unreadable
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.lists import check_depth, timed
-from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved
+from rankproof.retrieval.row_lists import check_depth, timed
 
 
 class HttpRetrieverSettings(Settings):

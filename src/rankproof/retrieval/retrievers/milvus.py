@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError
-from rankproof.records.columns import row_ids
-from rankproof.records.hits import Hits, best_of_repeated
+from rankproof.data.columns import row_ids
+from rankproof.data.hits import Hits, best_of_repeated
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import EmbedderChoice, part
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusServer, MilvusSettings
-from rankproof.retrieval.lists import check_depth, timed
-from rankproof.retrieval.parts import EmbedderChoice, part
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
 from rankproof.retrieval.retrievers.http import plain_address
+from rankproof.retrieval.row_lists import check_depth, timed
 
 
 class MilvusRetrieverSettings(MilvusSettings):

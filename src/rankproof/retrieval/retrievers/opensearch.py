@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import model_validator
 
-from rankproof.errors import InputError
+from rankproof.foundation.errors import InputError
+from rankproof.retrieval.components import part
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Embedder, Vectors
 
 # Engine and encoder of each format: only Lucene's encoder knows 7 bits, only faiss's "binary" one.

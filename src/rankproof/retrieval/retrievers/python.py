@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.config import NonNegative, Settings
-from rankproof.errors import InputError, RankproofError, shorten
-from rankproof.records.hits import read_hits
+from rankproof.data.hits import read_hits
+from rankproof.foundation.config import NonNegative, Settings
+from rankproof.foundation.errors import InputError, RankproofError, shorten
+from rankproof.retrieval.components import failed, load_object, part
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.identity import source_digest
-from rankproof.retrieval.lists import check_depth
-from rankproof.retrieval.parts import failed, load_object, part
 from rankproof.retrieval.protocols import Retrieved
+from rankproof.retrieval.row_lists import check_depth
 
 
 class PythonSettings(Settings):

@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 import numpy as np
 import polars as pl
 
-from rankproof.config import BesidePath, NonNegative, Settings
-from rankproof.records import read_run
-from rankproof.records.columns import row_ids
-from rankproof.retrieval.lists import check_depth
-from rankproof.retrieval.parts import part
+from rankproof.data import read_run
+from rankproof.data.columns import row_ids
+from rankproof.data.tables import Run, build_run
+from rankproof.foundation.config import BesidePath, NonNegative, Settings
+from rankproof.retrieval.components import part
 from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import Retrieved
-from rankproof.tables import Run, build_run
+from rankproof.retrieval.row_lists import check_depth
 
 
 class RunSettings(Settings):

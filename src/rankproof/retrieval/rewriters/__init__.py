@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankproof.retrieval.parts import make
+from rankproof.retrieval.components import make
 from rankproof.retrieval.protocols import Rewriter
 
 

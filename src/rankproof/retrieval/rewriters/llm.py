@@ -22,11 +22,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, Protocol
 
-from rankproof.manifest import digest
+from rankproof.foundation.manifest import digest
 from rankproof.retrieval.chat import Chat, unused
+from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import LANGUAGES, Language, Name, language_of
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Rewritten
 from rankproof.retrieval.rewriters.rules import RulesRewriter
 
@@ -122,7 +122,7 @@ def prompt(language: Name, text: str) -> tuple[str, str]:
 @cache
 def template(language: Name) -> tuple[str, str]:
     """The two parts of the file that the package ships."""
-    file = files("rankproof") / "data" / "prompts" / f"rewrite.{language}.txt"
+    file = files("rankproof") / "resources" / "prompts" / f"rewrite.{language}.txt"
     system, _, user = file.read_text(encoding="utf-8").partition("\n---\n")
     return system.strip(), user.strip()
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from rankproof.config import Settings
+from rankproof.foundation.config import Settings
+from rankproof.retrieval.components import part
 from rankproof.retrieval.languages import LANGUAGES, Language, language_of
-from rankproof.retrieval.parts import part
 
 _PICTURE = "[\U0001f000-\U0001faff\u2600-\u263f\u2641\u2643-\u27bf\u2b50\u2b55\u2b1b\u2b1c]"
 _EMOJI = re.compile(f"{_PICTURE}(?:[\ufe0e\ufe0f\u200d\u20e3]|{_PICTURE})*")

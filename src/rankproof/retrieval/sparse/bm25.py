@@ -19,15 +19,15 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
-from rankproof.config import NonNegative, Settings, Share
-from rankproof.errors import InputError, library
-from rankproof.records.columns import row_ids
+from rankproof.data.columns import row_ids
+from rankproof.foundation.arrays import Array
+from rankproof.foundation.config import NonNegative, Settings, Share
+from rankproof.foundation.errors import InputError, library
 from rankproof.retrieval.archive import read_archive, write_archive
+from rankproof.retrieval.components import part
 from rankproof.retrieval.languages import WORD
-from rankproof.retrieval.lists import check_depth, run_of, timed
-from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved
+from rankproof.retrieval.row_lists import check_depth, run_of, timed
 
 _FILE = "bm25.npz"
 _KIND = "BM25 (2)"  # counted on when the words of a text are found otherwise

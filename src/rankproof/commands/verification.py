@@ -1,0 +1,431 @@
+"""A result checked: its inputs digested again, its figures made again, compared to the last bit."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rankproof.comparison.leaderboard import rank_evaluations
+from rankproof.comparison.pairs import compare_evaluations
+from rankproof.data import read_qrels
+from rankproof.data.sources import stem
+from rankproof.evaluation import Evaluation
+from rankproof.evaluation.recorded_inputs import Given
+from rankproof.evaluation.tie_counts import tie_statistics
+from rankproof.foundation.errors import InputError, RankproofError, shorten
+from rankproof.foundation.files import read_text
+from rankproof.foundation.manifest import input_digest
+from rankproof.foundation.phrasing import counted, typed
+from rankproof.foundation.printable import file_text
+from rankproof.foundation.version import __version__
+from rankproof.presentation.json_values import told
+from rankproof.statistics.two_phase import two_phase_of, with_people
+from rankproof.unjudged.bounds import View
+from rankproof.unjudged.judged_share import Beside, added, bounded, evaluate_named
+
+LARGEST = 4 << 30  # bytes of a result that is read
+
+
+@dataclass(frozen=True, slots=True)
+class Digested:
+    """An input, as the result tells of it and as it was found."""
+
+    role: str
+    file: str
+    found: Path
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A figure as it was and as it comes out now."""
+
+    place: str  # runs.0.measures.nDCG@10.expected
+    said: Any
+    again: Any
+
+    @property
+    def same(self) -> bool:
+        """To the last bit: −0.0 is not 0.0, and true is not 1."""
+        if isinstance(self.said, bool) or isinstance(self.again, bool):
+            return self.said is self.again
+        return bool(self.said == self.again) and str(self.said)[:1] == str(self.again)[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Whether a result is what its inputs give.
+
+    >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
+    >>> found = rp.verify("try/results/comparison.json", inputs)
+    >>> found.kind, found.same
+    ('comparison', True)
+    """
+
+    result: str
+    kind: str
+    made_by: str  # the version that wrote it
+    inputs: tuple[Digested, ...]
+    figures: int  # compared
+    differences: tuple[Difference, ...]
+    unmade: str | None = None  # why the figures were not made again; only the inputs are checked
+
+    @property
+    def same(self) -> bool:
+        """Every input has its digest, and every figure that was made again its bits."""
+        return all(given.same for given in self.inputs) and not self.differences
+
+    def words(self) -> list[str]:
+        changed = [given.file for given in self.inputs if not given.same]
+        lines = []
+        if changed:
+            lines.append(f"Not the file that was read: {', '.join(changed)}.")
+        if self.unmade is not None:
+            kept = ""
+            if self.inputs and not changed:
+                has = counted(len(self.inputs), "input has its digest", "inputs have their digests")
+                kept = f"{has}. "
+            lines.append(f"{kept}No figure was made again: {self.unmade}.")
+        elif self.differences:
+            first = self.differences[0]
+            lines.append(
+                f"{len(self.differences)} of {self.figures} figures differ, the first at "
+                f"{first.place}: {shorten(first.said)} then, {shorten(first.again)} now."
+            )
+        else:
+            lines.append(f"All {self.figures} figures are the same to the last bit.")
+        if self.made_by != __version__:
+            lines.append(f"Made by version {self.made_by}; this is {__version__}.")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof verify --format json` prints."""
+        return {
+            **told(self, "result", "kind", "same"),
+            "inputs": [told(given, "role", "file", "same") for given in self.inputs],
+            **told(self, "figures", "differences", "unmade"),
+        }
+
+
+class _Unmade(Exception):
+    """Why figures are not made again."""
+
+
+def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verification:
+    """Make a result again from its inputs and compare.
+
+    Inputs are those named, told by digest or by name, else those beside the result or in the
+    current folder. What follows from the inputs alone is made again: evaluations, comparisons,
+    leaderboards, gates, holes, ties, ceilings, audits of vectors and logits, recommendations,
+    agreement with people. Of what measures time, runs a model or asks a judge the inputs are
+    digested and nothing else; `unmade` says so.
+
+    >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
+    >>> rp.verify("try/results/comparison.json", inputs).differences
+    ()
+    """
+    data = _read(result)
+    made = data["manifest"]
+    kind = str(made.get("kind"))
+    compared: list[Difference] = []
+    unmade: str | None = None
+    try:
+        digested = tuple(
+            _find(role, said, Path(result), inputs)
+            for role, said in made["inputs"].items()
+            if said.get("file") is not None  # what came from memory has a digest and no file
+        )
+        again = json.loads(json.dumps(_again(kind)(_given(made, digested))))
+    except _Unmade as why:
+        unmade = str(why)
+    except RankproofError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise _misshapen(result, error) from None
+    else:
+        said = {key: value for key, value in data.items() if key != "manifest"}
+        if kind == "gate" and "runs" not in said:  # which --out holds, and --format json does not
+            del again["runs"]
+        whole = made.get("rankproof") == __version__
+        compared = list(_compared(said, again, "", whole))
+        if not compared:
+            raise _misshapen(result, "no figures")
+    return Verification(
+        result=str(result),
+        kind=kind,
+        made_by=str(made.get("rankproof")),
+        inputs=digested,
+        figures=len(compared),
+        differences=tuple(found for found in compared if not found.same),
+        unmade=unmade,
+    )
+
+
+def _read(result: str | Path) -> dict[str, Any]:
+    text = read_text(result, LARGEST)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _misshapen(result, error) from None
+    if isinstance(data, dict) and {"kind", "rankproof", "inputs"} <= data.keys():
+        data = {"manifest": data}  # the manifest.json of a folder
+    if not isinstance(data, dict) or not isinstance(data.get("manifest"), dict):
+        raise _misshapen(result, "no manifest")
+    return data
+
+
+def _misshapen(result: str | Path, error: Exception | str) -> InputError:
+    said = next(iter(str(error).splitlines()), "")
+    return InputError(
+        f"not a result that rankproof wrote ({said})",
+        place=str(result),
+        remedy="name a file of --out or --format json",
+    )
+
+
+def _find(
+    role: str, said: Mapping[str, Any], result: Path, given: Sequence[str | Path]
+) -> Digested:
+    """The file that an input was: by its digest among those given, else by its name."""
+    name = Path(str(said["file"])).name
+    named = [Path(path) for path in given]
+
+    def same_name(path: Path) -> bool:
+        return file_text(path.name) == name
+
+    def called_so(folder: Path) -> list[Path]:
+        with suppress(OSError):  # a folder that cannot be listed holds none
+            return sorted(filter(same_name, folder.iterdir()))
+        return []
+
+    for path in named:
+        if not path.exists():
+            raise InputError("there is no such file", place=str(path), remedy="check the path")
+    places = [
+        *sorted(named, key=lambda path: not same_name(path)),
+        *(f for path in named if path.is_dir() for f in sorted(path.rglob("*")) if same_name(f)),
+        *called_so(result.parent),
+        *called_so(Path()),
+    ]
+    wanted = said["sha256"]
+    same = next((path for path in places if input_digest(path)["sha256"] == wanted), None)
+    if same is not None:
+        return Digested(role, name, same, True)
+    likely = next((path for path in places if same_name(path)), None)
+    if name == "<stdin>" and len(named) == 1:  # what was piped has no name
+        likely = named[0]
+    if likely is None:
+        absent = f"PATH/{shlex.quote(name)}"
+        raise InputError(
+            f"{role}: {shorten(name)} is not beside the result, nor in this folder",
+            place=str(result),
+            remedy=f"name it: rankproof verify {' '.join([*map(typed, [result, *given]), absent])}",
+        )
+    return Digested(role, name, likely, False)
+
+
+def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Difference]:
+    """Every leaf that the result holds, and with `whole` every one that it should hold.
+
+    What a later version adds is not asked of an earlier result.
+    """
+    if isinstance(said, dict) and isinstance(again, dict):
+        for key in dict.fromkeys([*said, *(again if whole else ())]):
+            if key not in TIMES and (key in said or key not in MORE):
+                inner = f"{place}{'.' if place else ''}{key}"
+                yield from _compared(said.get(key), again.get(key), inner, whole)
+    elif isinstance(said, list) and isinstance(again, list) and len(said) == len(again):
+        for at, (one, other) in enumerate(zip(said, again, strict=True)):
+            yield from _compared(one, other, f"{place}.{at}", whole)
+    else:
+        yield Difference(place, said, again)
+
+
+# ------------------------------------------------------------------------------ made again
+
+Remaker: TypeAlias = Callable[[Given], dict[str, Any]]
+
+
+def _again(kind: str) -> Remaker:
+    if kind in UNMADE:
+        raise _Unmade(UNMADE[kind])
+    return REMAKERS[kind]
+
+
+def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> Given:
+    files = {each.role: each.found for each in digested}
+    called = {each.role: made["inputs"][each.role]["file"] for each in digested}
+    return Given(made["config"], files, int(made["seed"] or 0), called=called)
+
+
+def _evaluations(given: Given) -> tuple[list[Evaluation], View | None]:
+    """Of what was asked for, and all runs whole where `holes` were."""
+    holes, form = bool(given.config.get("holes")), given.config.get("input_format")
+    how = (given.named(), given.qrels, given.measures, given.policy)
+    return evaluate_named(*how, holes=holes, format=form)
+
+
+def _evaluation(given: Given) -> dict[str, Any]:
+    asked, view = _evaluations(given)
+    beside = [Beside(e.judged) for e in asked]
+    if view is not None:
+        beside = bounded(beside, view.runs, view.qrels, given.measures, given.policy)
+    runs = [
+        evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
+        for evaluation, shown in zip(asked, beside, strict=True)
+    ]
+    if "human" in given.files:
+        mine, labels = given.qrels.scale, given.labels("human")
+        scale = labels.scale_beside(mine)
+        theirs = {m: m.rescaled(mine, scale) for m in given.measures}
+        named = {"measures": [str(n) for n in theirs.values()], "holes": False}
+        second, _ = _evaluations(replace(given, config={**given.config, **named}, judged=labels))
+        for run, one, other in zip(runs, asked, second, strict=True):
+            with_people(run["measures"], two_phase_of(one, other, theirs), theirs)
+    return {"runs": runs, "policy": given.policy.to_dict()}
+
+
+def _comparison(given: Given) -> dict[str, Any]:
+    found, view = _evaluations(given)
+    with_t = bool(given.config.get("t_test"))
+    comparison = compare_evaluations(found, seed=given.seed, with_t=with_t).over_holes(view)
+    return comparison.to_dict() | {"policy": given.policy.to_dict(), "seed": given.seed}
+
+
+def _leaderboard(given: Given) -> dict[str, Any]:
+    found, view = _evaluations(given)
+    board = rank_evaluations(found, seed=given.seed, holes=view)
+    return board.to_dict() | {"policy": given.policy.to_dict()}
+
+
+def _ties(given: Given) -> dict[str, Any]:
+    config = given.config
+    how = {"score_dtype": config["score_dtype"], "format": config.get("input_format")}
+    found = [
+        tie_statistics(path, config["cutoffs"], name=role, **how)
+        for role, path in given.files.items()
+    ]
+    return {"runs": [s.to_dict() for s in found]}
+
+
+def _gate(given: Given) -> dict[str, Any]:
+    from rankproof.comparison.gate import MARGIN, gate_sides, margins_of
+    from rankproof.comparison.gate_inputs import read_side
+
+    config, qrels, policy = given.config, given.qrels, given.policy
+    measures, margins = margins_of(config["measures"], MARGIN)
+    sides = []
+    for role in ("baseline", "candidate"):
+        chosen = config["chosen"].get(role)
+        path = given.files[role] if chosen is None else f"{given.files[role]}::{chosen}"
+        side = read_side(path, qrels, measures, policy, role)
+        if side.run is not None:  # whatever the file is called by now
+            name = stem(given.called[role])
+            side = replace(
+                side,
+                evaluation=replace(side.evaluation, name=name),
+                run=replace(side.run, name=name),
+            )
+        sides.append(side)
+    found = gate_sides(
+        *(qrels, sides[0], sides[1], measures, margins),
+        allow_undecided=bool(config["allow_undecided"]),
+        seed=given.seed,
+    )
+    return found.to_dict(per_query=True) | {"policy": policy.to_dict()}
+
+
+def _holes(given: Given) -> dict[str, Any]:
+    from rankproof.unjudged.judging_order import Settled, Settling
+    from rankproof.unjudged.requested_bounds import look
+
+    config, said = given.config, given.config.get("judgements")
+    since = read_qrels(given.files["judged"]) if "judged" in given.files else None
+    if config["judge_sample"] is not None and said is not None:  # with what the judge said then
+        since = read_qrels(said)
+
+    def settle(view: View) -> Settled:
+        known = {(query, doc): grade for query, doc, grade in config["judgements"]}
+        work = Settling(view, given.measures[0], config["until"])
+        return work.run(lambda pairs: [known.get(pair) for pair in pairs], config["batch"], None)
+
+    return look(given, since=since, settle=settle if "until" in config else None).to_dict()
+
+
+def _ceilings(given: Given) -> dict[str, Any]:
+    from rankproof.tradeoffs.ceiling_report import allowed
+
+    return allowed(given).to_dict()
+
+
+def _audit(given: Given) -> dict[str, Any]:
+    from rankproof.audit import Audit
+    from rankproof.audit.files import audit_files
+
+    if given.config["models"]:
+        raise _Unmade(f"models were run ({', '.join(given.config['models'])})")
+    return Audit.together(list(audit_files(given))).to_dict()
+
+
+def _recommendation(given: Given) -> dict[str, Any]:
+    from rankproof.tradeoffs.recommend import recommend
+
+    return recommend(given.files["results"], **given.config, seed=given.seed).to_dict()
+
+
+def _agreement(given: Given) -> dict[str, Any]:
+    from rankproof.golden.checking import against_people, as_people, as_people_dict, between_dict
+    from rankproof.golden.result import read_golden
+    from rankproof.golden.store import Store
+
+    if given.config["repeats"]:
+        raise _Unmade("the judge was asked again")
+    human = Path(given.files["human"]) if "human" in given.files else None
+    with Store(given.files["golden"]) as store:
+        golden = read_golden(store)
+        between = None if human is not None else between_dict(store, golden)
+        measured = as_people(store, golden, human, list(given.runs()), given.measures)
+    how = {name: given.config[name] for name in ("relevant", "unjudged")}
+    return {
+        "judge": golden.judge,
+        "people": against_people(golden, human, **how).to_dict(),
+        "between": between,
+        "as_people": as_people_dict(measured) if measured else None,
+        "itself": None,
+    }
+
+
+REMAKERS: dict[str, Remaker] = {
+    "evaluation": _evaluation,
+    "comparison": _comparison,
+    "leaderboard": _leaderboard,
+    "gate": _gate,
+    "holes": _holes,
+    "ties": _ties,
+    "ceilings": _ceilings,
+    "audit": _audit,
+    "recommendation": _recommendation,
+    "agreement": _agreement,
+}
+UNMADE = {
+    "sweep": "a sweep measures times, which no two runs share",
+    "names": "an embedder was run",
+    "noise": "an embedder was run",
+    "search": "a retriever was asked",
+    "golden": "a judge was asked",
+    "status": "it tells how a golden set stood",
+    **dict.fromkeys(
+        (
+            *("assignment", "doctor", "documents", "dry run", "embed", "golden diff", "golden try"),
+            *("measures", "parts", "plan", "score", "verification"),
+        ),
+        "it holds none that follows from its inputs alone",
+    ),
+}
+MORE = ("per_query", "relevant", "retrieved")  # what --out holds and --format json does not
+TIMES = ("seconds",)  # what no two runs share

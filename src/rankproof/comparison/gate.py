@@ -1,0 +1,491 @@
+"""A verdict for continuous integration: is the candidate no worse than the baseline?
+
+For each measure, candidate − baseline over the queries both have, with its 95% interval and a
+margin that is tolerated:
+
+    passed      the lower end lies above −margin: it is not worse by more than that
+    worse       the upper end lies below 0
+    undecided   neither: the queries cannot tell; so many would
+
+A candidate that was evaluated on fewer queries, or on fewer relevant documents, than the baseline
+does not pass, whatever the difference on the rest (see coverage.py).
+
+Of a measure of which less is better the ends trade places, and every sign turns.
+
+A candidate that is worse by the margin or more passes in at most 2.5% of cases, and one that is as
+good is called worse in at most 2.5%, for each measure; but a loss that none of the queries shows
+passes. Where fewer than six queries differ there is no interval: then the largest share of queries
+that could differ (Clopper and Pearson), times the largest change that was seen, must lie within the
+margin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import polars as pl
+
+from rankproof.comparison.gate_coverage import Shortfall, shortfall
+from rankproof.comparison.gate_inputs import Side, read_side, same_way
+from rankproof.comparison.known_ids import Labels, labels_of
+from rankproof.comparison.pairs import (
+    Difference,
+    aligned,
+    compare_evaluations,
+    missing_note,
+    missing_queries,
+)
+from rankproof.data import QrelsLike, read_qrels
+from rankproof.data.tables import Qrels
+from rankproof.data.ties import Order, ScoreType
+from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
+from rankproof.foundation.arrays import Float
+from rankproof.foundation.errors import InputError, MeasureError, shorten
+from rankproof.foundation.phrasing import counted, part, signed
+from rankproof.foundation.printable import in_markdown, visible
+from rankproof.measures.registry import Measure
+from rankproof.presentation.json_values import told
+from rankproof.presentation.lead_wording import ZERO, could
+from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.tables import Column, Table, as_markdown
+from rankproof.statistics.distributions import largest_share
+from rankproof.statistics.intervals import CONFIDENCE, FEW, ROUNDING, Interval
+from rankproof.statistics.power import queries_needed, whole
+
+Verdict = Literal["passed", "worse", "undecided"]
+
+MARGIN = 0.01
+SHOWN = 5  # queries named in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """One measure: the verdict and what it rests on. Each figure is candidate − baseline."""
+
+    verdict: Verdict
+    difference: Difference
+    baseline: float
+    candidate: float
+    margin: float
+    bounds: Interval  # what the verdict was read from: the interval, or the bound of few changes
+    needed: int | None  # queries that would decide it, at this difference
+    most: tuple[tuple[str, float], ...]  # the queries that changed most
+    holes: Interval | None = None  # what unjudged documents could make of it; None: not computed
+    holes_exact: bool | None = None  # whether grades reach these ends; else they are at most so far
+    grades: str = ""  # that these can have, in words
+    shortfall: Shortfall = field(default_factory=Shortfall)  # what counts for the baseline alone
+
+    def to_dict(self) -> dict[str, Any]:
+        d = self.difference
+        return {
+            **told(self, "verdict", "baseline", "candidate"),
+            "difference": d.expected,
+            **told(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
+            **told(self, "bounds", "holes", "holes_exact", "grades", "margin"),
+            "queries_needed": self.needed,
+            **({"shortfall": self.shortfall.to_dict()} if self.shortfall.reason else {}),
+            "changed_most": [{"query": q, "difference": x} for q, x in self.most],
+        }
+
+    def _holes_matter(self, sign: int) -> bool:
+        """Whether unjudged documents could turn the verdict, past what ties alone can do."""
+        if self.holes is None:
+            return False
+        low, high = _gains(self.holes, sign)
+        least, most = _gains((self.difference.lowest, self.difference.highest), sign)
+        down = low < min(-self.margin, least - 1e-9)
+        up = high > max(-self.margin if self.verdict == "worse" else 0.0, most + 1e-9)
+        return {"passed": down, "worse": up, "undecided": down or up}[self.verdict]
+
+    def sentence(self, measure: Measure) -> str:
+        """What differs, by how much, on which queries most, and what would decide it."""
+        d = self.difference
+        open_ = []
+        if self._holes_matter(measure.sign):
+            assert self.holes is not None
+            most = "" if self.holes_exact else " at most"
+            open_ = [
+                f"Documents that nobody judged {could(self.holes_exact)} make it anything from "
+                f"{signed(self.holes[0])} to {signed(self.holes[1])}{most}, with grades "
+                f"{self.grades}: `rankproof holes` says which to judge first."
+            ]
+        if d.differing == 0:
+            return " ".join(
+                [f"{measure}: {self.verdict}. No query of {d.queries} differs.", *open_]
+            )
+        low, high = self.bounds
+        less = "less is better, " if measure.sign < 0 else ""
+        span = f"95% from {signed(low)} to {signed(high)}"
+        if d.ci is None:
+            span = f"too few for an interval; at most {high:.4f} either way if the rest is alike"
+        if math.isnan(low):
+            span = "all alike, and so without an interval"
+        differ = part(d.differing, d.queries, "query", "differs", "differ")
+        parts = [
+            f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
+            f"{signed(d.expected)} ({less}margin {self.margin:g}); {differ}, "
+            f"{span}."
+        ]
+        named = ", ".join(f"{q} {signed(x, 3)}" for q, x in self.most)
+        parts.append(f"Changed most: {named}.")
+        told = not open_ and not d.rests_on_ties
+        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and told:
+            parts.append("The queries show it to be worse, by less than the margin.")
+        if self.verdict == "undecided" and self.needed is not None:
+            more = self.needed - d.queries
+            parts.append(f"About {counted(self.needed, 'query')} would decide it: {more:,} more.")
+        parts += open_
+        if d.rests_on_ties:
+            parts.append(
+                f"Which is ahead rests on how ties are broken "
+                f"({signed(d.lowest)} to {signed(d.highest)})."
+            )
+        return " ".join(parts)
+
+
+def _gains(ends: Interval, sign: int) -> Interval:
+    """The least and the most that a candidate gains, where its difference has these ends."""
+    return ends if sign > 0 else (-ends[1], -ends[0])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Gate(Displayed):
+    """The verdict over all measures; true where it lets the candidate through.
+
+    >>> before, after = "try/plain.trec", "try/saturated.trec"
+    >>> found = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
+    >>> found.verdict, found.passed
+    ('worse', False)
+    """
+
+    baseline: str
+    candidate: str
+    measures: dict[Measure, Gated]
+    labels: Labels
+    allow_undecided: bool
+    seed: int
+    evaluation: Evaluation = field(repr=False)  # the candidate's, for the next gate
+    missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
+
+    @property
+    def verdict(self) -> Verdict:
+        """Worse if one measure is, passed if all have."""
+        found = {gated.verdict for gated in self.measures.values()}
+        if "worse" in found:
+            return "worse"
+        return "undecided" if "undecided" in found else "passed"
+
+    @property
+    def passed(self) -> bool:
+        """Whether the candidate may go out; never where it was evaluated on less."""
+        allowed = ("passed", "undecided") if self.allow_undecided else ("passed",)
+        return self.verdict in allowed and not self.labels.stale and not self._obstacles()
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def sentences(self) -> list[str]:
+        """For reviewers: the whole verdict, then each measure."""
+        lead = f"{self.candidate} against {self.baseline}: {self.verdict}."
+        missing = [f"{note}." for note in missing_note(self.missing, self.evaluation.policy)]
+        if self.labels.stale:
+            return [f"{lead} {self.labels.why}", *missing]
+        said = [gated.sentence(m) for m, gated in self.measures.items()]
+        return [lead, *self._obstacles(), *missing, *said]
+
+    def _obstacles(self) -> list[str]:
+        """Why the candidate cannot pass whatever the differences are, each reason once."""
+        reasons: dict[str, list[str]] = {}
+        for measure, gated in self.measures.items():
+            if gated.shortfall.reason:
+                reasons.setdefault(gated.shortfall.reason, []).append(str(measure))
+        return [
+            f"Cannot pass{'' if len(names) == len(self.measures) else ' on ' + ', '.join(names)}: "
+            f"{reason}."
+            for reason, names in reasons.items()
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    __repr__ = __str__
+
+    def to_dict(self, per_query: bool = False) -> dict[str, Any]:
+        """What `rankproof gate --format json` prints; with `per_query`, what `--out` writes."""
+        found = {
+            **told(self, "passed", "verdict", "baseline", "candidate", "measures", "labels"),
+            "sentences": self.sentences(),
+            **told(self, "allow_undecided", "seed"),
+            **({"missing": dict(self.missing)} if self.missing else {}),
+        }
+        return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
+
+    def _shown(self) -> Table:
+        columns = [
+            *Column.each("measure", "verdict", style="text"),
+            *Column.each("baseline", "candidate", drop=3),
+            *Column.each("difference", "low", "high", style="signed"),
+            Column("margin"),
+            Column("over ties", "text", drop=1),
+            Column("differ", "text", drop=4),
+            Column("queries needed", drop=2),
+        ]
+        rows = [
+            (
+                *(str(m), g.verdict, g.baseline, g.candidate, g.difference.expected, *g.bounds),
+                g.margin,
+                f"{signed(g.difference.lowest)} to {signed(g.difference.highest)}",
+                f"{g.difference.differing} of {g.difference.queries}",
+                g.needed if g.verdict == "undecided" else None,  # the others are decided
+            )
+            for m, g in self.measures.items()
+        ]
+        notes = ["candidate − baseline; low and high: 95% over queries"]
+        if any(g.difference.differing < FEW for g in self.measures.values()):
+            notes[0] += (
+                f", or, where fewer than {FEW} queries differ, the largest change times the "
+                "largest share that could differ"
+            )
+        signs = {m.sign for m in self.measures}
+        if 1 in signs:
+            notes[0] += "; passed: low above −margin; worse: high below 0"
+        if -1 in signs:
+            less = ", ".join(str(m) for m in self.measures if m.sign < 0)
+            notes.append(f"less {less} is better; passed: high below margin; worse: low above 0")
+        return Table(columns, rows, notes=notes)
+
+    def markdown(self) -> str:
+        """A summary for a pull request."""
+        mark = {"passed": "✅", "worse": "❌", "undecided": "❔"}[self.verdict]
+        lines = [f"### {mark} rankproof gate: {self.verdict}", ""]
+        lines += [f"{in_markdown(visible(sentence))}\n" for sentence in self.sentences()]
+        return "\n".join([*lines, as_markdown(self._shown()), ""])
+
+    def junit(self) -> str:
+        """A test case for each measure, for whatever shows test results."""
+        cases = []
+        failed = skipped = 0
+        for m, gated in self.measures.items():
+            inside = ""
+            reason = gated.shortfall.reason
+            said = f"Cannot pass: {reason}. {gated.sentence(m)}" if reason else gated.sentence(m)
+            said = visible(self.labels.why if self.labels.stale else said)
+            bad = self.labels.stale or gated.verdict == "worse" or bool(reason)
+            if bad or (gated.verdict == "undecided" and not self.allow_undecided):
+                failed += 1
+                inside = f"<failure message={quoteattr(gated.verdict)}>{escape(said)}</failure>"
+            elif gated.verdict == "undecided":
+                skipped += 1
+                inside = f"<skipped message={quoteattr(said)}/>"
+            name = quoteattr(f"{m}, margin {gated.margin:g}")
+            owner = quoteattr(visible(f"rankproof.gate.{self.candidate}"))
+            out = f"<system-out>{escape(said)}</system-out>"
+            cases.append(f"  <testcase classname={owner} name={name}>{inside}{out}</testcase>")
+        head = (
+            f'<testsuite name="rankproof gate" tests="{len(cases)}" failures="{failed}" '
+            f'skipped="{skipped}" errors="0">'
+        )
+        return "\n".join(
+            ['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""]
+        )
+
+    def plot(self) -> Any:
+        """Each difference with its interval, and 0."""
+        rows = [
+            (f"{m}: {g.verdict}", g.difference.expected, *g.bounds)
+            for m, g in self.measures.items()
+        ]
+        return ranges(rows, "measure", "difference", zero=True)
+
+
+def gate(
+    qrels: QrelsLike,
+    baseline: Any,
+    candidate: Any,
+    measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float],
+    margin: float | Sequence[float] = MARGIN,
+    *,
+    allow_undecided: bool = False,
+    seed: int = 0,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+) -> Gate:
+    """Whether a candidate is no worse than a baseline by more than a margin.
+
+    Both are runs, or results that hold values of every query: the JSON that `eval --out` or
+    `gate --out` wrote, a sweep's folder (its best configuration, or `folder::configuration`), what
+    `sweep` or `recommend` returned. `measures` may be {measure: margin}. The object is true where
+    the candidate passes, so that `assert gate(...)` tells the sentence where it does not.
+
+    >>> before, after = "try/plain.trec", "try/saturated.trec"
+    >>> found = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
+    >>> found.verdict
+    'worse'
+    """
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    parsed, margins = margins_of(measures, margin)
+    judged = read_qrels(qrels)
+    sides = [
+        read_side(source, judged, parsed, policy, fallback)
+        for source, fallback in ((baseline, "baseline"), (candidate, "candidate"))
+    ]
+    return gate_sides(
+        judged, sides[0], sides[1], parsed, margins, allow_undecided=allow_undecided, seed=seed
+    )
+
+
+def margins_of(
+    measures: Any, margin: float | Sequence[float]
+) -> tuple[list[Measure], dict[Measure, float]]:
+    """The measures, and the margin of each."""
+    if isinstance(measures, Mapping):
+        given: list[Any] = list(measures.values())
+        parsed = parse_means(list(measures))
+    else:
+        parsed = parse_means(measures)
+        given = [margin] if isinstance(margin, int | float) else list(margin)
+        given = given * len(parsed) if len(given) == 1 else given
+    if len(given) != len(parsed):
+        raise InputError(
+            f"{counted(len(given), 'margin')} for {counted(len(parsed), 'measure')}",
+            remedy="give one margin, or one for each measure in order",
+        )
+    for value in given:
+        if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+            raise InputError(f"margin {shorten(value)} is not a number from 0", remedy="0.01, say")
+    return parsed, dict(zip(parsed, map(float, given), strict=True))
+
+
+def gate_sides(
+    qrels: Qrels,
+    baseline: Side,
+    candidate: Side,
+    measures: Sequence[Measure],
+    margins: Mapping[Measure, float],
+    *,
+    allow_undecided: bool = False,
+    seed: int = 0,
+) -> Gate:
+    """`gate` for two sides that were read before."""
+    before, after = baseline.evaluation, candidate.evaluation
+    _same_labels(qrels, before, after)
+    names = (after.name, before.name)
+    if names[0] == names[1]:
+        names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
+    pair = [after.renamed(names[0]), before.renamed(names[1])]
+    labels = labels_of(qrels, baseline, candidate)
+    found = compare_evaluations(pair, seed=seed).pairs[0].measures
+    holes = _holes(qrels, baseline, candidate, measures)
+    sides = [
+        replace(side, evaluation=side.evaluation.renamed(name))
+        for side, name in zip((candidate, baseline), names, strict=True)
+    ]
+    gated = {m: _gated(qrels, sides, m, found[m], margins[m]) for m in measures}
+    gated = {m: replace(g, **holes.get(m, {})) for m, g in gated.items()}
+    if labels.stale:  # then no figure says anything of the candidate
+        gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
+    missing = missing_queries(pair)
+    return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after, missing)
+
+
+def _same_labels(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:
+    """Refuse a baseline that was measured in another way, or with other judgements."""
+    same_way(before.policy.to_dict(), after.policy, before.name)
+    if after.policy.candidates_only:  # each run has relevant documents of its own
+        return
+    if after.policy.missing == "zero":
+        pairs = [(before, after.relevant, "the candidate with", "the baseline")]
+    else:  # each has queries of its own
+        relevant = qrels.to_frame().filter(pl.col("grade") >= 1)["query"]
+        pairs = [
+            (side, int(relevant.is_in(side.queries.implode()).sum()), "its queries now have", "it")
+            for side in (before, after)
+        ]
+    for side, now, whose, what in pairs:
+        if side.relevant and now and side.relevant != now:
+            raise InputError(
+                f"was measured with {side.relevant} relevant documents, and {whose} {now}: "
+                "the judgements have changed",
+                place=side.name,
+                remedy=f"evaluate {what} again",
+            )
+
+
+def _gated(
+    qrels: Qrels, sides: Sequence[Side], measure: Measure, d: Difference, margin: float
+) -> Gated:
+    candidate, baseline = sides
+    pair = [side.evaluation for side in sides]
+    figure = aligned(pair, measure)["expected"]
+    apart = figure[0] - figure[1]
+    shared = ~np.isnan(apart)
+    apart = np.where(np.abs(apart) < ZERO, 0.0, apart)
+    bounds = d.ci or _bounds(apart[shared], d.expected)
+    low, high = _gains(bounds, measure.sign)
+    verdict: Verdict = "undecided"
+    if d.differing == 0 or low > -margin:
+        verdict = "passed"
+    elif high < 0:
+        verdict = "worse"
+    queries = pl.concat([e.queries for e in pair]).unique().sort()
+    less = shortfall(qrels, baseline, candidate, measure, queries, figure)
+    if less.reason and verdict == "passed":
+        verdict = "undecided"
+    most = [at for at in np.argsort(-np.abs(np.nan_to_num(apart)), kind="stable") if apart[at]]
+    named = [(str(queries[int(at)]), float(apart[at])) for at in most if shared[at]]
+    spread = float(apart[shared].std(ddof=1)) if shared.sum() > 1 else math.nan
+    gain = measure.sign * d.expected
+    distance = max(gain + margin, -gain)  # from 0 or from −margin, the nearer to show
+    needed = queries_needed(*map(np.array, (distance, spread, d.differing / d.queries)))
+    unknown = bool(less.reason) or spread <= ROUNDING or needed <= d.queries
+    if verdict == "undecided" and unknown:
+        needed = np.array(math.nan)
+    before, after = (float(figure[row][shared].mean()) for row in (1, 0))
+    return Gated(
+        *(verdict, d, before, after, margin, bounds, whole(float(needed)), tuple(named[:SHOWN])),
+        shortfall=less,
+    )
+
+
+def _bounds(apart: Float, expected: float) -> Interval:
+    """Bounds where there is no interval: the largest likely share × the largest change where fewer
+    than six queries differ, none where all differ alike in a measure that has no end."""
+    differing = int((apart != 0).sum())
+    if differing >= FEW:
+        return (math.nan, math.nan)
+    if differing == 0:
+        return (0.0, 0.0)
+    share = largest_share(differing, len(apart), (1.0 + CONFIDENCE) / 2.0)
+    reach = max(share * float(np.abs(apart).max()), abs(expected))
+    return (-reach, reach)
+
+
+def _holes(
+    qrels: Qrels, baseline: Side, candidate: Side, measures: Sequence[Measure]
+) -> dict[Measure, dict[str, Any]]:
+    """What unjudged documents could make of each difference, with which grades; nothing where lists
+    are not known."""
+    policy = candidate.evaluation.policy
+    if baseline.run is None or candidate.run is None or policy.condensed:
+        return {}
+    from rankproof.unjudged.bounds import View
+
+    pair = [replace(candidate.run, name="candidate"), replace(baseline.run, name="baseline")]
+    found: dict[Measure, dict[str, Any]] = {}
+    view = View(pair, qrels, policy)
+    for measure in measures:
+        with suppress(MeasureError):  # a measure that has no rule for holes
+            view.check([measure])
+            bound, grades = view.pair_bound(0, 1, measure), view.grades([measure])
+            ends = {"holes": (bound.lowest, bound.highest), "holes_exact": bound.exact}
+            found[measure] = {**ends, "grades": grades}
+    return found

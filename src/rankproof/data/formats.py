@@ -1,0 +1,139 @@
+"""Which format a file is written in, and who reads it.
+
+The first bytes decide where they can, else the ending, else a guess that is told.
+
+    records.register("mine", read, endings=(".mine",))
+
+adds a format: `read(content, kind)` is given the bytes, decompressed, and "run" or "qrels", and
+returns anything that `read_run` takes but a path: a dict, a frame, rows. A package names a module
+that does so under the entry point `rankproof.readers`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from rankproof.data.columns import Kind
+from rankproof.data.frames import is_header
+from rankproof.data.sources import ENDINGS, HEAD, Format, Source, ending
+from rankproof.data.three_columns import guess
+from rankproof.foundation import plugins
+from rankproof.foundation.errors import InputError, shorten
+
+GROUP = "rankproof.readers"
+FORMATS: list[Format] = [
+    *("trec", "plain", "msmarco", "csv", "tsv", "json", "jsonl", "mteb", "parquet", "arrow"),
+]
+"""The formats that are read; `register` adds to them.
+
+>>> from rankproof.data import FORMATS
+>>> "trec" in FORMATS
+True
+"""
+REGISTERED: dict[Format, Callable[[bytes, Kind], Any]] = {}
+
+# What is said of a guess; the reader of a TREC file says by itself what it leaves out.
+GUESSED: dict[tuple[Format, Kind], str] = {
+    ("msmarco", "run"): "three columns are read as query, document, rank, as MS MARCO has them "
+    "(--input-format plain: a score)",
+    ("plain", "run"): "three columns are read as query, document, score "
+    "(--input-format msmarco: a rank)",
+    ("plain", "qrels"): "three columns are read as query, document, grade",
+}
+
+
+def register(
+    name: str, read: Callable[[bytes, Kind], Any], *, endings: tuple[str, ...] = ()
+) -> None:
+    """Add a format under a name of its own; files with these endings are taken for it.
+
+    >>> import polars as pl
+    >>> from rankproof.data import register
+    >>> register("pipes", lambda data, kind: pl.read_csv(data, separator="|"))
+    >>> from pathlib import Path
+    >>> _ = Path("run.pipes").write_text("query|doc|score" + chr(10) + "q1|a|0.5")
+    >>> rp.read_run("run.pipes", format="pipes").score.tolist()
+    [0.5]
+    """
+    if name in FORMATS and name not in REGISTERED:
+        raise InputError(f"format {shorten(name)} is ours", remedy="give yours another name")
+    taken = next((e for e in endings if ENDINGS.get(e, name) not in (name, None)), None)
+    if taken is not None:
+        raise InputError(
+            f"{taken} files are {ENDINGS[taken]}", remedy="leave that ending out, or convert them"
+        )
+    if name not in REGISTERED:
+        FORMATS.append(name)
+    REGISTERED[name] = read
+    ENDINGS.update(dict.fromkeys(endings, name))
+
+
+@cache
+def load_plugins() -> None:
+    """Import what packages bring; asked for only where our own formats do not answer."""
+    plugins.load(GROUP, "readers")
+
+
+def format_of(source: Source, kind: Kind = "run") -> Format:
+    if source.head.startswith(b"PAR1"):
+        return "parquet"
+    if source.head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):  # a file, a stream
+        return "arrow"
+    named = ending(source.path)
+    if named and named not in ENDINGS:
+        load_plugins()
+    form = ENDINGS.get(named)
+    if form in ("parquet", "arrow"):
+        raise InputError(
+            f"the file does not begin as {form} does",
+            place=source.label,
+            remedy="fetch or write it again, or name its format (format=, --input-format)",
+        )
+    head = source.head.lstrip()
+    if form in (None, "json") and re.match(rb'\{\s*"mteb_model_meta"', head):
+        return "mteb"
+    if len(source.head) + source.bom == HEAD:  # its last line may go on
+        head = head[: head.rfind(b"\n") + 1] or head
+    if form == "csv":
+        names = head.split(b"\n", 1)[0].decode(errors="replace")
+        if is_header(names.split("\t")):
+            return "tsv"
+        if is_header(names.split(";")):
+            raise InputError(
+                f"columns separated by ';': {shorten(names.strip())}",
+                place=f"{source.label}:1",
+                remedy="separate them with commas, and write decimals with points",
+            )
+    return form or _by_first_line(head, kind)
+
+
+def _by_first_line(head: bytes, kind: Kind) -> Format:
+    line = head.split(b"\n", 1)[0]
+    if re.match(rb'\{\s*["}]|\[\s*["{\[\]]', head):
+        try:
+            first = json.loads(line)
+        except (ValueError, RecursionError):  # it goes on in the lines below, or is none
+            return "json"
+        if isinstance(first, dict) and first:
+            nested = any(isinstance(value, dict | list) for value in first.values())
+            return "json" if nested else "jsonl"
+        return "json"
+    names = line.decode(errors="replace")
+    if is_header(names.split("\t")):
+        return "tsv"
+    if is_header(names.split(",")):
+        return "csv"
+    return guess(head, kind) or "trec"
+
+
+def check_format(name: str | None) -> None:
+    if name is not None and name not in FORMATS:
+        load_plugins()
+    if name is not None and name not in FORMATS:
+        raise InputError(
+            f"format {shorten(name)} is unknown", remedy=f"use one of {', '.join(FORMATS)}"
+        )

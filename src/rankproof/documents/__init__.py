@@ -1,5 +1,0 @@
-"""A folder of documents → a BEIR folder, questions, and configurations to begin with."""
-
-from rankproof.documents.preparing import Prepared, init
-
-__all__ = ["Prepared", "init"]

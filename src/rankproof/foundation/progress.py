@@ -1,0 +1,63 @@
+"""Progress of long work, shown by whoever runs it and reported by whoever does it.
+
+Work that can take longer than a moment opens a task and advances it:
+
+    with progress("embedding", total=len(texts)):
+        for batch in batches:
+            ...
+            advance(len(batch))
+
+Functions deeper down call `advance` alone; it counts for the innermost open task. Nothing is shown
+unless a display was chosen (the command line draws a bar on a terminal), so that a library call is
+silent. Threads started inside a task report to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
+from typing import Protocol
+
+
+class Display(Protocol):
+    """Draws one task: a context manager that yields the function to call with work done."""
+
+    def __call__(self, label: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
+        """Begin to draw a task of `total` units."""
+
+
+_display: Display | None = None
+_open_tasks: list[Callable[[float], None]] = []  # innermost last; shared by all threads
+_lock = Lock()
+
+
+def show_progress(display: Display | None) -> None:
+    """Choose how tasks are drawn in this process; None draws nothing."""
+    global _display
+    _display = display
+
+
+@contextmanager
+def progress(label: str, total: float) -> Iterator[None]:
+    """Open a task of `total` units that `advance` counts for until the block ends."""
+    if _display is None:
+        yield
+        return
+    with _display(label, total) as report:
+        with _lock:
+            _open_tasks.append(report)
+        try:
+            yield
+        finally:
+            with _lock:
+                _open_tasks.remove(report)
+
+
+def advance(amount: float = 1) -> None:
+    """Report `amount` units of work done to the innermost open task, if there is one."""
+    if _open_tasks:
+        with _lock:
+            report = _open_tasks[-1] if _open_tasks else None
+        if report is not None:
+            report(amount)

@@ -1,0 +1,139 @@
+"""Average precision.
+
+    R·AP@k = Σ_groups A,   A = Σ_i a_i X_i (B + Σ_{j≤i} X_j)
+
+where X_i says whether the document at position i of the group is relevant, a_i = 1/(c+i) up to
+rank k and 0 past it, c counts the ranks and B the relevant documents before the group. Groups
+are independent, so means and variances add. With p_j the chance that j given positions of the
+group are all relevant, and L = Σ a_i X_i, Q = Σ_{j<i} a_i X_i X_j, A = (B+1)·L + Q; the moments
+of L and Q are sums over single positions, pairs, triples and quadruples of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankproof.data.ties import TieGroups
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Float, Int
+from rankproof.measures.linear import REL, limit
+from rankproof.measures.padded_rows import row_sum, tables
+from rankproof.measures.registry import Outcomes, measure
+
+
+@measure("AP", at="cutoff", limits=REL, aliases=("MAP", "map_cut", "average_precision"))
+def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
+    """Average precision [T 22–24]: precision at the rank of each relevant document, over R.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP")["AP"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.417, 0.458, 0.5)
+    """
+    cut = limit(groups, cutoff)
+    relevant = groups.relevant(rel).astype(np.float64)
+    relevant[relevant == 0] = np.nan
+    if groups.alone:
+        total = kernels.precisions(groups.query, groups.rank, groups.grade, rel, cut)
+        return Outcomes.certain(total / relevant)
+    columns = groups.size, groups.first, groups.query, groups.start, groups.rank
+    sums = kernels.averages(groups.grade, rel, cut, *columns)
+    if sums is not None:
+        return Outcomes.of_sums(sums, relevant)
+    chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
+    query = groups.doc_query[chosen]
+    number = kernels.numbered(query)  # 1 for the first relevant document of its query
+
+    def total_of(rank: Int) -> Float:
+        share = np.where(rank <= cut[query], number / rank, 0.0)
+        return groups.sum_by_query(query, share)
+
+    group = groups.doc_group[chosen]
+    held = np.bincount(group, minlength=len(groups.size))  # m
+    before = np.zeros(len(groups.size), np.int64)  # B
+    np.maximum.at(before, group, number)
+    before = np.where(held > 0, before - held, 0)
+    inside_group = number - before[group]
+    begin = groups.first[group] - 1
+    best = begin + inside_group
+    worst = begin + (groups.size - held)[group] + inside_group
+
+    inside = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)
+    expected = np.where((held > 0) & (inside > 0), (before + 1) / groups.first, 0.0)
+    variance = np.zeros(len(groups.size))
+    tied = np.flatnonzero((held > 0) & (inside > 0) & (groups.size > 1))
+    expected[tied], variance[tied] = _moments(
+        groups.first[tied], groups.size[tied], inside[tied], held[tied], before[tied]
+    )
+    return Outcomes(
+        expected=groups.sum_by_query(groups.query, expected) / relevant,
+        min=total_of(worst) / relevant,
+        max=total_of(best) / relevant,
+        oblivious=total_of(groups.rank[chosen]) / relevant,
+        variance=groups.sum_by_query(groups.query, variance) / relevant**2,
+    )
+
+
+@measure("GMAP", limits=REL, aliases=("gm_map",), geometric=True)
+def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
+    """Geometric mean of AP over queries, an AP below 0.00001 counted as that.
+
+    `expected` is the geometric mean of what each query may expect; it has no std.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "GMAP")["GMAP"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.417, 0.458, 0.5)
+    """
+    found = average_precision(rel=rel).outcomes(groups)
+    return Outcomes(
+        np.maximum(found.expected, 1e-5),
+        np.maximum(found.min, 1e-5),
+        np.maximum(found.max, 1e-5),
+        np.maximum(found.oblivious, 1e-5),
+        found.variance,
+    )
+
+
+def _moments(first: Int, size: Int, inside: Int, held: Int, before: Int) -> tuple[Float, Float]:
+    """(T,) E[A] and var A of tied groups, in O(size) each."""
+    mean = np.empty(len(first))
+    variance = np.empty(len(first))
+    chances = _all_relevant(size, held)
+    for chosen, column, real in tables(inside):
+        p1, p2, p3, p4 = (p[chosen] for p in chances)
+        lead = before[chosen] + 1.0  # B + 1
+        weight = np.where(real, 1.0 / (first[chosen, None] + column), 0.0)
+        total = row_sum(weight)
+        mean[chosen] = p1 * lead * total + p2 * row_sum(weight * column)
+
+        # A constant added to every a_i of the group adds a constant to A, so the variance may be
+        # computed from centred weights: what is left has nothing large to cancel. A group that
+        # the cutoff splits keeps its weights, which are not alike.
+        whole = inside[chosen] == size[chosen]
+        centre = np.where(whole, total / inside[chosen], 0.0)
+        a = np.where(real, weight - centre[:, None], 0.0)
+        square = a * a
+        s1, s2 = np.cumsum(a, axis=1), np.cumsum(square, axis=1)
+        after = np.where(real, s1[:, -1:] - s1, 0.0)  # T
+        after_square = np.where(real, s2[:, -1:] - s2, 0.0)  # U
+        s1, s2 = s1[:, -1], s2[:, -1]
+        d, f = row_sum(a * column), row_sum(square * column)
+        triple = row_sum(
+            square * column * (column - 1) + (after * after - after_square) + 2 * a * column * after
+        )
+        h = (s1 * s1 - s2) / 2
+        l_l = p1 * s2 + p2 * (s1 * s1 - s2)
+        l_q = p2 * (f + h) + p3 * (s1 * d - f - h)
+        q_q = p2 * f + p3 * triple + p4 * (d * d - f - triple)
+        spread = lead * lead * l_l + 2 * lead * l_q + q_q - (lead * p1 * s1 + p2 * d) ** 2
+        variance[chosen] = np.where(held[chosen] == size[chosen], 0.0, spread)
+    return mean, variance
+
+
+def _all_relevant(size: Int, held: Int) -> list[Float]:
+    """p_1 … p_4: the chance that j given positions all hold relevant documents."""
+    chances = []
+    chance = np.ones(len(size))
+    for j in range(4):
+        chance = chance * np.maximum(held - j, 0) / np.maximum(size - j, 1)
+        chances.append(chance)
+    return chances

@@ -1,0 +1,122 @@
+"""Measures of the first relevant document: reciprocal rank and success.
+
+Only the first group that holds a relevant document matters. Of its g documents m are relevant;
+c ranks lie before it. The first relevant one stands at position t+1 of the group with probability
+
+    [C(g−m, t) / C(g, t)] · m / (g−t)
+
+where the ratio is kept as a running product, since binomials overflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankproof.data.ties import TieGroups
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.measures.hypergeometric import none_drawn
+from rankproof.measures.linear import REL, limit
+from rankproof.measures.padded_rows import row_sum, tables
+from rankproof.measures.registry import Outcomes, measure
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The first relevant group of each query that has one."""
+
+    query: Int  # (F,)
+    before: Int  # (F,) c: ranks before the group
+    size: Int  # (F,) g
+    relevant: Int  # (F,) m
+
+
+def _first(groups: TieGroups, rel: int) -> _First:
+    relevant: Array = groups.grade >= rel
+    if not groups.alone:
+        relevant = groups.sum_by_group(relevant).astype(np.int64)
+    held = np.flatnonzero(relevant)
+    query = groups.query[held]
+    new = np.ones(len(held), np.bool_)
+    new[1:] = query[1:] != query[:-1]
+    at = held[new]
+    return _First(groups.query[at], groups.first[at] - 1, groups.size[at], 1 * relevant[at])
+
+
+@measure("RR", at="cutoff", limits=REL, aliases=("MRR", "recip_rank", "reciprocal_rank"))
+def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
+    """One over the rank of the first relevant document [T 17–21]; 0 if it is not in the top k.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "RR")["RR"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.333, 0.417, 0.5)
+    """
+    cut = limit(groups, cutoff)
+    first = _first(groups, rel)
+    last = cut[first.query]
+
+    def at(rank: Int) -> Float:
+        value = np.zeros(groups.queries)
+        value[first.query] = np.where(rank <= last, 1.0 / rank, 0.0)
+        return value
+
+    if groups.alone:
+        return Outcomes.certain(at(first.before + 1))
+    mean = np.zeros(groups.queries)
+    square = np.zeros(groups.queries)
+    # Positions at which the first relevant document can stand, as far as they count.
+    steps = np.clip(np.minimum(first.size - first.relevant + 1, last - first.before), 0, None)
+    for chosen, step, valid in tables(steps):
+        g, m, c = (x[chosen, None] for x in (first.size, first.relevant, first.before))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            missed = np.where(valid, (g - m - step) / (g - step), 0.0)
+            chance = np.where(valid, m / (g - step), 0.0)
+        chance[:, 1:] *= np.cumprod(missed[:, :-1], axis=1)
+        at_rank = chance / (c + step + 1)
+        mean[first.query[chosen]] = row_sum(at_rank)
+        square[first.query[chosen]] = row_sum(at_rank / (c + step + 1))
+    found = groups.grade >= rel
+    oblivious = np.full(groups.queries, np.iinfo(np.int64).max)
+    np.minimum.at(oblivious, groups.doc_query[found], groups.rank[found])
+    return Outcomes(
+        expected=mean,
+        min=at(first.before + first.size - first.relevant + 1),
+        max=at(first.before + 1),
+        oblivious=at(oblivious[first.query]),
+        variance=square - mean**2,
+    )
+
+
+@measure("Success", at="cutoff", limits=REL, aliases=("success", "hit_rate", "hitrate"))
+def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
+    """1 if any of the top k is relevant, else 0: E = 1 − C(g−m, t)/C(g, t), t of g in the top k.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Success@2")
+    >>> found = found["Success@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.5, 1.0)
+    """
+    first = _first(groups, rel)
+
+    def any_within(rank: Array) -> Float:
+        value = np.zeros(groups.queries)
+        value[first.query] = rank <= cutoff
+        return value
+
+    if groups.alone:
+        return Outcomes.certain(any_within(first.before + 1))
+    inside = np.clip(cutoff - first.before, 0, first.size)
+    missed = none_drawn(first.size, first.relevant, inside)
+    expected = np.zeros(groups.queries)
+    expected[first.query] = 1.0 - missed
+    found: Bool = (groups.grade >= rel) & (groups.rank <= cutoff)
+    oblivious = np.zeros(groups.queries)
+    oblivious[groups.doc_query[found]] = 1.0
+    return Outcomes(
+        expected=expected,
+        min=any_within(first.before + first.size - first.relevant + 1),
+        max=any_within(first.before + 1),
+        oblivious=oblivious,
+        variance=expected * (1.0 - expected),
+    )

@@ -1,0 +1,96 @@
+"""Logits → scores: upcast to float64, apply the function, round once to float32.
+
+A model's last layer may be bfloat16; its logits are exact in float64, and a sigmoid computed there
+keeps them apart where a bfloat16 sigmoid would give a handful of values. Library sigmoids have
+different last bits in their vector and scalar code, so that a score would depend on its place in a
+batch; here every step is one IEEE operation, the same for arrays, tensors and batches of any size.
+`low=True` scores wholly in the low format instead, for comparison: arithmetic units compute wider
+and round the result, so that is the float32 score rounded to the format of the input.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rankproof.foundation.errors import InputError
+from rankproof.precision.backend import is_torch, name_of, round_result, upcast
+
+# ln 2 in two parts: the first has 21 zero bits at its end, so that whole multiples of it are exact.
+_LN2 = (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33"))
+_LEAST = -150.0  # e⁻¹⁵⁰ is 0 in float32, and added to 1 in float64 it is 1
+
+
+def sigmoid(logits: Any, *, low: bool = False) -> Any:
+    """1 / (1 + exp(−z)) as float32, from logits of any format.
+
+    From z = 11.84 (float16) and 14.125 (bfloat16) on neighbouring logits share a score, and past 17
+    it is 1: rank on the pair (score, logit), which is the order of the logits and loses nothing.
+
+    >>> from rankproof.precision import sigmoid
+    >>> logits = np.array([8.0, 8.5, 9.0, 9.5], "float16")
+    >>> len(set(sigmoid(logits, low=True).tolist())), len(set(sigmoid(logits).tolist()))
+    (2, 4)
+    """
+    return _as_asked(_sigmoid(upcast(logits, "float64")), logits, low)
+
+
+def softmax(logits: Any, *, yes: int = 1, low: bool = False) -> Any:
+    """The probability of column `yes` of two logits (…, 2), as float32.
+
+    Equal to the sigmoid of the difference, which is formed in float64.
+
+    >>> from rankproof.precision import softmax
+    >>> softmax(np.array([[0.0, 0.0]])).tolist()
+    [0.5]
+    """
+    z = upcast(logits, "float64")
+    if z.shape[-1] != 2:
+        raise InputError(
+            f"{z.shape[-1]} logits per pair", remedy="give two columns: one for yes, one for no"
+        )
+    if yes not in (0, 1):
+        raise InputError(f"column {yes} of 2", remedy="yes is 0 or 1")
+    return _as_asked(_sigmoid(z[..., yes] - z[..., 1 - yes]), logits, low)
+
+
+def _as_asked(score: Any, logits: Any, low: bool) -> Any:
+    """Return scores on the device of the logits, rounded to their format with `low`."""
+    if is_torch(logits):
+        score = score.to(logits.device)
+    return round_result(score, name_of(logits) if low else "float32")
+
+
+def _sigmoid(z: Any) -> Any:
+    """float32 scores of float64 logits."""
+    if not is_torch(z):
+        return _rounded_sigmoid(z, np)
+    import torch
+
+    if z.is_cuda:
+        return _rounded_sigmoid(z, torch)
+    return torch.as_tensor(_rounded_sigmoid(z.numpy(), np))
+
+
+def _rounded_sigmoid(z: Any, library: Any) -> Any:
+    # The exponential of a negative number only, so that neither side overflows.
+    with np.errstate(invalid="ignore"):
+        small = _exponential(library.clip(-abs(z), _LEAST, 0.0), library)
+        score = library.where(z >= 0, 1.0, small) / (1.0 + small)
+    return score.float() if library is not np else score.astype(np.float32)
+
+
+def _exponential(x: Any, library: Any) -> Any:
+    """exp(x) of float64 numbers from −150 to 0, to 2 units in the last place.
+
+    x = n ln 2 + r with |r| ≤ ½ ln 2; the series of exp(r) to r¹³/13!, times 2ⁿ from its bits.
+    """
+    whole = library.round(x * (1.0 / math.log(2.0)))
+    r = (x - whole * _LN2[0]) - whole * _LN2[1]
+    total = 1.0 / math.factorial(13)
+    for power in range(12, -1, -1):
+        total = total * r + 1.0 / math.factorial(power)
+    exponent = whole.long() if is_torch(x) else whole.astype(np.int64)
+    return total * ((exponent + 1023) << 52).view(library.float64)

@@ -1,0 +1,170 @@
+"""What was judged, beside each figure of an evaluation, and its bounds where they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rankproof.data import RunLike, read_run
+from rankproof.data.sources import Format, is_folder, is_pipe
+from rankproof.data.tables import Qrels, Run, ids_of
+from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
+from rankproof.foundation.errors import InputError
+from rankproof.measures import Judged
+from rankproof.measures.registry import Measure
+from rankproof.presentation.json_values import plain as plainly
+
+if TYPE_CHECKING:
+    from rankproof.unjudged.bounds import Bound, View
+
+
+_WHOLE = 10**17  # a rank past every list
+
+
+def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
+    """The Judged@k that belongs beside a measure."""
+    return Judged @ (measure.cutoff or depth or _WHOLE)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """For one run: the share of the top k that is judged, and bounds where they were asked for."""
+
+    judged: dict[Measure, float]
+    bounds: dict[Measure, Bound] | None = None
+    grades: str = ""  # that unjudged documents can have, in words, where there are bounds
+
+
+def with_judged(measures: Sequence[Measure]) -> list[Measure]:
+    """The measures, and Judged@k for each of their cutoffs."""
+    return list(dict.fromkeys([*measures, *map(judged_beside, measures)]))
+
+
+def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluation:
+    """The evaluation of what was asked for, with what is judged beside each figure."""
+    return replace(
+        evaluation,
+        queries=ids_of(evaluation, "queries"),  # as they are: a replacement looks at each field
+        outcomes={m: evaluation.outcomes[m] for m in measures},
+        judged={m: evaluation[judged_beside(m)].expected for m in measures},
+    )
+
+
+MANY = 12  # runs, of more than which bounds are made on request alone
+
+
+def check_again(sources: Iterable[object]) -> None:
+    """Refuse runs that cannot be read whole a second time, as bounds ask for."""
+    for path in (os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)):
+        folder = is_folder(path)
+        if folder or is_pipe(path):
+            why = "a folder is read in parts" if folder else "this can be read only once"
+            raise InputError(
+                f"what unjudged documents could change (holes) takes a second look, and {why}",
+                place=path,
+                remedy="name a file",
+            )
+
+
+def evaluate_named(
+    runs: Mapping[str, RunLike],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    *,
+    holes: bool | None = False,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    format: Format | None = None,  # noqa: A002
+    reading: Callable[[], AbstractContextManager[Callable[[float], None] | None]] = nullcontext,
+) -> tuple[list[Evaluation], View | None]:
+    """Several runs on the same judgements, each under its name, with what is judged of it.
+
+    One after the other, so that only one need be held, and one too large in parts. With `holes`
+    also all of them for bounds, which those read in parts are read again for; left open (None),
+    where none is, they are few, and what nobody judged may change a verdict.
+    """
+    from rankproof.evaluation.streaming import evaluate_file
+
+    wanted = with_judged(measures)
+    unasked = holes is None and memory is None and len(runs) <= MANY
+    kept: list[Evaluated] | None = [] if holes or unasked else None
+    found = []
+    with reading() as told:
+        for name, run in runs.items():
+            if isinstance(run, str | os.PathLike):
+                one = evaluate_file(
+                    *(run, qrels, wanted, policy),
+                    memory=memory,
+                    spill_dir=spill_dir,
+                    name=name,
+                    format=format,
+                    progress=told,
+                    kept=kept,
+                )
+            else:
+                one = evaluate_tables(read_run(run, name=name), qrels, wanted, policy, kept)
+            one = set_beside(one, measures)
+            found.append(one if one.name == name else one.renamed(name))
+    if not holes and not _may_matter(found, kept):
+        return found, None
+    from rankproof.unjudged.bounds import View
+
+    if kept is not None and len(kept) == len(runs):
+        return found, View.of(kept, qrels, policy)
+    check_again(runs.values())
+    with reading() as told:
+        read = [read_run(r, format=format, name=n, progress=told) for n, r in runs.items()]
+    return found, View(read, qrels, policy)
+
+
+def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | None) -> bool:
+    """Whether it is worth looking if unjudged documents could change a verdict.
+
+    Nobody asked for it: runs that were read in parts are left alone.
+    """
+    if not kept or len(kept) < len(evaluations):
+        return False
+    from rankproof.unjudged.rules import RULES
+
+    measures = list(evaluations[0].outcomes)
+    plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
+    if not plain or evaluations[0].policy.condensed or any(m.name not in RULES for m in measures):
+        return False
+    # A query that does not count, for want of a relevant document, counts in some completion.
+    shares = (each.outcomes[judged_beside(m)].expected for each in kept for m in measures)
+    return any((share < 1).any() for share in shares)
+
+
+def bounded(
+    beside: list[Beside],
+    runs: Iterable[Run],
+    judged: Qrels,
+    measures: list[Measure],
+    policy: Policy,
+) -> list[Beside]:
+    """With the lowest and highest figure over every completion."""
+    from rankproof.unjudged.bounds import View
+
+    found = []
+    for known, run in zip(beside, runs, strict=True):
+        view = View([run], judged, policy)
+        bounds = {m: view.run_bound(0, m) for m in measures}
+        found.append(replace(known, bounds=bounds, grades=view.grades(measures)))
+    return found
+
+
+def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
+    """What JSON says of a run, with `judged`, and `holes` where they were asked for."""
+    for measure, share in beside.judged.items():
+        figures = run["measures"][str(measure)]
+        figures["judged"] = plainly(share)
+        if beside.bounds is not None:
+            bound = beside.bounds[measure]
+            figures["holes"] = plainly([bound.lowest, bound.highest])
+            figures["exact"] = bound.exact
+            figures["grades"] = beside.grades
+    return run
