@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -293,7 +294,7 @@ def test_version_is_printed() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes end differently there")
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    script = f"{sys.executable} -m rankproof measures --format json | head -c 1"
+    script = f"{shlex.quote(sys.executable)} -m rankproof measures --format json | head -c 1"
     result = subprocess.run(["sh", "-c", script], capture_output=True)
     assert result.stdout == b"{"
     assert result.stderr == b""

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 from collections import OrderedDict, defaultdict
@@ -188,7 +189,8 @@ def test_a_run_has_the_tag_of_its_last_line(after: bytes, packed: bool, tmp_path
 @pytest.mark.parametrize("way", ["-", "/dev/stdin"])
 def test_a_run_from_a_pipe_is_read_once_and_has_its_tag(files: list[str], way: str) -> None:
     whole = printed("-m", "runid", "-m", "map", *files)
-    said = f"exec cat {files[1]} | {sys.executable} -m rankproof trec_eval -m runid -m map"
+    python = shlex.quote(sys.executable)
+    said = f"exec cat {files[1]} | {python} -m rankproof trec_eval -m runid -m map"
     piped = subprocess.run(["sh", "-c", f"{said} {files[0]} {way}"], capture_output=True)
     assert piped.stdout == whole.stdout
     assert piped.stderr == b"rankproof: stdin: words behind a run's tag are not read\n"

@@ -201,7 +201,7 @@ FAULTS = [
 @pytest.mark.parametrize(("verb", "fault"), FAULTS)
 def test_a_stream_that_fails_is_one_line(place: Path, verb: str, fault: str) -> None:
     script, codes, words = STREAMS[fault]
-    command = " ".join([sys.executable, "-W", "error", "-m", "rankproof", *VERBS[verb]])
+    command = shlex.join([sys.executable, "-W", "error", "-m", "rankproof", *VERBS[verb]])
     before = contents(place)
     done = subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True)
     assert done.returncode in codes, done

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -343,7 +344,8 @@ def test_a_pipe_larger_than_memory_goes_by_way_of_the_disk(tmp_path: Path) -> No
 def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
     (tmp_path / "r.trec").write_text("q Q0 d 1 1 t\n")
     (tmp_path / "q.txt").write_text("q 0 d 1\n")
-    script = f"{sys.executable} -m rankproof eval q.txt <(cat r.trec) -m RR --format json"
+    python = shlex.quote(sys.executable)
+    script = f"{python} -m rankproof eval q.txt <(cat r.trec) -m RR --format json"
     done = subprocess.run(["bash", "-c", script], capture_output=True, cwd=tmp_path)
     assert json.loads(done.stdout)["runs"][0]["measures"]["RR"]["expected"] == 1.0, done.stderr
 

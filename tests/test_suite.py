@@ -53,6 +53,20 @@ def test_no_test_sleeps_or_reads_a_clock(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_no_text_holds_the_path_of_python_without_quotes(file: Path) -> None:
+    """A shell would split it where the folder of the checkout has a blank in its name."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        parts: list[ast.expr] = []
+        match node:
+            case ast.JoinedStr(values=values):
+                parts = [part.value for part in values if isinstance(part, ast.FormattedValue)]
+            case ast.Call(func=ast.Attribute(attr="join", value=ast.Constant()), args=[argument]):
+                parts = getattr(argument, "elts", [])
+        for part in parts:
+            assert ast.unparse(part) != "sys.executable", f"{file.name}:{part.lineno}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_what_is_waited_for_is_given_the_time_of_a_busy_machine(file: Path) -> None:
     """A `timeout=` that should never be reached is PATIENCE."""
     for place, tree in programs(file):
