@@ -18,7 +18,7 @@ import rankproof as rp
 from rankproof.audit.agreement import agreement
 from rankproof.data.beir import read_corpus
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.files import write_whole
+from rankproof.foundation.files import write_atomically
 from rankproof.precision import FORMATS, encode, search, truncate
 from rankproof.precision.formats import FLOATS, round_to
 
@@ -540,7 +540,7 @@ def test_a_failed_write_leaves_nothing_behind(
 
     monkeypatch.setattr(Path, "replace", broken)
     with pytest.raises(rp.InputError, match="No space left"):
-        write_whole(tmp_path / "x.png", lambda path: path.write_bytes(b"1234"))
+        write_atomically(tmp_path / "x.png", lambda path: path.write_bytes(b"1234"))
     assert list(tmp_path.iterdir()) == []
 
 

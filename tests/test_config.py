@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rankproof.foundation.config import read_config, read_keys, secret
+from rankproof.foundation.config import read_config, read_keys, read_secret
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 
@@ -209,16 +209,16 @@ def test_a_file_that_is_absent_or_not_text_is_named(tmp_path: Path) -> None:
 
 def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "s3cret")
-    assert secret("SOME_KEY", "judge") == "s3cret"
-    assert secret(None, "judge") is None
+    assert read_secret("SOME_KEY", "judge") == "s3cret"
+    assert read_secret(None, "judge") is None
     monkeypatch.delenv("SOME_KEY")
     with pytest.raises(InputError, match="SOME_KEY is not set"):
-        secret("SOME_KEY", "judge")
+        read_secret("SOME_KEY", "judge")
 
 
 def test_a_key_given_where_its_variable_belongs_is_not_repeated() -> None:
     with pytest.raises(InputError, match="name an environment variable") as caught:
-        secret("sk-very-secret", "api.example.com")
+        read_secret("sk-very-secret", "api.example.com")
     assert "very-secret" not in str(caught.value)
 
 

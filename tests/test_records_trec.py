@@ -782,7 +782,7 @@ def test_what_cannot_be_read_ahead_is_told_as_ever(
 def test_a_file_that_became_empty_has_no_lines_left_to_wait_for(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.touch()
-    assert [bytes(piece) for piece in lines.pieces(str(path), 0, 9, 0, 4)] == [b""] * 3
+    assert [bytes(piece) for piece in lines.iter_pieces(str(path), 0, 9, 0, 4)] == [b""] * 3
     if kernels.native is not None:
         parser = lines.read(kernels.native, 6, str(path), 0, 9, 0, 4, 2).done()
         assert not len(parser.finish()[2])

@@ -28,10 +28,16 @@ from loopback import PATIENCE, Reply, Request, loopback
 from rankproof_cli import rankproof
 from test_golden_store import REPLY
 
-from rankproof.foundation.config import check_config, secret
+from rankproof.foundation.config import check_config, read_secret
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.manifest import manifest
-from rankproof.foundation.redaction import hide, hide_address, published, redact, without_secrets
+from rankproof.foundation.redaction import (
+    redact,
+    redact_for_publication,
+    register_address,
+    register_secret,
+    remove_secrets,
+)
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.presentation.notebook import drawn, ranges
@@ -90,7 +96,7 @@ def leaks(data: bytes) -> list[str]:
 @pytest.fixture
 def _known() -> None:
     for text in SECRETS:
-        hide(text)
+        register_secret(text)
 
 
 @pytest.mark.usefixtures("_known")
@@ -108,12 +114,12 @@ def test_other_words_stay_as_they_are() -> None:
     text = (
         "Which of the 3,000 keys… sky, proj-x (https://host/v1?page=2#top) was at 12:30? 0.125 *x*"
     )
-    assert redact(text) == without_secrets(text) == text
+    assert redact(text) == remove_secrets(text) == text
 
 
 @given(st.text(min_size=8, max_size=40).filter(lambda text: text.strip() == text))
 def test_nothing_of_a_secret_is_left_and_twice_is_once(text: str) -> None:
-    hide(text)
+    register_secret(text)
     for shape in (text, json.dumps(text), quote(text, safe=""), base64.b64encode(text.encode())):
         said = redact(f"<{shape!s}>")
         assert text not in said
@@ -121,10 +127,10 @@ def test_nothing_of_a_secret_is_left_and_twice_is_once(text: str) -> None:
 
 
 def test_a_word_of_a_megabyte_is_read_once() -> None:
-    hide(KEY)
+    register_secret(KEY)
     word = "☃" * 1_000_000  # looked at from each of its letters on, it would take hours
-    assert without_secrets(word) == word
-    assert without_secrets(f"{word}{KEY[:4]}***{KEY[-4:]}") == f"{word}…"
+    assert remove_secrets(word) == word
+    assert remove_secrets(f"{word}{KEY[:4]}***{KEY[-4:]}") == f"{word}…"
 
 
 @pytest.mark.parametrize("text", ["=?" + "key" * 300_000, "http://host/" + "?" * 1_000_000])
@@ -133,15 +139,15 @@ def test_a_megabyte_of_what_begins_like_a_secret_is_read_once(text: str) -> None
 
 
 def test_pieces_of_a_secret_are_taken_out_in_one_pass() -> None:
-    hide(KEY)
-    assert without_secrets(f"{KEY[:12]} " * 100_000) == "… " * 100_000
+    register_secret(KEY)
+    assert remove_secrets(f"{KEY[:12]} " * 100_000) == "… " * 100_000
 
 
 def test_of_a_value_every_text_is_redacted_and_numbers_are_left() -> None:
-    hide(KEY)
+    register_secret(KEY)
     vector = [0.5, 1.5]
     value = {"a": [KEY, {"b": f"x {KEY}"}], KEY: 1, "v": vector, "n": None, "t": (KEY, 1)}
-    found = without_secrets(value)
+    found = remove_secrets(value)
     assert found == {"a": ["…", {"b": "x …"}], "…": 1, "v": vector, "n": None, "t": ("…", 1)}
     assert found["v"] is vector
 
@@ -159,13 +165,13 @@ def test_of_a_value_every_text_is_redacted_and_numbers_are_left() -> None:
 def test_an_address_is_shown_without_its_secrets_known_or_not(url: str, shown: str) -> None:
     assert redact(url) == shown
     assert redact({"url": url}) == {"url": shown}
-    assert published(url) == shown.split("?")[0].replace("…@", "")
+    assert redact_for_publication(url) == shown.split("?")[0].replace("…@", "")
 
 
 def test_what_is_published_names_no_folders() -> None:
     config = {"corpus": "/home/me/data/set", "own": Path("/home/me/x.yaml"), "model": "org/model"}
     expected = {"corpus": "set", "own": "x.yaml", "model": "org/model"}
-    assert published(config) == manifest("test", config=config)["config"] == expected
+    assert redact_for_publication(config) == manifest("test", config=config)["config"] == expected
 
 
 def test_the_password_of_a_connection_string_is_known_from_where_it_is_read(
@@ -178,13 +184,13 @@ def test_the_password_of_a_connection_string_is_known_from_where_it_is_read(
     ):
         monkeypatch.setattr("rankproof.foundation.redaction._known", {})
         monkeypatch.setenv("MY_DSN", text)
-        secret("MY_DSN", "PostgreSQL")
+        read_secret("MY_DSN", "PostgreSQL")
         assert str(InputError(f"FATAL: {PASSWORD} is wrong")) == "FATAL: … is wrong"
         assert redact("the host h is up") == "the host h is up"
 
 
 def test_a_long_value_is_redacted_before_it_is_cut() -> None:
-    hide(KEY)
+    register_secret(KEY)
     for before in range(40, 60):
         assert not leaks(shorten("x" * before + KEY).encode())
     assert "pw" not in shorten("https://me:" + "pw" * 60 + "@host")
@@ -477,7 +483,7 @@ def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
         "key_env": "OWN_KEY_NAME",
     }
     Foreign(type="mine:Index", **own)
-    said = without_secrets(f"{own} {json.dumps(own)}")
+    said = remove_secrets(f"{own} {json.dumps(own)}")
     for part in ("0001", "0002", "0003", "0004"):
         assert part not in said
     assert "bert-base-uncased" in said
@@ -488,7 +494,7 @@ def test_a_picture_shows_no_secret() -> None:
     """Whatever names a row or a title: a model may be called by its address."""
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    hide("chart-key-0005-abcdef")
+    register_secret("chart-key-0005-abcdef")
     rows = [("m chart-key-0005-abcdef", 1.0, 0.5, 2.0)]
     title = "https://me:chart-0006-abcdef@h.example/v1"
     chart = ranges(rows, "model", "mean", title=title)
@@ -500,7 +506,7 @@ def test_a_picture_shows_no_secret() -> None:
 
 
 def test_the_parameters_of_a_judge_are_stored_without_its_key(tmp_path: Path) -> None:
-    hide(KEY)
+    register_secret(KEY)
     with Store(tmp_path / "a.golden", create=True) as store:
         store.add_reply(replace(REPLY, parameters={"api_key": KEY, "level": 4}))
         (kept,) = store.replies()
@@ -511,5 +517,5 @@ def test_the_parameters_of_a_judge_are_stored_without_its_key(tmp_path: Path) ->
 def test_settings_make_the_secrets_of_an_address_known() -> None:
     Endpoint(url=f"https://me:{quote(PASSWORD, safe='')}@h/v1?api-key={QUERY}", model="gpt-4o-x")
     assert redact(f"{PASSWORD} and {QUERY} for gpt-4o-x") == "… and … for gpt-4o-x"
-    hide_address("https://h/v1?deployment=gpt-4o-mini-2024", frozenset({"gpt-4o-mini-2024"}))
+    register_address("https://h/v1?deployment=gpt-4o-mini-2024", frozenset({"gpt-4o-mini-2024"}))
     assert redact("gpt-4o-mini-2024") == "gpt-4o-mini-2024"

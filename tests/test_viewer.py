@@ -24,7 +24,7 @@ from viewed_sets import (
     serving_all,
 )
 
-from rankproof.foundation.printable import visible
+from rankproof.foundation.printable import escape_controls
 from rankproof.golden.checking import against_people
 from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
@@ -130,7 +130,7 @@ def test_texts_of_strangers_are_shown_as_text_and_run_nothing(opened: Tab) -> No
     page = opened.page
     for doc, text in EVIL.items():
         shown = page.locator(".passage").nth(docs(page).index(doc)).locator(".text")
-        assert shown.evaluate("one => one.textContent") == visible(text, lines=True)
+        assert shown.evaluate("one => one.textContent") == escape_controls(text, lines=True)
         only = "one => [...one.children].every(child => child.matches('mark.term'))"
         assert shown.evaluate(only)
     for key in "rcjc":  # the evidence and the comparison show texts and ids, too

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankproof.foundation.errors import InputError, first_line, library, shorten
-from rankproof.foundation.files import write_whole
+from rankproof.foundation.errors import InputError, first_line, import_extra, shorten
+from rankproof.foundation.files import write_atomically
 from rankproof.foundation.manifest import digest
 from rankproof.retrieval.cache import own_folder
 
@@ -32,13 +32,13 @@ class Texts:
 
 def folder_of(name: str) -> str:
     """The folder that a name stands for; a path is one already."""
-    library, colon, rest = name.partition(":")
-    if not colon or library not in _LIBRARIES or Path(name).exists():
+    source, colon, rest = name.partition(":")
+    if not colon or source not in _LIBRARIES or Path(name).exists():
         return name
-    folder = own_folder() / "datasets" / f"{library}-{digest(rest)[:16]}"
+    folder = own_folder() / "datasets" / f"{source}-{digest(rest)[:16]}"
     last = folder / "qrels" / "test.tsv"
     if not last.is_file():  # written last: a folder that has it is whole
-        _write(_LIBRARIES[library](rest), folder, last)
+        _write(_LIBRARIES[source](rest), folder, last)
     return str(folder)
 
 
@@ -66,11 +66,11 @@ def _write(texts: Texts, folder: Path, last: Path) -> None:
 
 
 def _put(file: Path, text: str) -> None:
-    write_whole(file, lambda path: path.write_bytes(text.encode()))
+    write_atomically(file, lambda path: path.write_bytes(text.encode()))
 
 
 def _from_mteb(name: str) -> Texts:
-    mteb = library("mteb", f"the dataset mteb:{name}", "mteb")
+    mteb = import_extra("mteb", f"the dataset mteb:{name}", "mteb")
     place = f"mteb:{name}"
     try:
         task = mteb.get_task(name)
@@ -96,7 +96,7 @@ def _from_mteb(name: str) -> Texts:
 
 
 def _from_ir_datasets(name: str) -> Texts:
-    datasets = library("ir_datasets", f"the dataset irds:{name}", "irds")
+    datasets = import_extra("ir_datasets", f"the dataset irds:{name}", "irds")
     place = f"irds:{name}"
     try:
         found = datasets.load(name)

@@ -19,8 +19,8 @@ from rankproof.data.tables import Qrels, Run, build_run
 from rankproof.data.ties import Order
 from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_means, some_of
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, check_whole, shorten
-from rankproof.foundation.phrasing import part
+from rankproof.foundation.errors import InputError, check_whole_number, shorten
+from rankproof.foundation.phrasing import out_of
 from rankproof.measures.registry import Measure
 from rankproof.precision.backend import is_torch
 from rankproof.precision.exact import (
@@ -147,7 +147,9 @@ def audit_embeddings(
     ways = tuple(dict.fromkeys(rescore))
     for way in ways or get_args(Rescore):
         check_asked(k, metric, way)
-    check_whole("candidates_factor", candidates_factor, remedy="rescore 1 × k candidates or more")
+    check_whole_number(
+        "candidates_factor", candidates_factor, remedy="rescore 1 × k candidates or more"
+    )
     judged = read_qrels(qrels)
 
     whole = [
@@ -485,10 +487,10 @@ def _judged_rows(
         raise strangers("document", labels[1], document_ids, judged, judged.doc)
     notes = []
     if not kept.all():
-        silent = part(int((~kept).sum()), len(kept), "query", "has", "have")
+        silent = out_of(int((~kept).sum()), len(kept), "query", "has", "have")
         notes.append(f"{silent} no judgements: left out")
     if not known.all():
-        absent = part(int((~known).sum()), len(known), "judged document", "is", "are")
+        absent = out_of(int((~known).sum()), len(known), "judged document", "is", "are")
         notes.append(f"{absent} not among {labels[1]}")
     return kept, notes
 

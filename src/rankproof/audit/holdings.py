@@ -26,7 +26,7 @@ import polars as pl
 
 from rankproof.data.sources import Source
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, first_line, library, shorten
+from rankproof.foundation.errors import InputError, first_line, import_extra, shorten
 from rankproof.precision.formats import numpy_dtype
 
 NPY = b"\x93NUMPY"
@@ -169,7 +169,7 @@ def _zipped(source: Source) -> Held:
 
 
 def _torch(source: Source) -> dict[str, Any]:
-    torch = library("torch", "a .pt file", "torch")
+    torch = import_extra("torch", "a .pt file", "torch")
     try:
         found = torch.load(io.BytesIO(source.read()), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises what its unpickler meets
@@ -221,7 +221,7 @@ def _tensor(name: str, how: Any, body: memoryview) -> Array:
 
 
 def _faiss(source: Source) -> Held:
-    faiss = library("faiss", "a FAISS index", "retrieval")
+    faiss = import_extra("faiss", "a FAISS index", "retrieval")
     read = _from_binary if source.head.startswith(b"IB") else _from_faiss
     try:
         return read(faiss, source.read())
@@ -314,7 +314,7 @@ def _is_usearch(source: Source) -> bool:
 
 
 def _usearch(source: Source) -> Held:
-    usearch = library("usearch.index", "a usearch index", "usearch")
+    usearch = import_extra("usearch.index", "a usearch index", "usearch")
     try:
         return _from_usearch(usearch.Index.restore(source.path))
     except Exception as error:  # whatever usearch raises for a file that it cannot read

@@ -23,7 +23,7 @@ from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_means
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.measures.registry import Measure
 from rankproof.precision.activations import sigmoid, softmax
 from rankproof.precision.formats import numpy_dtype, round_to
@@ -163,7 +163,7 @@ def audit_logits(
     notes = stored_as(given.label, given.stored)
     if kept.any() and not kept.all():
         others = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
-        silent = part(others, len(queries), "query", "has", "have")
+        silent = out_of(others, len(queries), "query", "has", "have")
         notes.append(f"{silent} no judgements: left out")
         given = given.some(kept)
         reference = None if reference is None else reference.some(kept)
@@ -218,7 +218,7 @@ def audit_logits(
         notes.append(
             f"no number of decimals up to {MOST_DECIMALS} keeps every range within {margin:g}"
             if least is None
-            else counted(
+            else plural(
                 least, "decimal is the fewest that keeps", "decimals are the fewest that keep"
             )
             + f" every range within {margin:g}"

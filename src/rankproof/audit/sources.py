@@ -22,7 +22,7 @@ from rankproof.data.sources import Source
 from rankproof.data.tables import Run
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 # Names of logit columns, letters and digits alone.
 _ONE = ("logit", "logits")
@@ -295,7 +295,7 @@ def _from_answers(answers: list[_Answer], label: str, pairs: Run | None) -> Logi
             index, score = item["index"], item.get("relevance_score", item.get("score"))
             if type(index) is not int or not 0 <= index < len(ids):
                 raise InputError(
-                    f"index {shorten(index)} of {counted(len(ids), 'document')} of query "
+                    f"index {shorten(index)} of {plural(len(ids), 'document')} of query "
                     f"{shorten(query)}",
                     place=label,
                     remedy="name the documents in the order in which they were sent",

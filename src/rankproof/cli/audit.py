@@ -13,8 +13,8 @@ from rankproof.cli.audit_tables import Tables
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.phrasing import plural
+from rankproof.foundation.printable import printable_path
 from rankproof.presentation.json_values import told
 
 if TYPE_CHECKING:
@@ -382,8 +382,8 @@ class _Jobs:
             )
         if len(self.candidates) not in (0, 1, len(self.datasets)):
             raise InputError(
-                f"--candidates is named {counted(len(self.candidates), 'time')} for "
-                f"{counted(len(self.datasets), 'dataset')}",
+                f"--candidates is named {plural(len(self.candidates), 'time')} for "
+                f"{plural(len(self.datasets), 'dataset')}",
                 remedy="name it once, or once for each",
             )
         if self.run_dtypes is not None:
@@ -524,7 +524,7 @@ def _with_names(given: list[tuple[str | None, str]]) -> list[tuple[str, str]]:
     stems = [Path(path).stem if Path(path).suffix else Path(path).name for _, path in given]
     unclear = len(set(stems)) < len(stems)
     return [
-        (name if name is not None else file_text(path if unclear else stem), path)
+        (name if name is not None else printable_path(path if unclear else stem), path)
         for (name, path), stem in zip(given, stems, strict=True)
     ]
 
@@ -535,14 +535,14 @@ def _paired(
     """(name, documents) of each model; ids given once serve all."""
     if len(queries) != len(documents):
         raise InputError(
-            f"--queries is named {counted(len(queries), 'time')} and --documents {len(documents)}",
+            f"--queries is named {plural(len(queries), 'time')} and --documents {len(documents)}",
             remedy="name both for each model",
         )
     for option, files in (("--query-ids", query_ids), ("--document-ids", document_ids)):
         if len(files) not in (0, 1, len(documents)) or (files and not documents):
             raise InputError(
-                f"{option} is named {counted(len(files), 'time')} for "
-                f"{counted(len(documents), 'model')}",
+                f"{option} is named {plural(len(files), 'time')} for "
+                f"{plural(len(documents), 'model')}",
                 remedy="name it once, or once for each",
             )
     pairs = [(_named(q)[0], *_named(d)) for q, d in zip(queries, documents, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 if TYPE_CHECKING:
     from rankproof.audit import Audit, Reading
@@ -180,7 +180,7 @@ class Tables:
         ]
         notes = [*(_made(how) for how in self.audit.made), *policy, *self.audit.notes]
         if evaluation.missing:
-            absent = counted(evaluation.missing, "judged query is", "judged queries are")
+            absent = plural(evaluation.missing, "judged query is", "judged queries are")
             notes.append(f"{absent} not among those audited")
         return notes
 
@@ -244,20 +244,18 @@ def _made(how: dict[str, Any]) -> str:
     """How one model was audited."""
     name = how["model"] if how.get("dataset") is None else f"{how['model']}, {how['dataset']}"
     ran = f", run in {', '.join(how['ran']['dtypes'])}" if "ran" in how else ""
-    queries = counted(how["queries"], "query")
+    queries = plural(how["queries"], "query")
     if how["kind"] == "logits":
         strict = ", scored as the paper does" if how["paper_strict"] else ""
         what = "scores" if how["activation"] is None else f"logits, {how['activation']}"
         return f"{name}: {queries}, {how['pairs']} {what}{strict}{ran}"
     codes = (
-        f", {counted(how['candidates'], 'candidate')} of codes rescored"
-        if how["candidates"]
-        else ""
+        f", {plural(how['candidates'], 'candidate')} of codes rescored" if how["candidates"] else ""
     )
     lists = f"top {how['k']}" if how["pairs"] is None else f"{how['pairs']} candidates reranked"
     return (
-        f"{name}: {queries}, {counted(how['documents'], 'document')}, "
-        f"{counted(how['dimensions'][0], 'dimension')}, {how['metric']}, {lists}{codes}{ran}"
+        f"{name}: {queries}, {plural(how['documents'], 'document')}, "
+        f"{plural(how['dimensions'][0], 'dimension')}, {how['metric']}, {lists}{codes}{ran}"
     )
 
 

@@ -10,7 +10,7 @@ import typer
 from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.presentation.judged_column import some_unjudged
 
 if TYPE_CHECKING:
@@ -223,8 +223,8 @@ def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
     notes = ["Acc|Hit is over the queries whose passages of grade 4 and 5 are all in the top K"]
     if first.unanswered or first.unknown:
         notes.append(
-            f"{counted(first.unanswered, 'judged query has', 'judged queries have')} no answer in "
-            f"the file; {counted(first.unknown, 'query of the file is', 'queries of the file are')}"
+            f"{plural(first.unanswered, 'judged query has', 'judged queries have')} no answer in "
+            f"the file; {plural(first.unknown, 'query of the file is', 'queries of the file are')}"
             " not judged"
         )
     return Table(columns, rows, notes=notes)
@@ -244,7 +244,7 @@ def _novelty(found: list[Novelty]) -> Table:
     notes = [f"a repeat of a source counts {found[0].beta:g} of its weight"]
     alone = max(n.unsourced for n in found)
     if alone:
-        several = counted(alone, "document has", "documents have")
+        several = plural(alone, "document has", "documents have")
         notes.append(f"up to {several} no source: each counts as one of its own")
     return Table(columns, rows, notes=notes)
 

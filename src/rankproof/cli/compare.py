@@ -13,7 +13,7 @@ from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted, signed
+from rankproof.foundation.phrasing import plural, signed
 from rankproof.presentation.judged_column import CONDENSED, NOTE, some_unjudged
 from rankproof.presentation.lead_wording import rests
 
@@ -147,6 +147,6 @@ def verdicts(comparison: Comparison) -> list[str]:
     loose = [d.verdict(pair.a, pair.b, m) for pair, m, d in islice(found, SAID)]
     more = sum(1 for _ in found)
     if more:
-        several = counted(more, "more rests", "more rest")
+        several = plural(more, "more rests", "more rest")
         loose.append(f"{several} on {on}: --format csv lists every pair.")
     return loose or [f"No order between these runs rests on {on}."]

@@ -11,9 +11,9 @@ from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError, MissingExtra
-from rankproof.foundation.files import claim_folder, write_whole
+from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import manifest
-from rankproof.foundation.redaction import without_secrets
+from rankproof.foundation.redaction import remove_secrets
 
 if TYPE_CHECKING:
     from rankproof.diagnostics import JudgedCorpus, NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
@@ -261,8 +261,10 @@ def _write(
 
     from rankproof.diagnostics.plots import write_plots
 
-    text = json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    written = [write_whole(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))]
+    text = json.dumps(remove_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    written = [
+        write_atomically(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))
+    ]
     try:
         written += write_plots(diagnosis, folder)
     except MissingExtra as absent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
 from rankproof.diagnostics.names import LEAST, MEASURES
-from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.statistics.intervals import FEW
 
 INTERVAL = f"the interval is a 95% bootstrap over queries, of {FEW} or more"
@@ -59,8 +59,8 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
     ratio = diagnosis.ratio
     ends = "" if math.isnan(ratio.ci[0]) else f" [{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]"
     notes = [
-        f"{diagnosis.embedder}, {diagnosis.language}: {counted(diagnosis.queries, 'query')} × "
-        f"{counted(diagnosis.runs, 'run')}; name/topic ratio {ratio.mean:.3f}{ends}",
+        f"{diagnosis.embedder}, {diagnosis.language}: {plural(diagnosis.queries, 'query')} × "
+        f"{plural(diagnosis.runs, 'run')}; name/topic ratio {ratio.mean:.3f}{ends}",
         f"left out of ΔΔ%: rows whose base Δname is below {LEAST}; {INTERVAL}",
         f"{measure}, overlap and τ: the questions searched among the passages of all bundles",
     ]
@@ -85,7 +85,7 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
             *Column.each("overlap", "τ", drop=2),
             *Column.each("queries changed", "passages changed", dim=True, drop=1),
         ]
-        name = part(mentions.queries, mentions.of, "query", "names", "name")
+        name = out_of(mentions.queries, mentions.of, "query", "names", "name")
         said = f"{mentions.corpus}: {name} an author"
         tables.append(Table(head, searched, notes=[said]))
     return tables
@@ -131,7 +131,7 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
         )
     notes = [
         f"{diagnosis.embedder}, {diagnosis.language}, {diagnosis.source}: "
-        f"{counted(diagnosis.queries, 'query')} × {counted(diagnosis.runs, 'run')}; {INTERVAL}",
+        f"{plural(diagnosis.queries, 'query')} × {plural(diagnosis.runs, 'run')}; {INTERVAL}",
         "to clean, to passage: cosines; recovered: share of the drop to the clean query",
     ]
     return [Table(columns, rows, notes=notes)]

@@ -62,7 +62,7 @@ def command(
     from rankproof.comparison.gate_inputs import read_side, swept_of
     from rankproof.evaluation import Policy, parse_means
     from rankproof.foundation.errors import InputError
-    from rankproof.foundation.files import STDOUT, check_output, write_whole
+    from rankproof.foundation.files import STDOUT, check_output, write_atomically
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_means(measure or options.DEFAULT_MEASURES[:1])
@@ -88,7 +88,7 @@ def command(
     how = output.Made("gate", files, asked, seed)
     if junit is not None:
         text = found.junit()
-        write_whole(junit, lambda file: file.write_bytes(text.encode()), inputs=given)
+        write_atomically(junit, lambda file: file.write_bytes(text.encode()), inputs=given)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         try:

@@ -17,8 +17,8 @@ from rankproof.cli.people import StoreArgument
 from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import role_of
-from rankproof.foundation.phrasing import counted
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.phrasing import plural
+from rankproof.foundation.printable import printable_path
 from rankproof.presentation.json_values import told
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def build(
     with Store(path, create=True) as opened:
         work = Build(settings, opened, progress, tell=output.warn)
         if retry_failed:
-            several = counted(work.retry_failed(), "failed request")
+            several = plural(work.retry_failed(), "failed request")
             output.warn(f"{several} will be asked again")
         work.run(stage)
         _show_status(opened, path, form)
@@ -212,9 +212,9 @@ def try_(
 
 def _stems(files: list[Path] | None) -> dict[str, Path]:
     """Files by their names without endings; by whole paths where two have the same."""
-    stems = [file_text(file.stem) for file in files or []]
+    stems = [printable_path(file.stem) for file in files or []]
     return {
-        stem if stems.count(stem) == 1 else file_text(str(file)): file
+        stem if stems.count(stem) == 1 else printable_path(str(file)): file
         for stem, file in zip(stems, files or [], strict=True)
     }
 
@@ -446,7 +446,7 @@ def agreement(
         data["itself"] = again if len(again) > 1 else next(iter(again.values()))
         for name, (consistency, passages) in itself.items():
             figures = [consistency.exact, consistency.difference, consistency.sd, consistency.alpha]
-            notes = [f"{counted(passages, 'passage')}, graded {repeats + 1} times in other orders"]
+            notes = [f"{plural(passages, 'passage')}, graded {repeats + 1} times in other orders"]
             tables.append(_coefficients(figures, f"{name} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
     files |= {role_of(name): path for name, path in inputs.named(run or []).items()}
@@ -532,7 +532,7 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
         "minutes": minutes,
         **told(plan, "basis", "prices"),
     }
-    remarks = [f"{counted(plan.queries, 'query')}; {total}. Nothing was sent."]
+    remarks = [f"{plural(plan.queries, 'query')}; {total}. Nothing was sent."]
     files = {"config": str(config)} | ({} if opened is None else {"golden": str(path)})
     made = output.Made("dry run", files, settings.model_dump(mode="json"), settings.seed)
     output.deliver(form, [_plan_table(plan)], data, made, remarks=remarks)
@@ -572,7 +572,7 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
         notes.append(f"labelled: {', '.join(map(str, found.people))}")
     if found.instructions:
         notes.append(
-            f"{counted(len(found.instructions), 'passage speaks', 'passages speak')} to the judge: "
+            f"{plural(len(found.instructions), 'passage speaks', 'passages speak')} to the judge: "
             f"{_some(found.instructions)}"
         )
     if found.stale:

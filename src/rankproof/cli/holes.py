@@ -17,7 +17,7 @@ from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 if TYPE_CHECKING:
     import polars as pl
@@ -175,7 +175,7 @@ def command(
     if judge is not None and judged is not None and judge_sample is not None:
         raise InputError("--judge and --judged for one sample", remedy="give one of them")
     if goal is not None and len(runs) != 2:
-        raise InputError(f"{counted(len(runs), 'run')} to settle", remedy="name two")
+        raise InputError(f"{plural(len(runs), 'run')} to settle", remedy="name two")
     more = [path for path in (judged, judge) if path is not None]
     given = [str(path) for path in (qrels, *more, *runs)]
     inputs.check_stdin(given)
@@ -218,8 +218,8 @@ def command(
     elif judge_sample is not None and looked.next is not None:
         drawn = looked.next["query"].n_unique()
         remarks = [
-            f"{counted(drawn, 'query was', 'queries were')} drawn; judge the "
-            f"{counted(looked.next.height, 'unjudged document')} of "
+            f"{plural(drawn, 'query was', 'queries were')} drawn; judge the "
+            f"{plural(looked.next.height, 'unjudged document')} of "
             f"{'it' if drawn == 1 else 'them'}, "
             "then run this again with --judged FILE."
         ]
@@ -278,8 +278,8 @@ def _judge(
     with pair_judge(settings, config.with_suffix(".holes"), corpus, pairs, progress) as judge:
         output.warn(judge.expected)
         if any(theirs != ours for theirs, ours in scale.items()):
-            counted = ", ".join(map(str, scale.values()))
-            output.warn(f"the judge's grades 1 to 5 count as {counted}")
+            grades_as_words = ", ".join(map(str, scale.values()))
+            output.warn(f"the judge's grades 1 to 5 count as {grades_as_words}")
         yield translated(judge.ask, scale), judge.at_once
 
 
@@ -326,7 +326,7 @@ def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
         Column("change", "signed"),
         *Column.each("rank", "rank without"),
     ]
-    how = "" if depth is None else f", as its first {counted(depth, 'document')}"
+    how = "" if depth is None else f", as its first {plural(depth, 'document')}"
     note = (
         f"without the judgements that a run alone brought in{how}; "
         "ranks are among these runs, each time on the same judgements"

@@ -9,7 +9,7 @@ import typer
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 
 def command(
@@ -73,7 +73,7 @@ def command(
     )
     changes = {name: sum(file.change == name for file in made.files) for name in ("new", "changed")}
     remarks = [
-        f"{counted(made.passages, 'passage')} and {counted(len(made.questions), 'question')} in "
+        f"{plural(made.passages, 'passage')} and {plural(len(made.questions), 'question')} in "
         f"{made.folder}; "
         f"files: {changes['new']} new, {changes['changed']} changed, {len(made.gone)} gone, "
         f"{len(made.files) - sum(changes.values())} as before",

@@ -21,8 +21,8 @@ import polars as pl
 from rankproof.cli import options
 from rankproof.cli.options import Format
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.files import STDOUT, check_ending, check_output, write_whole
-from rankproof.foundation.redaction import redact, without_secrets
+from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
+from rankproof.foundation.redaction import redact, remove_secrets
 from rankproof.presentation.tables import (
     Cell,
     Column,
@@ -36,7 +36,7 @@ from rankproof.presentation.tables import (
 )
 
 __all__ = ["Cell", "Column", "Made", "Table", "check_outputs", "deliver", "warn", "write_frame"]
-from rankproof.foundation.printable import inert_frame, visible
+from rankproof.foundation.printable import escape_controls, escape_formulas
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def deliver(
         text = _json(kept, unicode=True) + "\n"
         encoded = text.encode("utf-8", "backslashreplace")  # `\udce9`, as JSON writes it
         inputs = () if made is None else made.inputs.values()
-        write_whole(out, lambda file: file.write_bytes(encoded), inputs=inputs)
+        write_atomically(out, lambda file: file.write_bytes(encoded), inputs=inputs)
     if quiet:
         return
     if form is Format.json:
@@ -104,8 +104,8 @@ def _show(form: Format, tables: Sequence[Table], remarks: Sequence[str]) -> None
     tables = [
         replace(
             table,
-            rows=without_secrets([list(row) for row in table.rows]),
-            title=without_secrets(table.title),
+            rows=remove_secrets([list(row) for row in table.rows]),
+            title=remove_secrets(table.title),
             notes=redact(list(table.notes)),
         )
         for table in tables
@@ -172,7 +172,7 @@ def say(lines: Iterable[str], style: str = "") -> None:
     console = Console(highlight=False)
     words = Console(highlight=False, width=min(_room(console), 200))
     for line in lines:
-        for part in _wrapped(visible(line), words):
+        for part in _wrapped(escape_controls(line), words):
             words.print(Text(part, style), soft_wrap=True)
 
 
@@ -196,12 +196,12 @@ def _json(data: Any, unicode: bool | None = None) -> str:
     """JSON in the encoding of standard output; where that is not Unicode, in ASCII."""
     if unicode is None:
         unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    return json.dumps(without_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
+    return json.dumps(remove_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
 
 
 def warn(message: str) -> None:
     """A line on stderr that does not stop anything."""
-    said = f"rankproof: {visible(redact(message))}"
+    said = f"rankproof: {escape_controls(redact(message))}"
     if sys.stderr.isatty():
         from rich.console import Console
 
@@ -239,5 +239,5 @@ def check_frame(path: Path) -> None:
 def write_frame(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> None:
     """Write a frame as its file's ending says; `-` is CSV on standard output."""
     plain = path.suffix.lower() != ".parquet"
-    write = inert_frame(frame).write_csv if plain else frame.write_parquet
-    write_whole(path, write, inputs=inputs)
+    write = escape_formulas(frame).write_csv if plain else frame.write_parquet
+    write_atomically(path, write, inputs=inputs)

@@ -13,7 +13,7 @@ from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
@@ -67,8 +67,8 @@ def assign(
         "people": [{"who": who, "given": given[who], "labelled": done[who]} for who in given],
     }
     note = (
-        f"{counted(count, 'passage')}, each to {each} of "
-        f"{counted(len(to), 'person', 'people')}; {shared} of them to all"
+        f"{plural(count, 'passage')}, each to {each} of "
+        f"{plural(len(to), 'person', 'people')}; {shared} of them to all"
     )
     asked = {"to": to, "each": each, "all": shared, "queries": queries}
     made = output.Made("assignment", {"golden": str(store)}, asked)
@@ -147,7 +147,7 @@ def people_table(
         notes.append("{} by people's labels, {} by the judge's".format(*named))
     if outside:
         notes.append(
-            f"{counted(outside, 'query', 'queries')} that people labelled without a label of the "
+            f"{plural(outside, 'query', 'queries')} that people labelled without a label of the "
             "judge: left out"
         )
     for by_judge, by_people in shares:

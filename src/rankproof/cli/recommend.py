@@ -9,7 +9,7 @@ import typer
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.presentation.judged_column import NOTE, some_unjudged
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _table(found: Recommendation, written: output.Writer) -> Table:
         for row in shown.iter_rows(named=True)
     ]
     hidden = len(found.table) - len(shown)
-    are = counted(hidden, "dominated configuration is", "dominated configurations are")
+    are = plural(hidden, "dominated configuration is", "dominated configurations are")
     notes = [f"{are} not shown"] if hidden else []
     notes += [NOTE] if open_ else []
     if found.table["efficiency"].null_count() < len(found.table):

@@ -10,8 +10,8 @@ import typer
 from rankproof.cli.options import Format, FormatOption, OfflineOption, WideOption
 from rankproof.cli.output import Cell, Column, Made, Table, deliver, warn, writer
 from rankproof.cli.progress import progress
-from rankproof.foundation.errors import few
-from rankproof.foundation.phrasing import counted, typed
+from rankproof.foundation.errors import first_few
+from rankproof.foundation.phrasing import plural, typed
 from rankproof.presentation.judged_column import NOTE, some_unjudged
 from rankproof.presentation.lead_wording import could, rests
 
@@ -77,7 +77,7 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
     columns = [Column("configuration", "text", folds=True), Column("over a network", "text")]
     listed = [c.to_dict() | {"network": over_network(settings, c)} for c in grid]
     made = Made("plan", {"config": config}, settings.model_dump(mode="json"), settings.seed)
-    remarks = [counted(len(grid), "configuration")]
+    remarks = [plural(len(grid), "configuration")]
     deliver(form, [Table(columns, rows)], {"configurations": listed}, made, remarks=remarks)
 
 
@@ -158,17 +158,17 @@ def _remarks(swept: Swept) -> list[str]:
     by = made["best_by"]
     best = swept.configurations.filter("best").row(0, named=True)
     same = swept.configurations[by].to_list().count(best[by]) - 1
-    level = f", level with {counted(same, 'other')}" if same else ""
+    level = f", level with {plural(same, 'other')}" if same else ""
     dynamic = swept.configurations.filter(swept.configurations["deep_share"].is_not_null())
     lines = [
-        f"{counted(made['configurations'], 'configuration')} on "
-        f"{counted(made['queries'], 'query')}; best by {by}: "
+        f"{plural(made['configurations'], 'configuration')} on "
+        f"{plural(made['queries'], 'query')}; best by {by}: "
         f"{best['configuration']}{level}."
     ]
     found = swept.unsettled()
     if found:
         others, exact = list(found), all(found.values())
-        which = few(others, 1)
+        which = first_few(others, 1)
         lines.append(
             f"That {rests(exact)} unjudged passages: what they are {could(exact)} put {which} "
             "level with it or ahead (`holes: judge` has them judged)."

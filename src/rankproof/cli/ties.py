@@ -11,7 +11,7 @@ from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
 from rankproof.data.hits import RANKS
-from rankproof.foundation.phrasing import part
+from rankproof.foundation.phrasing import out_of
 
 if TYPE_CHECKING:
     from rankproof.evaluation.tie_counts import TieStatistics
@@ -69,7 +69,7 @@ def _overview(found: list[TieStatistics]) -> Table:
         for s in found
     ]
     notes = [
-        f"{s.name}: {part(s.cut, s.queries, 'list', 'ends', 'end')} inside a tie at full length; "
+        f"{s.name}: {out_of(s.cut, s.queries, 'list', 'ends', 'end')} inside a tie at full length; "
         "the retriever "
         "may have left out documents that tie with the last"
         for s in found

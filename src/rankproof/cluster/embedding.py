@@ -24,8 +24,8 @@ from rankproof.data import RunLike, read_run
 from rankproof.data.frames import polars_reads
 from rankproof.data.sources import Source
 from rankproof.data.tables import Run
-from rankproof.foundation.errors import InputError, check_whole, shorten
-from rankproof.foundation.files import write_whole
+from rankproof.foundation.errors import InputError, check_whole_number, shorten
+from rankproof.foundation.files import write_atomically
 from rankproof.foundation.manifest import digest, manifest
 
 MANIFEST = "_manifest.json"  # a name that readers of shards leave out
@@ -72,7 +72,7 @@ def embed(
     texts = _texts(corpus)
 
     def jobs() -> Iterator[tuple[Any, int]]:
-        check_whole("shard", shard)
+        check_whole_number("shard", shard)
         while some := list(islice(texts, shard)):
             yield some, len(some)
 
@@ -116,7 +116,7 @@ def score(
     listed = read_run(run)
 
     def jobs() -> Iterator[tuple[Any, int]]:
-        check_whole("shard", shard)
+        check_whole_number("shard", shard)
         for first in range(0, len(listed.queries), shard):
             job = []
             for at in range(first, min(first + shard, len(listed.queries))):
@@ -267,7 +267,7 @@ class _Embeds:
             )
         shape = pl.Array(pl.Float32, vectors.shape[1])
         frame = pl.DataFrame({"id": ids, "vector": pl.Series(vectors, dtype=shape)})
-        write_whole(path, frame.write_parquet)
+        write_atomically(path, frame.write_parquet)
 
 
 class _Scores:
@@ -304,7 +304,7 @@ class _Scores:
                     }
                 )
             )
-        write_whole(path, pl.concat(frames, how="vertical_relaxed").write_parquet)
+        write_atomically(path, pl.concat(frames, how="vertical_relaxed").write_parquet)
 
 
 # ---------------------------------------------------------------------------------- the driver
@@ -329,7 +329,7 @@ def _run(
         resources = ray.cluster_resources()
         room = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
         count = workers if workers is not None else max(1, int(room))
-        check_whole("workers", count)
+        check_whole_number("workers", count)
         # A worker that dies comes back and does its shard again.
         actor = ray.remote(max_restarts=3, max_task_retries=3, num_cpus=1, num_gpus=gpus)(worker)
         crew = [actor.remote(*settings)]  # the others start when there is work for them
@@ -409,4 +409,4 @@ def _claim(out: Path, kind: str, model: str) -> dict[str, Any]:
 
 def _record(out: Path, made: dict[str, Any]) -> None:
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
-    write_whole(out / MANIFEST, lambda path: path.write_text(text, "utf-8"))
+    write_atomically(out / MANIFEST, lambda path: path.write_text(text, "utf-8"))

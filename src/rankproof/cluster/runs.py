@@ -48,7 +48,7 @@ from rankproof.evaluation.streaming.merging import (
 from rankproof.evaluation.streaming.rows import Rows
 from rankproof.evaluation.streaming.shards import Chunk, common_dtype
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, check_whole
+from rankproof.foundation.errors import InputError, check_whole_number
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.judged_share import set_beside, with_judged
 
@@ -139,7 +139,7 @@ def evaluate_shards(
     progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` for judgements read and measures parsed before, in the session there is."""
-    check_whole("rows_per_task", rows_per_task)
+    check_whole_number("rows_per_task", rows_per_task)
     check_grades(qrels, measures)
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     with connected() as ray:

@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankproof.foundation import kernels
-from rankproof.foundation.errors import InputError, RankproofError, first_line, library, shorten
+from rankproof.foundation.errors import (
+    InputError,
+    RankproofError,
+    first_line,
+    import_extra,
+    shorten,
+)
 
 _ROOM = "see that there is room on disk, in memory and for open files (ulimit -n)"
 _LOOK_S = 1.0  # between two looks at whether somebody is still there
@@ -27,7 +33,7 @@ def load_ray(address: str | None = None) -> Any:
         alone = os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0") == "0"
         if alone and (read := sys.modules.get("ray._private.ray_constants")) is not None:
             read.__dict__["ENABLE_RAY_CLUSTER"] = False
-    return library("ray", "rankproof.cluster", "ray")
+    return import_extra("ray", "rankproof.cluster", "ray")
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from rankproof.data.frames import checked, choose_columns
 from rankproof.data.sources import Format, is_folder
 from rankproof.evaluation.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
 from rankproof.evaluation.streaming.spill import spill_folder
-from rankproof.foundation.errors import InputError, library
-from rankproof.foundation.lines import known
+from rankproof.foundation.errors import InputError, import_extra
+from rankproof.foundation.lines import file_signature
 
 ClusterRun: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any"
 
@@ -35,7 +35,7 @@ class File:
     def known(self) -> tuple[int, int, int] | None:
         """What the system says of it; None where it is not to be seen from here."""
         with suppress(OSError, ValueError):
-            return known(self.path) if self.system is None else None
+            return file_signature(self.path) if self.system is None else None
         return None
 
     @contextmanager
@@ -79,7 +79,7 @@ def find_files(source: ClusterRun) -> list[File]:
 
 
 def _remote(where: str) -> list[File]:
-    fsspec = library("fsspec", "an address", "ray")
+    fsspec = import_extra("fsspec", "an address", "ray")
     try:
         system, root = fsspec.core.url_to_fs(where)
         if not system.isdir(root):

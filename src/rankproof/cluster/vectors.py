@@ -15,7 +15,7 @@ from rankproof.cluster.shards import ClusterRun, File, find_files
 from rankproof.data.tables import Run
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, check_whole, check_word, shorten
+from rankproof.foundation.errors import InputError, check_choice, check_whole_number, shorten
 from rankproof.precision.backend import is_torch, name_of
 from rankproof.precision.exact import (
     ON_GPU,
@@ -129,11 +129,11 @@ def search(
     ['3']
     """
     check_asked(k, metric, rescore, candidates)
-    check_word("device", device, ("cpu", "cuda"))
+    check_choice("device", device, ("cpu", "cuda"))
     refuse_unsaid(queries, "queries")
     if hasattr(shards, "shape"):
         raise InputError("one array", place="shards", remedy="give a list of arrays")
-    check_whole("rows_per_task", rows_per_task)
+    check_whole_number("rows_per_task", rows_per_task)
     with connected(address) as ray:
         arrays: list[Any] = []
         held: list[_Shard] = []

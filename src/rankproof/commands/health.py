@@ -23,7 +23,7 @@ from urllib.request import url2pathname
 
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.manifest import manifest
-from rankproof.foundation.redaction import hide, hide_address, redact
+from rankproof.foundation.redaction import redact, register_address, register_secret
 from rankproof.foundation.version import __version__
 from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Column, Table
@@ -129,12 +129,12 @@ def doctor(
     """
     checks = [*_system(), *_compiled(), *_extras(), *_verbs()]
     if url is not None:
-        hide_address(url)
+        register_address(url)
         checks.append(_asked("endpoint", lambda: _endpoint(url, model, key_env)))
     if os.environ.get(POSTGRES):
         checks.append(_asked("PostgreSQL", _postgres))
     if milvus is not None:
-        hide_address(milvus)
+        register_address(milvus)
         checks.append(_asked("Milvus", lambda: _milvus(milvus)))
     return Health(tuple(checks), manifest("doctor", config={"model": model}))
 
@@ -312,7 +312,7 @@ def _postgres() -> str:
     import psycopg
 
     dsn = os.environ[POSTGRES]
-    hide(dsn)
+    register_secret(dsn)
     try:
         with psycopg.connect(dsn, connect_timeout=int(_PATIENCE)) as connection:
             row = connection.execute(

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.foundation.errors import InputError, MissingExtra
-from rankproof.foundation.files import claim_folder, write_whole
+from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import digest, digest_file, manifest, role_of
 from rankproof.foundation.version import __version__
 
@@ -96,7 +96,7 @@ def unpack(place: Path) -> None:
     """Write the runs and the corpus, as files to try things on."""
     with as_file(files("rankproof") / "resources") as resources:
         for target, source in _shipped(resources).items():
-            write_whole(place / target, partial(shutil.copyfile, source))
+            write_atomically(place / target, partial(shutil.copyfile, source))
 
 
 def _shipped(data: Path) -> dict[str, Path]:
@@ -127,7 +127,7 @@ def _stamp(place: Path, results: Path) -> None:
     shutil.rmtree(results, ignore_errors=True)
     for path in _left(place):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    write_whole(stamp, lambda file: file.write_text(wanted, encoding="utf-8"))
+    write_atomically(stamp, lambda file: file.write_text(wanted, encoding="utf-8"))
 
 
 def _refuse_others(place: Path, results: Path, shipped: dict[str, str], made: bool) -> None:
@@ -161,7 +161,7 @@ def _kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """A result from its file, or made and written there."""
     if not path.is_file():
         text = json.dumps(make(), indent=2, ensure_ascii=False, allow_nan=False)
-        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+        write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
@@ -264,7 +264,7 @@ def _write_vectors(path: Path, ids: Sequence[str], vectors: Any) -> None:
     import polars as pl
 
     frame = pl.DataFrame({"id": ids, "vector": list(vectors)})
-    write_whole(path, frame.write_parquet)
+    write_atomically(path, frame.write_parquet)
 
 
 def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[str, Any]]:

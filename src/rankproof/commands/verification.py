@@ -20,8 +20,8 @@ from rankproof.evaluation.tie_counts import tie_statistics
 from rankproof.foundation.errors import InputError, RankproofError, shorten
 from rankproof.foundation.files import read_text
 from rankproof.foundation.manifest import input_digest
-from rankproof.foundation.phrasing import counted, typed
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.phrasing import plural, typed
+from rankproof.foundation.printable import printable_path
 from rankproof.foundation.version import __version__
 from rankproof.presentation.json_values import told
 from rankproof.statistics.two_phase import two_phase_of, with_people
@@ -88,7 +88,7 @@ class Verification:
         if self.unmade is not None:
             kept = ""
             if self.inputs and not changed:
-                has = counted(len(self.inputs), "input has its digest", "inputs have their digests")
+                has = plural(len(self.inputs), "input has its digest", "inputs have their digests")
                 kept = f"{has}. "
             lines.append(f"{kept}No figure was made again: {self.unmade}.")
         elif self.differences:
@@ -196,7 +196,7 @@ def _find(
     named = [Path(path) for path in given]
 
     def same_name(path: Path) -> bool:
-        return file_text(path.name) == name
+        return printable_path(path.name) == name
 
     def called_so(folder: Path) -> list[Path]:
         with suppress(OSError):  # a folder that cannot be listed holds none

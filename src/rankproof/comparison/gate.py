@@ -47,8 +47,8 @@ from rankproof.data.ties import Order, ScoreType
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
-from rankproof.foundation.phrasing import counted, part, signed
-from rankproof.foundation.printable import in_markdown, visible
+from rankproof.foundation.phrasing import out_of, plural, signed
+from rankproof.foundation.printable import escape_controls, escape_markdown
 from rankproof.measures.registry import Measure
 from rankproof.presentation.json_values import told
 from rankproof.presentation.lead_wording import ZERO, could
@@ -126,7 +126,7 @@ class Gated:
             span = f"too few for an interval; at most {high:.4f} either way if the rest is alike"
         if math.isnan(low):
             span = "all alike, and so without an interval"
-        differ = part(d.differing, d.queries, "query", "differs", "differ")
+        differ = out_of(d.differing, d.queries, "query", "differs", "differ")
         parts = [
             f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
             f"{signed(d.expected)} ({less}margin {self.margin:g}); {differ}, "
@@ -139,7 +139,7 @@ class Gated:
             parts.append("The queries show it to be worse, by less than the margin.")
         if self.verdict == "undecided" and self.needed is not None:
             more = self.needed - d.queries
-            parts.append(f"About {counted(self.needed, 'query')} would decide it: {more:,} more.")
+            parts.append(f"About {plural(self.needed, 'query')} would decide it: {more:,} more.")
         parts += open_
         if d.rests_on_ties:
             parts.append(
@@ -264,7 +264,9 @@ class Gate(Displayed):
         """A summary for a pull request."""
         mark = {"passed": "✅", "worse": "❌", "undecided": "❔"}[self.verdict]
         lines = [f"### {mark} rankproof gate: {self.verdict}", ""]
-        lines += [f"{in_markdown(visible(sentence))}\n" for sentence in self.sentences()]
+        lines += [
+            f"{escape_markdown(escape_controls(sentence))}\n" for sentence in self.sentences()
+        ]
         return "\n".join([*lines, as_markdown(self._shown()), ""])
 
     def junit(self) -> str:
@@ -275,7 +277,7 @@ class Gate(Displayed):
             inside = ""
             reason = gated.shortfall.reason
             said = f"Cannot pass: {reason}. {gated.sentence(m)}" if reason else gated.sentence(m)
-            said = visible(self.labels.why if self.labels.stale else said)
+            said = escape_controls(self.labels.why if self.labels.stale else said)
             bad = self.labels.stale or gated.verdict == "worse" or bool(reason)
             if bad or (gated.verdict == "undecided" and not self.allow_undecided):
                 failed += 1
@@ -284,7 +286,7 @@ class Gate(Displayed):
                 skipped += 1
                 inside = f"<skipped message={quoteattr(said)}/>"
             name = quoteattr(f"{m}, margin {gated.margin:g}")
-            owner = quoteattr(visible(f"rankproof.gate.{self.candidate}"))
+            owner = quoteattr(escape_controls(f"rankproof.gate.{self.candidate}"))
             out = f"<system-out>{escape(said)}</system-out>"
             cases.append(f"  <testcase classname={owner} name={name}>{inside}{out}</testcase>")
         head = (
@@ -356,7 +358,7 @@ def margins_of(
         given = given * len(parsed) if len(given) == 1 else given
     if len(given) != len(parsed):
         raise InputError(
-            f"{counted(len(given), 'margin')} for {counted(len(parsed), 'measure')}",
+            f"{plural(len(given), 'margin')} for {plural(len(parsed), 'measure')}",
             remedy="give one margin, or one for each measure in order",
         )
     for value in given:

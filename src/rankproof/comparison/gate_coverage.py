@@ -16,7 +16,7 @@ from rankproof.comparison.gate_inputs import Side
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, threshold
 from rankproof.foundation.arrays import Bool, Float
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import Measure
 from rankproof.presentation.lead_wording import ZERO
 
@@ -60,12 +60,12 @@ def shortfall(
         reason = _unanswered(int(lost.sum()), int(known.sum()), *names, policy)
     elif better.any():
         reason = (
-            f"{names[0]} lacks {counted(short, 'query')} of {names[1]}, and there a "
+            f"{names[0]} lacks {plural(short, 'query')} of {names[1]}, and there a "
             f"missing query, which counts 0, is better in {measure}; run it on all queries"
         )
     elif relevant:
         reason = (
-            f"{names[0]} lists {counted(relevant, 'relevant document')} fewer than {names[1]}, "
+            f"{names[0]} lists {plural(relevant, 'relevant document')} fewer than {names[1]}, "
             f"and no others count as relevant; {_SAME_CANDIDATES}"
         )
     return Shortfall(short, relevant, reason)
@@ -76,7 +76,7 @@ _SAME_CANDIDATES = "rerank the same candidates, or gate without --candidates-onl
 
 def _unanswered(lost: int, known: int, candidate: str, baseline: str, policy: Policy) -> str:
     """Say why queries of the baseline have no value in the candidate, and what to do."""
-    some = f"{lost:,} of the {counted(known, 'query')} of {baseline}"
+    some = f"{lost:,} of the {plural(known, 'query')} of {baseline}"
     if policy.candidates_only:
         return (
             f"{candidate} lists no relevant document for {some}, which leaves them out; "

@@ -10,7 +10,7 @@ import polars as pl
 
 from rankproof.comparison.gate_inputs import Side
 from rankproof.data.tables import Qrels, Run
-from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.phrasing import out_of, plural
 
 _UNKNOWN = 0.95  # of a run's documents: ids that nothing else knows have turned over
 _TURNED = 0.2  # of the queries: so many with unknown ids alone make labels stale
@@ -62,7 +62,7 @@ def labels_of(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
         room = sum(np.minimum(np.diff(r.start), each).sum() for r in listed) / len(listed)
         if not why and relevant - neither <= _FOUND * room:
             why = (
-                f"{part(neither, relevant, 'relevant document', 'is', 'are')} listed by neither "
+                f"{out_of(neither, relevant, 'relevant document', 'is', 'are')} listed by neither "
                 "run: the ids of the judgements are not those that the runs list."
             )
     if not why and changed:
@@ -107,6 +107,6 @@ def _turned_over(qrels: Qrels, baseline: Side, candidate: Run, found: int) -> st
         return ""
     return (
         f"{share:.0%} of what {candidate.name} lists, and all of it for {int(turned.sum())} of "
-        f"{counted(len(turned), 'query')}, are documents that neither the judgements nor the "
+        f"{plural(len(turned), 'query')}, are documents that neither the judgements nor the "
         "baseline know."
     )

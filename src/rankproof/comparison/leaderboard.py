@@ -28,8 +28,8 @@ from rankproof.data.sources import is_file, is_folder, is_pipe, names_of
 from rankproof.data.ties import Order, ScoreType
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError, few, library
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.errors import InputError, first_few, import_extra
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import Measure
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
@@ -119,9 +119,9 @@ class Leaderboard(Displayed):
         lines = []
         for measure, s in self.measures.items():
             first = [self.runs[at] for at in np.flatnonzero(s.rank == 1)]
-            leads = f"{few(first)} share the lead" if len(first) > 1 else f"{first[0]} leads"
+            leads = f"{first_few(first)} share the lead" if len(first) > 1 else f"{first[0]} leads"
             alike = int((s.group_first == 1).sum()) - len(first)
-            rest = f", not told apart from {counted(alike, 'other')}" if alike else ""
+            rest = f", not told apart from {plural(alike, 'other')}" if alike else ""
             lines.append(f"{measure}: {leads} with {s.expected[s.best]:.4f}{rest}{self._open(s)}")
         return "\n".join(lines)
 
@@ -252,7 +252,7 @@ class Leaderboard(Displayed):
 
     def to_pandas(self) -> Any:
         """Every figure of every run as a pandas frame."""
-        return library("pandas", "a pandas frame", "report").DataFrame(self.figures().plain())
+        return import_extra("pandas", "a pandas frame", "report").DataFrame(self.figures().plain())
 
     def plot(self, top: int = 40) -> Any:
         """Means with their intervals, best first; colour tells who shares the first group."""
@@ -429,7 +429,7 @@ def rank_evaluations(
         some = int((~np.isnan(figure["expected"])).any(axis=0).sum())
         if some > every.sum():
             notes.append(
-                f"{m}: over the {int(every.sum())} of {counted(some, 'query')} that all runs share"
+                f"{m}: over the {int(every.sum())} of {plural(some, 'query')} that all runs share"
             )
         shared.append(every)
         columns.append(figure["expected"][:, every])
@@ -486,12 +486,12 @@ def _standing(
     ends = mean_intervals(values["expected"], measure.most)
     gained = sign * expected
     rank = _ranked(gained)
-    few = np.stack([_level(values["expected"], one) for one in range(len(rank))])
-    rank_low, rank_high = _likely_ranks(sign * values["expected"], rank, few, seed)
+    few_differ = np.stack([_level(values["expected"], one) for one in range(len(rank))])
+    rank_low, rank_high = _likely_ranks(sign * values["expected"], rank, few_differ, seed)
     # Told apart where the difference is larger than the shuffled range in all but 5%: the least
     # such difference is the same for all pairs.
     lost = gained[None] - gained[:, None]  # (R, R) of each to each
-    told = ~few & (np.abs(lost) > _critical(ranges))
+    told = ~few_differ & (np.abs(lost) > _critical(ranges))
     first = np.where(told, len(rank), rank).min(axis=1)
     last = np.where(told, 0, rank).max(axis=1)
     above, below = ((told & side).sum(axis=1) for side in (lost > 0, lost < 0))
@@ -517,11 +517,11 @@ def _standing(
 
 def _level(values: Float, one: int) -> Bool:
     """(R,) the rows of (R, Q) that differ from one of them on fewer than six queries."""
-    few: Bool = (np.abs(values - values[one]) > _LEVEL).sum(axis=1) < FEW
-    return few
+    few_differ: Bool = (np.abs(values - values[one]) > _LEVEL).sum(axis=1) < FEW
+    return few_differ
 
 
-def _likely_ranks(gained: Float, rank: Int, few: Bool, seed: int) -> tuple[Int, Int]:
+def _likely_ranks(gained: Float, rank: Int, few_differ: Bool, seed: int) -> tuple[Int, Int]:
     """(R,) 95% intervals of the ranks of rows (R, Q), over queries.
 
     Fewer than six queries leave every rank open, and so two runs that differ on fewer than six
@@ -534,9 +534,9 @@ def _likely_ranks(gained: Float, rank: Int, few: Bool, seed: int) -> tuple[Int, 
     ranks = np.empty(drawn.shape, np.float32)
     for at, row in enumerate(drawn):
         ranks[at] = _ranked(row)
-    open_ = few.sum(axis=1) - 1  # but for itself
+    open_ = few_differ.sum(axis=1) - 1  # but for itself
     for one in np.flatnonzero(open_).tolist():
-        ahead = drawn[:, ~few[one]] > drawn[:, one, None] + _LEVEL
+        ahead = drawn[:, ~few_differ[one]] > drawn[:, one, None] + _LEVEL
         ranks[:, one] = 1 + ahead.sum(axis=1)
     low, high = percentile_intervals(ranks, queries)
     return (

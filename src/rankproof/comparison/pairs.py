@@ -16,7 +16,7 @@ from rankproof.data.ties import Order, ScoreType
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, Several, parse_means, several
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import amount, counted, signed
+from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures.registry import Measure
 from rankproof.presentation.json_values import told
 from rankproof.presentation.judged_column import taken_for
@@ -143,7 +143,7 @@ class Difference:
             noise += ": it rests on the sample of queries"
         few = ""
         if 0 <= self.differing < FEW:
-            few = f"; only {counted(self.differing, 'query differs', 'queries differ')}"
+            few = f"; only {plural(self.differing, 'query differs', 'queries differ')}"
         return (
             f"{measure}: {ahead} is ahead of {behind} {how} "
             f"(by {size}, p = {_p(self.p_holm)} after Holm{noise}{few})."
@@ -266,7 +266,7 @@ class Comparison(Displayed):
 
     def __repr__(self) -> str:
         names = ", ".join(self.pairs.names[:4]) + (", …" if len(self.pairs.names) > 4 else "")
-        pairs = counted(len(self.pairs), "pair")
+        pairs = plural(len(self.pairs), "pair")
         return f"<{pairs} of {names} on {', '.join(map(str, self.pairs.measures))}>"
 
     def over_holes(self, view: View | None, asked: bool = True) -> Comparison:
@@ -464,11 +464,11 @@ def missing_note(missing: Mapping[str, int], policy: Policy) -> list[str]:
     most = sorted(missing, key=lambda name: -missing[name])
     first, *others = most[:_NAMED]
     parts = [
-        f"{counted(missing[first], 'judged query is', 'judged queries are')} missing from {first}",
+        f"{plural(missing[first], 'judged query is', 'judged queries are')} missing from {first}",
         *(f"{missing[name]:,} from {name}" for name in others),
     ]
     if most[_NAMED:]:
-        parts.append(f"some from {counted(len(most) - _NAMED, 'other run')}")
+        parts.append(f"some from {plural(len(most) - _NAMED, 'other run')}")
     zero = policy.missing == "zero" and not (policy.candidates_only and policy.undefined == "skip")
     said = "missing queries count 0" if zero else "missing queries are left out"
     listed = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]

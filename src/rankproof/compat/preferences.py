@@ -21,7 +21,7 @@ from rankproof.data.tables import Run
 from rankproof.data.trec import place_in, split_fields
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 Form = Literal["qrels_jg", "qrels_prefs", "prefs"]
 _FIELDS = ["query", "person", "part", "doc", "level"]
@@ -39,7 +39,7 @@ def read_people(path: str, form: Form) -> pl.DataFrame:
     if wrong.any():
         at = int(wrong.arg_max() or 0)
         raise InputError(
-            counted(len(fields[at]), "column"),
+            plural(len(fields[at]), "column"),
             place=place(at),
             remedy=f"write {' '.join(names)}",
         )

@@ -35,8 +35,8 @@ from rankproof.data.ties import in_order
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, measure_all
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import write_whole
-from rankproof.foundation.printable import visible
+from rankproof.foundation.files import write_atomically
+from rankproof.foundation.printable import escape_controls
 from rankproof.measures.registry import Measure, parse
 from rankproof.presentation.tables import Cell, Column, Marked, as_latex
 from rankproof.presentation.tables import Table as Shown
@@ -144,15 +144,15 @@ class _Table:
         to = Path(path)
         kind = kind or {".txt": "trec", ".parq": "parquet"}.get(to.suffix, to.suffix[1:])
         if kind == "json":
-            write_whole(to, lambda file: file.write_text(json.dumps(self._rows)))
+            write_atomically(to, lambda file: file.write_text(json.dumps(self._rows)))
         elif kind == "lz4":
             pressed = importlib.import_module("lz4.frame").compress(json.dumps(self._rows).encode())
-            write_whole(to, lambda file: file.write_bytes(pressed))
+            write_atomically(to, lambda file: file.write_bytes(pressed))
         elif kind == "parquet":
             frame = pl.DataFrame(self.to_dataframe().to_dict("list"))
-            write_whole(to, frame.write_parquet)
+            write_atomically(to, frame.write_parquet)
         elif kind == "trec":
-            write_whole(to, lambda file: file.write_text("".join(self._lines()), "utf-8"))
+            write_atomically(to, lambda file: file.write_text("".join(self._lines()), "utf-8"))
         else:
             raise InputError(
                 f"kind {shorten(kind)}", place=to.name, remedy="save as json, lz4, trec or parquet"
@@ -476,7 +476,9 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """`to_dict` as JSON."""
-        write_whole(Path(path), lambda file: file.write_text(json.dumps(self.to_dict(), indent=4)))
+        write_atomically(
+            Path(path), lambda file: file.write_text(json.dumps(self.to_dict(), indent=4))
+        )
 
     def _shown(self) -> Shown:
         """Marks name the runs that a figure is above of where the test tells them apart."""
@@ -507,7 +509,7 @@ class Report:
         rows = [[column.heading for column in shown.columns]]
         for row in shown.rows:
             cells = [c if isinstance(c, Marked) else Marked(str(c)) for c in row]
-            rows.append([visible(str(c.value)) + c.mark.translate(raised) for c in cells])
+            rows.append([escape_controls(str(c.value)) + c.mark.translate(raised) for c in cells])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         rows.insert(1, ["-" * width for width in widths])
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -18,7 +18,7 @@ from rankproof.data.tables import Laid
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 Kind = Literal["run", "qrels"]
 VALUE: dict[Kind, str] = {"run": "score", "qrels": "grade"}
@@ -140,7 +140,7 @@ def row_ids(given: Any, count: int, what: str) -> pl.Series:
     listed = given if isinstance(given, pl.Series) else list(unpack() if unpack else given)
     if len(listed) != count:
         raise InputError(
-            f"{counted(len(listed), 'id')} for {counted(count, 'row')}",
+            f"{plural(len(listed), 'id')} for {plural(count, 'row')}",
             place=what,
             remedy="give one each",
         )

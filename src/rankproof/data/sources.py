@@ -18,10 +18,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from rankproof.foundation.errors import InputError, library
-from rankproof.foundation.lines import BOM, CHUNK, LINE, Progress, known
+from rankproof.foundation.errors import InputError, import_extra
+from rankproof.foundation.lines import BOM, CHUNK, LINE, Progress, file_signature
 from rankproof.foundation.manifest import READ_ONCE
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.printable import printable_path
 
 HEAD = 1 << 16  # enough for a first line
 
@@ -61,13 +61,13 @@ def stem(path: str) -> str:
     if path == "-":
         return "stdin"
     file = _uncompressed(path)
-    return file_text(file.stem if file.suffix.lower() in ENDINGS else file.name)
+    return printable_path(file.stem if file.suffix.lower() in ENDINGS else file.name)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """The shortest names that tell runs apart: stems, else paths."""
     stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else [file_text(path) for path in paths]
+    chosen = stems if len(set(stems)) == len(stems) else [printable_path(path) for path in paths]
     again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
     if again is not None:
         raise InputError(f"run {again!r} is named twice", remedy="name each run once")
@@ -87,7 +87,7 @@ def _zstd() -> Any:
 
 def _lz4() -> Any:
     """What ranx writes; its package comes with ranx."""
-    return library("lz4.frame", "reading .lz4", "lz4")
+    return import_extra("lz4.frame", "reading .lz4", "lz4")
 
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
@@ -196,7 +196,7 @@ class Source:
                 self._held = b"".join(self._within(pipe_chunks(self.path)))
             elif held is None and not Path(self.path).is_file():
                 self._refuse_device()
-            self._known = None if self._held is not None else known(self.path)
+            self._known = None if self._held is not None else file_signature(self.path)
             with self._raw() as file:
                 self._compression = _compression(file.read(16))
             with self.open() as content:
@@ -231,7 +231,7 @@ class Source:
     def check_unchanged(self) -> None:
         """Refuse what somebody wrote to while it was read: a part may be of another file."""
         with self.trouble():
-            same = self._known is None or known(self.path) == self._known
+            same = self._known is None or file_signature(self.path) == self._known
         if not same:
             raise changed(self.label)
 

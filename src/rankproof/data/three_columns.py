@@ -19,7 +19,7 @@ from rankproof.data.sources import Source
 from rankproof.data.trec import place_in, split_fields
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.lines import Progress
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 
 
 def guess(head: bytes, kind: Kind) -> str | None:
@@ -69,7 +69,7 @@ def _columns(source: Source, kind: Kind, progress: Progress | None) -> Columns:
 
     def not_three(at: int) -> InputError:
         return InputError(
-            f"{counted(len(fields[at]), 'column')} where the others have 3: {shorten(lines[at])}",
+            f"{plural(len(fields[at]), 'column')} where the others have 3: {shorten(lines[at])}",
             place=place(at),
             remedy="fix the line, or name the file's format (format=, --input-format)",
         )

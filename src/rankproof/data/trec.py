@@ -35,9 +35,18 @@ from rankproof.data.sources import HEAD, Source, until_wrong
 from rankproof.data.tables import Laid, Run, lay
 from rankproof.foundation import kernels
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import write_whole
-from rankproof.foundation.lines import CHUNK, LINE, Progress, TooLong, begun, pieces, read, taken
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.files import write_atomically
+from rankproof.foundation.lines import (
+    CHUNK,
+    LINE,
+    Progress,
+    TooLong,
+    iter_pieces,
+    pending_paths,
+    read,
+    take_read_ahead,
+)
+from rankproof.foundation.phrasing import plural
 
 _BLANKS = " \t\r\x0b\x0c"
 _FIELDS: dict[Kind, tuple[str, ...]] = {
@@ -112,7 +121,7 @@ def read_range(
                     if told:
                         told(end)
                     return replace(columns, place=place_in(source))
-            parser = taken(source.path, told)
+            parser = take_read_ahead(source.path, told)
         if parser is None:
             where = source.path, begin, end, source.bom, CHUNK
             parser = read(native, len(_FIELDS[kind]), *where, kernels.THREADS, told).done()
@@ -148,7 +157,7 @@ _laying: dict[str, Future[Columns | None]] = {}
 
 def lay_ahead() -> None:
     """Bring together and index the rows of runs that are read ahead, while the command goes on."""
-    for path in begun():
+    for path in pending_paths():
         columns: Future[Columns | None] = Future()
         laid: Future[Laid] = Future()
         _laying[path] = columns
@@ -157,7 +166,7 @@ def lay_ahead() -> None:
 
 def _lay(path: str, columns: Future[Columns | None], laid: Future[Laid]) -> None:
     try:
-        parser = taken(path)
+        parser = take_read_ahead(path)
         found = None if parser is None else _finished(parser, None)
         columns.set_result(found and replace(found, laid=laid.result))
     except BaseException as error:  # which whoever asks for them is told
@@ -201,7 +210,7 @@ def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
 def range_blocks(source: Source, begin: int, end: int) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
     with _trouble(source):
-        yield from pieces(source.path, begin, end, source.bom, CHUNK)
+        yield from iter_pieces(source.path, begin, end, source.bom, CHUNK)
 
 
 @contextmanager
@@ -367,7 +376,7 @@ def _not_a_line(
         wanted = f"the first line has {first[0]} ({' '.join(expected[:-1])})"
     blanks = " (ids hold no blanks)" if kind == "qrels" and count > len(expected) else ""
     return InputError(
-        f"{counted(count, 'column')} where {wanted}: {shorten(line)}",
+        f"{plural(count, 'column')} where {wanted}: {shorten(line)}",
         place=place,
         remedy=_other_way(kind, first)
         or f"fix the line{blanks}, or name the file's format (format=, --input-format)",
@@ -416,4 +425,4 @@ def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
     )
     check_trec_ids(frame["query"], frame["doc"], run.name)
     how: dict[str, Any] = {"include_header": False, "separator": " ", "quote_style": "never"}
-    write_whole(to, lambda path: frame.write_csv(path, **how), inputs=inputs)
+    write_atomically(to, lambda path: frame.write_csv(path, **how), inputs=inputs)

@@ -15,7 +15,7 @@ import numpy as np
 
 from rankproof.diagnostics.name_lists import Author, Language, Lists
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.statistics.resampling import first_of_permutation
 
 QUESTIONS: dict[Language, tuple[str, ...]] = {
@@ -120,8 +120,8 @@ def draw_pairs(lists: Lists, queries: int, seed: int) -> list[tuple[int, int]]:
     possible = len(lists.authors) * len(lists.topics)
     if queries > possible:
         raise InputError(
-            f"{counted(queries, 'query')} of {counted(len(lists.authors), 'author')} and "
-            f"{counted(len(lists.topics), 'topic')}",
+            f"{plural(queries, 'query')} of {plural(len(lists.authors), 'author')} and "
+            f"{plural(len(lists.topics), 'topic')}",
             place=lists.label,
             remedy=f"ask for {possible} or fewer, or give longer lists",
         )

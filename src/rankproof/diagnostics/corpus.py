@@ -15,7 +15,7 @@ from rankproof.data.tables import Qrels
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import part
+from rankproof.foundation.phrasing import out_of
 from rankproof.measures import Measure, parse
 from rankproof.precision.exact import find, to_run
 from rankproof.precision.topk import TopK
@@ -60,7 +60,8 @@ class JudgedCorpus:
         ]
         if len(kept) < 2:
             raise InputError(
-                f"{part(len(kept), len(texts.queries), 'query', 'has', 'have')} a relevant passage",
+                f"{out_of(len(kept), len(texts.queries), 'query', 'has', 'have')} "
+                "a relevant passage",
                 place=str(texts.qrels),
                 remedy="check that queries and judgements belong together",
             )

@@ -35,7 +35,7 @@ from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.evaluation.matrices import evaluate_arrays
 from rankproof.foundation.arrays import Array, Float
-from rankproof.foundation.errors import check_whole
+from rankproof.foundation.errors import check_whole_number
 from rankproof.precision import fixed
 from rankproof.precision.topk import TopK, top_k
 from rankproof.presentation.json_values import plain, told
@@ -184,7 +184,7 @@ def diagnose_names(
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
-        check_whole(what, value, least)
+        check_whole_number(what, value, least)
     if lists is None:
         lists = shipped(known)
     elif not isinstance(lists, Lists):

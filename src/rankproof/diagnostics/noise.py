@@ -21,7 +21,7 @@ from rankproof.diagnostics.name_lists import Language, check_language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.foundation.arrays import Float
-from rankproof.foundation.errors import check_whole
+from rankproof.foundation.errors import check_whole_number
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Column, Table
@@ -160,7 +160,7 @@ def diagnose_noise(
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
-        check_whole(what, value, least)
+        check_whole_number(what, value, least)
     if isinstance(corpus, str | Path):
         corpus = JudgedCorpus.read(corpus)
     references: list[str]

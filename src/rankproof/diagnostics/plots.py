@@ -7,7 +7,7 @@ from typing import Any
 
 from rankproof.diagnostics.names import NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.notebook import drawing, write_charts
 
@@ -63,7 +63,7 @@ def _names(diagnosis: NamesDiagnosis) -> Any:
     return _titled(
         rule + bars + points,
         f"What a name is worth to {diagnosis.embedder} ({diagnosis.language})",
-        f"means of {counted(diagnosis.queries, 'query')} × {counted(diagnosis.runs, 'run')}, "
+        f"means of {plural(diagnosis.queries, 'query')} × {plural(diagnosis.runs, 'run')}, "
         "95% intervals over queries",
         width=420,
         height=270,
@@ -98,7 +98,7 @@ def _noise(diagnosis: NoiseDiagnosis) -> Any:
     return _titled(
         alt.hconcat(*panels),
         f"What conversation costs {diagnosis.embedder} ({diagnosis.language})",
-        f"means of {counted(diagnosis.queries, 'query')} × {counted(diagnosis.runs, 'run')}, "
+        f"means of {plural(diagnosis.queries, 'query')} × {plural(diagnosis.runs, 'run')}, "
         "95% intervals over queries",
     )
 

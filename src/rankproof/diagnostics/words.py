@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.foundation.phrasing import counted, part, signed
+from rankproof.foundation.phrasing import out_of, plural, signed
 from rankproof.statistics.intervals import Interval
 from rankproof.statistics.rank_similarity import Correlation
 
@@ -58,7 +58,7 @@ def _base(diagnosis: NamesDiagnosis) -> str:
     out = diagnosis.base.excluded["name"]
     if out:
         text += (
-            f" {part(out, rows, 'row', 'has', 'have')} a base margin below {LEAST} and "
+            f" {out_of(out, rows, 'row', 'has', 'have')} a base margin below {LEAST} and "
             f"{'is' if out == 1 else 'are'} in no percentage"
             f"{': the model hardly tells these authors apart' if out > rows / 5 else ''}."
         )
@@ -118,7 +118,7 @@ def _formatting(diagnosis: NamesDiagnosis) -> list[str]:
     if fine:
         said.append(f"Formatting that does no harm (within {BENIGN:.0f}%): {', '.join(fine)}.")
     if unsettled:
-        asked = counted(diagnosis.queries, "query")
+        asked = plural(diagnosis.queries, "query")
         said.append(
             f"Not settled by {asked} ({BENIGN:.0f}% or less, or more): {', '.join(unsettled)}."
         )
@@ -191,7 +191,7 @@ def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
     elif mentions is not None:
         row = min(mentions.rows[1:], key=lambda row: row.change.mean)
         said.append(
-            f"{mentions.corpus}, {counted(mentions.queries, 'query names', 'queries name')} an "
+            f"{mentions.corpus}, {plural(mentions.queries, 'query names', 'queries name')} an "
             "author: "
             f"{mentions.measure} {mentions.rows[0].measure.mean:.3f}; it changes most under "
             f"{row.ablation} ({_moved(row.change.mean, row.change.ci)})."
@@ -204,7 +204,7 @@ def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[s
     said = []
     for name, c in found.items():
         over = name.removeprefix("across_").replace("_", " ")
-        caution = f" Only {counted(c.points, 'point')}: read it as a hint." if c.few else ""
+        caution = f" Only {plural(c.points, 'point')}: read it as a hint." if c.few else ""
         if math.isnan(c.pearson):
             said.append(f"Across {over} the {cheap} or {dear} does not vary: no correlation.")
             continue

@@ -14,7 +14,7 @@ from rankproof.data.ties import rank_run
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import Measure, renamed
 
 _GRADES = 6  # a scale of judgements has hardly more steps
@@ -142,7 +142,7 @@ def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
     notes = [*renamed(measures), *qrels.notes]
     if qrels.negative:
         notes.append(
-            f"{counted(qrels.negative, 'negative grade')} in {qrels.name} "
+            f"{plural(qrels.negative, 'negative grade')} in {qrels.name} "
             f"{'means' if qrels.negative == 1 else 'mean'} “not judged”, as in trec_eval"
         )
     return [*notes, *scale_notes(qrels.name, qrels.scale, measures)]
@@ -170,7 +170,7 @@ def odd_scores(name: str, dtype: str, seen: Seen) -> list[str]:
         odd.append(f"the scores of {name} are only ranks: ties cannot be seen in them")
     if seen.split:
         odd.append(
-            f"{counted(seen.split, f'list of {name} ends', f'lists of {name} end')} inside a tie: "
+            f"{plural(seen.split, f'list of {name} ends', f'lists of {name} end')} inside a tie: "
             "which documents of the tie are listed was decided before"
         )
     return odd

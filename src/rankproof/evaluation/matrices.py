@@ -13,7 +13,7 @@ from rankproof.data.ties import ScoreType, joined, pool_of, rank, round_scores, 
 from rankproof.evaluation import Evaluation, Policy, check_scale, measure_all, parse_all, undecided
 from rankproof.foundation.arrays import Array, Bool, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import Measure, Outcomes
 
 
@@ -42,13 +42,13 @@ def evaluate_arrays(
     value, widths, _ = _flat(relevance, "relevance")
     if len(lengths) != len(widths):
         raise InputError(
-            f"{counted(len(lengths), 'row')} of scores and {len(widths)} of relevance",
+            f"{plural(len(lengths), 'row')} of scores and {len(widths)} of relevance",
             remedy="give one row of each per query",
         )
     if (lengths != widths).any():
         at = int((lengths != widths).argmax())
         raise InputError(
-            f"{counted(int(lengths[at]), 'score')} and {counted(int(widths[at]), 'grade')}",
+            f"{plural(int(lengths[at]), 'score')} and {plural(int(widths[at]), 'grade')}",
             place=f"row {at}",
             remedy="give one grade per score, −1 where there is none",
         )

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 
 from rankproof.data.ties import TIE_BREAKS, Order, ScoreType, check_order, round_scores
-from rankproof.foundation.errors import InputError, check_word, shorten
+from rankproof.foundation.errors import InputError, check_choice, shorten
 from rankproof.presentation.judged_column import CONDENSED
 
 Missing = Literal["zero", "skip"]
@@ -69,7 +69,7 @@ class Policy:
             raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
         policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
         check_order(policy.order)
-        check_word("missing", policy.missing, get_args(Missing))
+        check_choice("missing", policy.missing, get_args(Missing))
         if policy.score_dtype is not None:
             round_scores(np.zeros(1), policy.score_dtype)
         return policy

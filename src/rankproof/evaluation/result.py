@@ -16,7 +16,7 @@ from rankproof.data.ties import TieGroups
 from rankproof.evaluation.checks import Seen
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Float
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.presentation.json_values import told
 from rankproof.presentation.notebook import Displayed
@@ -182,7 +182,7 @@ class Evaluation(Displayed):
             for s in [self[measure]]
         ]
         count = len(ids_of(self, "queries"))
-        return "\n".join([f"{self.name}: {counted(count, 'query')}, {self.tied} tied", *rows])
+        return "\n".join([f"{self.name}: {plural(count, 'query')}, {self.tied} tied", *rows])
 
 
 def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:

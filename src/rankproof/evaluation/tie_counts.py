@@ -18,7 +18,7 @@ from rankproof.data.ties import ScoreType, rank_run
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.lines import Progress
-from rankproof.foundation.phrasing import part
+from rankproof.foundation.phrasing import out_of
 from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Column, Table
 
@@ -58,7 +58,7 @@ class TieStatistics(Displayed):
     def _shown(self) -> Table:
         columns = [Column("k"), Column("distinct scores"), Column("mean group size")]
         rows = [(at.cutoff, at.distinct, at.group_size, at.crossed) for at in self.at]
-        said = f"{self.name}: {part(self.tied, self.queries, 'query', 'has', 'have')} ties"
+        said = f"{self.name}: {out_of(self.tied, self.queries, 'query', 'has', 'have')} ties"
         return Table([*columns, Column("tie crosses k")], rows, notes=[said, *self.notes])
 
     def plot(self) -> Any:

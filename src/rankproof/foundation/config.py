@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from rankproof.foundation.errors import InputError, MissingExtra, shorten
 from rankproof.foundation.files import read_text
-from rankproof.foundation.redaction import hide, hide_address, is_variable
+from rankproof.foundation.redaction import is_variable, register_address, register_secret
 
 try:
     import yaml
@@ -56,7 +56,7 @@ class Settings(BaseModel):
         public = frozenset(text for text in texts if "://" not in text)
         for text in texts:
             if "://" in text:
-                hide_address(text, public)
+                register_address(text, public)
 
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -65,18 +65,18 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def beside(path: Path, info: ValidationInfo) -> Path:
+def resolve_beside(path: Path, info: ValidationInfo) -> Path:
     folder, path = (info.context or {}).get("folder"), path.expanduser()
     return path if folder is None or path.is_absolute() else Path(folder) / path
 
 
 def _folder_beside(name: str, info: ValidationInfo) -> str:
     folder = (info.context or {}).get("folder")
-    beside = None if folder is None else Path(folder) / name
-    return str(beside) if beside is not None and beside.is_dir() else name
+    resolve_beside = None if folder is None else Path(folder) / name
+    return str(resolve_beside) if resolve_beside is not None and resolve_beside.is_dir() else name
 
 
-BesidePath = Annotated[Path, AfterValidator(beside)]
+BesidePath = Annotated[Path, AfterValidator(resolve_beside)]
 """A path which, in a file, is taken from the folder of that file."""
 
 ModelName = Annotated[str, AfterValidator(_folder_beside)]
@@ -133,7 +133,7 @@ def check_config(
         raise InputError(found.problem, place=place, remedy=found.remedy) from None
 
 
-def secret(variable: str | None, what: str) -> str | None:
+def read_secret(variable: str | None, what: str) -> str | None:
     """The value of an environment variable that a setting names; None where it names none."""
     if variable is None:
         return None
@@ -154,7 +154,7 @@ def secret(variable: str | None, what: str) -> str | None:
             if is_variable(variable)
             else "write the variable's name there, and the secret into the variable",
         )
-    hide(value)
+    register_secret(value)
     return value
 
 
@@ -209,7 +209,7 @@ class KeyProblem(InputError):
         super().__init__(said.format(where) if where else said.removeprefix("{}: "), remedy=remedy)
 
 
-def check_part(data: Any, model: type[T], info: ValidationInfo) -> T:
+def validate_nested(data: Any, model: type[T], info: ValidationInfo) -> T:
     """Settings inside a configuration, whose model was chosen while it was read."""
     try:
         return model.model_validate(data, context=info.context)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from rankproof.foundation.errors import InputError, make_room_or
+from rankproof.foundation.errors import InputError, disk_remedy
 from rankproof.foundation.files import create_private
 
 _WAIT_S = 60.0  # for another process that is writing
@@ -32,7 +32,7 @@ def connect(path: Path, write: bool = True) -> sqlite3.Connection:
             raise InputError(
                 f"cannot make the folder ({error.strerror or error})",
                 place=str(path.parent),
-                remedy=make_room_or("name another place", error),
+                remedy=disk_remedy("name another place", error),
             ) from None
         create_private(path)  # they hold passages, and what people and models said of them
     log = path.with_name(f"{path.name}-wal")
@@ -62,7 +62,9 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def told(path: Path, what: str, remedy: str = "name another file") -> Iterator[None]:
+def explain_database_errors(
+    path: Path, what: str, remedy: str = "name another file"
+) -> Iterator[None]:
     """What goes wrong with a file, in one line: `what` is what it should be, such as a cache."""
     try:
         yield

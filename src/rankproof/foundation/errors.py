@@ -85,7 +85,7 @@ _PACKAGES = {
 }
 
 
-def library(module: str, what: str, extra: str) -> Any:
+def import_extra(module: str, what: str, extra: str) -> Any:
     """A module that an extra brings; without it, what cannot be done and how to install it."""
     try:
         return import_module(module)
@@ -95,7 +95,7 @@ def library(module: str, what: str, extra: str) -> Any:
         raise MissingExtra(what, package, extra) from None
 
 
-def check_word(what: str, given: object, known: Iterable[str]) -> None:
+def check_choice(what: str, given: object, known: Iterable[str]) -> None:
     """Refuse a word that is none of those known."""
     words = list(known)
     if given not in words:
@@ -103,7 +103,7 @@ def check_word(what: str, given: object, known: Iterable[str]) -> None:
         raise InputError(f"{what} {shorten(given)} is unknown", remedy=f"use {ways}")
 
 
-def check_whole(what: str, given: object, least: int = 1, remedy: str | None = None) -> None:
+def check_whole_number(what: str, given: object, least: int = 1, remedy: str | None = None) -> None:
     """Refuse what is no whole number, or less than the least."""
     if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
         raise InputError(f"{what} = {shorten(given)}", remedy=remedy or f"give {least} or more")
@@ -112,7 +112,7 @@ def check_whole(what: str, given: object, least: int = 1, remedy: str | None = N
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
-def make_room_or(remedy: str, error: OSError) -> str:
+def disk_remedy(remedy: str, error: OSError) -> str:
     """Return the remedy of a failed write: to make room on a full disk or in a full quota."""
     return "make room" if error.errno in _NO_ROOM else remedy
 
@@ -122,7 +122,7 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def few(names: Sequence[str], most: int = 3) -> str:
+def first_few(names: Sequence[str], most: int = 3) -> str:
     """The first of many, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

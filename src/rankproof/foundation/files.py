@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.printable import printable_path
 
 if TYPE_CHECKING:
     import csv
@@ -102,7 +102,7 @@ def check_ending(path: Path, endings: Sequence[str], what: str) -> str:
     return ending
 
 
-def write_whole(
+def write_atomically(
     path: Path, write: Callable[[Path], object], *, inputs: Iterable[str | Path] = ()
 ) -> Path:
     """Let `write` fill a temporary file, then rename it: readers see all of it or nothing.
@@ -122,7 +122,7 @@ def write_whole(
         return path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f".{file_text(target.name)[:40]}."  # of 255 bytes; text, which polars needs
+        prefix = f".{printable_path(target.name)[:40]}."  # of 255 bytes; text, which polars needs
         handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
         os.close(handle)
         temporary = Path(name)
@@ -139,7 +139,7 @@ def write_whole(
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _cannot_write(path, error) from None
     except TypeError:
-        if file_text(str(target.parent)) == str(target.parent):
+        if printable_path(str(target.parent)) == str(target.parent):
             raise
         raise WriteError(  # polars takes no other names
             "its folder has a name that is not UTF-8",
@@ -156,7 +156,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
 
-    return write_whole(path, write)
+    return write_atomically(path, write)
 
 
 def check_folder(path: str | Path) -> Path:
@@ -264,7 +264,7 @@ def _sync_folder(path: Path) -> None:
     os.close(handle)
 
 
-def csv_rows(text: str, delimiter: str) -> csv.DictReader[str]:
+def read_csv_rows(text: str, delimiter: str) -> csv.DictReader[str]:
     """The rows of a table, read strictly; a cell may be of any length."""
     import csv
     import io
@@ -273,7 +273,7 @@ def csv_rows(text: str, delimiter: str) -> csv.DictReader[str]:
     return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
 
-def json_lines(text: str) -> Iterator[tuple[int, Any]]:
+def read_json_lines(text: str) -> Iterator[tuple[int, Any]]:
     """Number and value of each line that is not blank; None for one that is not JSON."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

@@ -84,7 +84,7 @@ class Lines:
         return filled
 
 
-def pieces(path: str, begin: int, end: int, bom: int, step: int) -> Iterator[memoryview]:
+def iter_pieces(path: str, begin: int, end: int, bom: int, step: int) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123
         lines = Lines(file, bom, step)
@@ -92,7 +92,7 @@ def pieces(path: str, begin: int, end: int, bom: int, step: int) -> Iterator[mem
             yield lines.between(low, min(low + step, end))
 
 
-class Reading:
+class BackgroundRead:
     """A parser that threads feed with a file's lines; `work` of a reader tells whether all went
     well.
     """
@@ -137,7 +137,7 @@ def read(
     step: int,
     threads: int,
     told: Progress | None = None,
-) -> Reading:
+) -> BackgroundRead:
     """Begin to read the lines that begin in [begin, end) of a plain file."""
     count = -(-(end - begin) // step)
     threads = max(1, min(threads, count // 2))
@@ -154,7 +154,7 @@ def read(
             raise TooLong
         return bool(size == 0)
 
-    return Reading(parser, work, threads)
+    return BackgroundRead(parser, work, threads)
 
 
 # --------------------------------------------------------------------------------- before numpy
@@ -164,7 +164,7 @@ _ROOM = 32  # times its bytes that memory is to have: a run of the shortest line
 
 
 # By path: what the system says of the file, and its reading.
-_ahead: dict[str, tuple[tuple[int, int, int], Reading]] = {}
+_ahead: dict[str, tuple[tuple[int, int, int], BackgroundRead]] = {}
 
 
 def read_ahead(path: str) -> bool:
@@ -172,7 +172,7 @@ def read_ahead(path: str) -> bool:
     has it. For the command alone, whose process this is.
     """
     with suppress(OSError, ValueError):
-        found = known(path)
+        found = file_signature(path)
         if found[0] < _LARGE or found[0] * _ROOM > available_memory():
             return False
         with open(path, "rb") as file:  # noqa: PTH123
@@ -187,12 +187,12 @@ def read_ahead(path: str) -> bool:
     return False
 
 
-def begun() -> list[str]:
+def pending_paths() -> list[str]:
     """The runs that are read ahead and not taken yet."""
     return list(_ahead)
 
 
-def taken(path: str, told: Progress | None = None) -> Any:
+def take_read_ahead(path: str, told: Progress | None = None) -> Any:
     """The parser that read a whole run ahead; None where there is none, or it did not do."""
     if path not in _ahead:
         return None
@@ -201,14 +201,14 @@ def taken(path: str, told: Progress | None = None) -> Any:
         parser = reading.done()
     except Exception:  # which reading it again tells in its own words
         return None
-    if parser is None or known(path) != found:
+    if parser is None or file_signature(path) != found:
         return None
     if told:
         told(found[0])
     return parser
 
 
-def known(path: str) -> tuple[int, int, int]:
+def file_signature(path: str) -> tuple[int, int, int]:
     """What the system says of a file, which is another where somebody wrote to it."""
     found = os.stat(path)  # noqa: PTH116
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rankproof.foundation.errors import InputError, make_room_or
+from rankproof.foundation.errors import InputError, disk_remedy
 
 _PATIENCE = 1.0  # seconds: somebody may be looking who holds it (`owner`), or say one word
 
@@ -62,7 +62,7 @@ class Lock:
         return InputError(
             f"cannot lock it ({error.strerror or error})",
             place=str(self.path),
-            remedy=make_room_or("name a folder that can be written to", error),
+            remedy=disk_remedy("name a folder that can be written to", error),
         )
 
     def release(self) -> None:

@@ -15,8 +15,8 @@ from threading import Thread
 from typing import Any
 
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.printable import file_text
-from rankproof.foundation.redaction import published
+from rankproof.foundation.printable import printable_path
+from rankproof.foundation.redaction import redact_for_publication
 from rankproof.foundation.version import __version__
 
 _BLOCK = 1 << 22
@@ -67,18 +67,19 @@ def input_digest(path: str | Path) -> dict[str, Any]:
     place = Path(path)
     if str(path) in READ_ONCE:
         size, sha = READ_ONCE[str(path)]
-        name = "<stdin>" if str(path) == "-" else file_text(place.name)
+        name = "<stdin>" if str(path) == "-" else printable_path(place.name)
         return {"file": name, "size": size, "sha256": sha}
     try:
         if place.is_dir():
             files = sorted(file for file in _results(place) if file.is_file())
             known = {
-                file_text(file.relative_to(place).as_posix()): digest_file(file) for file in files
+                printable_path(file.relative_to(place).as_posix()): digest_file(file)
+                for file in files
             }
             size = sum(file.stat().st_size for file in files)
-            name = file_text(place.resolve().name)
+            name = printable_path(place.resolve().name)
             return {"file": name, "files": len(files), "size": size, "sha256": digest(known)}
-        name = file_text(place.name)
+        name = printable_path(place.name)
         if not place.is_file():
             return {"file": name, "size": None, "sha256": None}
         return {"file": name, "size": place.stat().st_size, "sha256": digest_file(place)}
@@ -168,8 +169,10 @@ def manifest(
         "kind": kind,
         "rankproof": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": None if command is None else [file_text(word) for word in published(command)],
-        "config": published(config),
+        "command": None
+        if command is None
+        else [printable_path(word) for word in redact_for_publication(command)],
+        "config": redact_for_publication(config),
         "inputs": {role: input_digest(path) for role, path in (inputs or {}).items()},
         "seed": seed,
         "versions": versions(packages),

@@ -18,7 +18,7 @@ def typed(path: str | Path) -> str:
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-def counted(count: int, one: str, more: str | None = None) -> str:
+def plural(count: int, one: str, more: str | None = None) -> str:
     """A count and what it counts; `more` where an s does not make the plural.
 
     >>> counted(1, "run"), counted(2, "run"), counted(1_200, "query is", "queries are")
@@ -29,13 +29,13 @@ def counted(count: int, one: str, more: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else more}"
 
 
-def part(count: int, total: int, one: str, does: str, do: str) -> str:
+def out_of(count: int, total: int, one: str, does: str, do: str) -> str:
     """So many of so many, and what they do: the noun is the total's, the verb the count's.
 
     >>> part(1, 30, "query", "has", "have"), part(0, 1, "query", "has", "have")
     ('1 of 30 queries has', '0 of 1 query has')
     """
-    return f"{count:,} of {counted(total, one)} {does if 1 in (count, total) else do}"
+    return f"{count:,} of {plural(total, one)} {does if 1 in (count, total) else do}"
 
 
 def signed(value: float | None, digits: int = 4) -> str:

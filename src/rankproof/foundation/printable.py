@@ -27,7 +27,7 @@ _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
-def visible(text: str, *, lines: bool = False) -> str:
+def escape_controls(text: str, *, lines: bool = False) -> str:
     r"""Text with what acts written out: `\x1b`, `\u202e`. With `lines`, line feeds and tabs stay.
 
     >>> visible("a\x1b[2Jb\u202ec")
@@ -36,7 +36,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     return (_ACTING_IN_TEXT if lines else _ACTING).sub(_written_out, text)
 
 
-def file_text(name: str) -> str:
+def printable_path(name: str) -> str:
     """Return a file's name as text that every format can hold.
 
     On Unix a name may be any bytes. Those that are not UTF-8 are written as in an address:
@@ -57,7 +57,7 @@ def _written_out(found: re.Match[str]) -> str:
     return repr(found[0])[1:-1]
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Text that Markdown shows as it is; what stands between backticks stays code.
 
     >>> in_markdown("_a_b|<c>*")
@@ -66,7 +66,7 @@ def in_markdown(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
-def inert(cell: str) -> str:
+def escape_formula(cell: str) -> str:
     """A cell of CSV that no spreadsheet runs: `=1+1` becomes `'=1+1`, a number stays.
 
     >>> inert("=HYPERLINK(1)"), inert("-0.5"), inert("bm25")
@@ -76,7 +76,7 @@ def inert(cell: str) -> str:
     return f"'{cell}" if acts else cell
 
 
-def inert_frame(frame: pl.DataFrame) -> pl.DataFrame:
+def escape_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """`inert` for every column of text."""
     import polars as pl
 

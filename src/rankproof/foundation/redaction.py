@@ -49,11 +49,11 @@ _PASSWORD = re.compile(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", re.IGN
 _known: dict[str, tuple[str, ...]] = {}  # secret → how else it may be written, longest first
 
 
-def hide(secret: str | None) -> None:
+def register_secret(secret: str | None) -> None:
     """Make a secret known; of an address or a connection string, the secrets in it."""
     text = (secret or "").strip()
     if "://" in text:
-        hide_address(text)
+        register_address(text)
     elif passwords := _PASSWORD.findall(text):
         for quoted, plain in passwords:
             _learn(re.sub(r"\\(.)", r"\1", quoted) or plain)
@@ -61,7 +61,7 @@ def hide(secret: str | None) -> None:
         _learn(text)
 
 
-def hide_address(url: str, public: frozenset[str] = frozenset()) -> None:
+def register_address(url: str, public: frozenset[str] = frozenset()) -> None:
     """Make the secrets of an address known: user and password, and after `?` what is named as one
     or looks random.
 
@@ -72,21 +72,21 @@ def hide_address(url: str, public: frozenset[str] = frozenset()) -> None:
             _learn(part)
 
 
-def hide_own(keys: Any, name: str = "") -> None:
+def register_settings(keys: Any, name: str = "") -> None:
     """Make known what the keys of a user's own class hold: addresses, and what a key names so."""
     if isinstance(keys, dict):
         for key, inner in keys.items():
-            hide_own(inner, str(key))
+            register_settings(inner, str(key))
     elif isinstance(keys, list | tuple):
         for inner in keys:
-            hide_own(inner, name)
+            register_settings(inner, name)
     elif isinstance(keys, str) and "://" in keys:
-        hide_address(keys)
+        register_address(keys)
     elif isinstance(keys, str) and _KEY.search(name) and not name.endswith("_env"):
         _learn(keys.strip())
 
 
-def without_secrets(value: Any) -> Any:
+def remove_secrets(value: Any) -> Any:
     """A text without the secrets that are known; or a JSON value, all its texts so."""
     return _each(value, _scrub)
 
@@ -96,7 +96,7 @@ def redact(value: Any) -> Any:
     return _each(value, lambda text: _addresses(_scrub(text)))
 
 
-def published(value: Any) -> Any:
+def redact_for_publication(value: Any) -> Any:
     """The same, and of every path the last part alone: where files lie is nobody's business."""
     return _each(value, lambda text: _last(_addresses(_scrub(text))), paths=True)
 

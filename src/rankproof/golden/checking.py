@@ -12,7 +12,7 @@ import numpy as np
 
 from rankproof.data.tables import SET_SCALE
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.golden.annotators import PAIR_FIGURES, between, everyone
 from rankproof.golden.building import Build, Member
 from rankproof.golden.judgments import pair
@@ -69,7 +69,7 @@ class HumanAgreement:
         where = ("where people say relevant", "elsewhere")
         means = [f"{x:.2f} {at}" for x, at in zip(self.means, where, strict=True) if x == x]
         return [
-            f"{counted(self.pairs, 'passage')}, labels on a {self.scale} scale; {by}",
+            f"{plural(self.pairs, 'passage')}, labels on a {self.scale} scale; {by}",
             f"{found}; {true}",
             f"its mean grade: {', '.join(means)}",
         ]

@@ -39,9 +39,9 @@ from rankproof.data.tables import SET_SCALE
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import claim_folder, read_text, write_lines
 from rankproof.foundation.manifest import digest_file, manifest
-from rankproof.foundation.phrasing import counted
-from rankproof.foundation.printable import visible
-from rankproof.foundation.redaction import published, without_secrets
+from rankproof.foundation.phrasing import plural
+from rankproof.foundation.printable import escape_controls
+from rankproof.foundation.redaction import redact_for_publication, remove_secrets
 from rankproof.golden.annotators import JUDGE, PAIR_FIGURES, between, labels, settled
 from rankproof.golden.health import card, health, panel
 from rankproof.golden.instructions import instruction
@@ -128,7 +128,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         "index.html": [page(golden)],
     }
     said = store.active_corrections()
-    labelled = without_secrets(list(label_rows(said)))
+    labelled = remove_secrets(list(label_rows(said)))
     if labelled:
         files["people.txt"] = (
             f"{query.query} 0 {p.doc} {p.people}" for query, p in _graded(golden) if p.validated
@@ -243,10 +243,10 @@ tags: [relevance-judgements, rankproof]
 ---
 # Golden set
 
-{warning}Judge: {judge["name"]} ({judge["type"]}). {counted(len(golden.queries), "query")},
-{counted(counts.total, "passage")}: {counts.graded} graded, {counts.failed} failed;
+{warning}Judge: {judge["name"]} ({judge["type"]}). {plural(len(golden.queries), "query")},
+{plural(counts.total, "passage")}: {counts.graded} graded, {counts.failed} failed;
 {counts.validated} validated and {counts.corrected} corrected by people.
-{counted(counts.orders, "call")} for an order, {counts.orders_failed} failed.
+{plural(counts.orders, "call")} for an order, {counts.orders_failed} failed.
 Cost: {spent}.{"".join(chr(10) * 2 + line for line in lines)}
 
 - `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
@@ -312,7 +312,7 @@ def _people(golden: Golden, said: Sequence[Correction]) -> str:
 
 def _name(who: str) -> str:
     """A name that makes no table of Markdown."""
-    return visible(without_secrets(who)).replace("|", "\\|")
+    return escape_controls(remove_secrets(who)).replace("|", "\\|")
 
 
 def _row(names: str, found: Agreement) -> str:
@@ -393,7 +393,7 @@ def _replies(store: Store, golden: Golden) -> Iterable[str]:
     who, force = judges_of(store), {*store.in_force("grade"), *store.in_force("order")}
     for reply in store.replies():
         said = who.get(reply.judge, {"name": golden.judge["name"], "simulated": golden.simulated})
-        row = without_secrets(asdict(reply))
+        row = remove_secrets(asdict(reply))
         row.pop("parts")  # each is a reply by itself
         row |= {"judge": said["name"], "simulated": said["simulated"]}
         yield _json(row | {"in_force": reply.judge in force})
@@ -406,7 +406,7 @@ def _manifest(golden: Golden) -> dict[str, Any]:
     made = manifest("golden", config=config, seed=golden.config["seed"], packages=("numpy",))
     return made | {
         "inputs": golden.inputs,
-        "judge": published(golden.judge),
+        "judge": redact_for_publication(golden.judge),
         "simulated": golden.simulated,
         "scale": [1, 5],
         "counts": counts,

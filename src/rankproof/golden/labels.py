@@ -20,9 +20,9 @@ from rankproof.data.columns import no_rows
 from rankproof.data.frames import choose_columns, find_columns, plain_name, polars_reads, scan
 from rankproof.data.sources import ENDINGS, Source, ending
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import csv_rows, json_lines
-from rankproof.foundation.phrasing import counted
-from rankproof.foundation.printable import inert
+from rankproof.foundation.files import read_csv_rows, read_json_lines
+from rankproof.foundation.phrasing import plural
+from rankproof.foundation.printable import escape_formula
 from rankproof.golden.annotators import Key, labels, settled
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
@@ -58,10 +58,10 @@ class Imported:
 
     def words(self) -> str:
         names = ", ".join(self.people)
-        more = f"; {counted(self.known, 'was', 'were')} there already" if self.known else ""
+        more = f"; {plural(self.known, 'was', 'were')} there already" if self.known else ""
         more += f"; {self.elsewhere} of passages outside the pools left out" * bool(self.elsewhere)
-        more += f"; {counted(self.empty, 'row')} without a label left out" * bool(self.empty)
-        return f"{counted(self.new, 'label')} of {names or 'nobody'}{more}"
+        more += f"; {plural(self.empty, 'row')} without a label left out" * bool(self.empty)
+        return f"{plural(self.new, 'label')} of {names or 'nobody'}{more}"
 
 
 def read_labels(
@@ -151,7 +151,7 @@ def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterato
     line = Line()
     writer = csv.writer(line, lineterminator="")
     for row in ([*columns], *([row[name] for name in columns] for row in rows)):
-        writer.writerow(["" if value is None else inert(str(value)) for value in row])
+        writer.writerow(["" if value is None else escape_formula(str(value)) for value in row])
         yield line.text
 
 
@@ -199,7 +199,7 @@ def _rows(source: Source) -> list[Row] | None:
 
 
 def _csv(label: str, text: str, mark: str) -> list[Row]:
-    reader = csv_rows(text, mark)
+    reader = read_csv_rows(text, mark)
     remedy = "put a cell that holds a mark or an end of a line in quotes"
     found = []
     try:
@@ -223,12 +223,12 @@ def _csv(label: str, text: str, mark: str) -> list[Row]:
 
 def _as_was(cell: Any) -> Any:
     """What `inert` made of a cell, taken back."""
-    made = isinstance(cell, str) and cell[:1] == "'" and inert(cell[1:]) == cell
+    made = isinstance(cell, str) and cell[:1] == "'" and escape_formula(cell[1:]) == cell
     return cell[1:] if made else cell
 
 
 def _jsonl(label: str, text: str) -> list[Row]:
-    found = list(json_lines(text))  # a note may hold other ends of lines
+    found = list(read_json_lines(text))  # a note may hold other ends of lines
     for n, value in found:
         if not isinstance(value, dict):
             raise InputError(

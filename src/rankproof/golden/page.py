@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape as escape_html
 
-from rankproof.foundation.phrasing import counted
-from rankproof.foundation.printable import visible
+from rankproof.foundation.phrasing import plural
+from rankproof.foundation.printable import escape_controls
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery
 
 _SHOWN = 600  # characters of a passage; all of it is in golden.jsonl
@@ -37,7 +37,7 @@ td.text { overflow-wrap: anywhere; white-space: pre-line }
 
 def escape(text: str) -> str:
     """Text on the page: what has a meaning in HTML is escaped, what acts is written out."""
-    return escape_html(visible(text, lines=True))
+    return escape_html(escape_controls(text, lines=True))
 
 
 def page(golden: Golden) -> str:
@@ -91,9 +91,9 @@ def _query(query: GoldenQuery, first: bool) -> str:
     rewritten = "" if query.asked == query.text else f" Searched as: {query.asked}"
     sure = "" if query.overlap is None else f" Expected overlap of the top: {query.overlap:.0%}."
     lost = f", {query.failed} failed" if query.failed else ""
-    note = f"{counted(query.calls, 'call')}{lost}.{sure}{rewritten}"
+    note = f"{plural(query.calls, 'call')}{lost}.{sure}{rewritten}"
     if rest:
-        more = counted(rest, "more passage was", "more passages were")
+        more = plural(rest, "more passage was", "more passages were")
         note += f" {more} graded and not put in order."
     rows = "".join(_row(p) for p in [*ranked, *(p for p in failed if p.rank is None)])
     table = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from rankproof.data.beir import Corpus, read_corpus
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.golden.building import Progress, price_of
 from rankproof.golden.judges import QueryPool, make_judge
 from rankproof.golden.request_runner import Asker, cost, estimate_reply, estimate_request
@@ -71,8 +71,8 @@ def pair_judge(
             said = "not known" if spent is None else f"at most ${spent:.4f}"
             stored = len(requests) - len(open_)
             expected = (
-                f"{judge.name} judges at most {counted(len(open_), 'document')}"
-                + (f" ({counted(stored, 'more is', 'more are')} stored)" if stored else "")
+                f"{judge.name} judges at most {plural(len(open_), 'document')}"
+                + (f" ({plural(stored, 'more is', 'more are')} stored)" if stored else "")
                 + f"; cost: {said} ({whence})"
             )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.golden.building import (
     grade_requests,
     pool_digests,
@@ -132,7 +132,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     basis = f"grading from {_DRAWN} requests with passages drawn from the corpus"
     if pooled:
         basis = "grading from the pools in the store"
-        basis += f" and {counted(new, 'new query')}" if new else ""
+        basis += f" and {plural(new, 'new query')}" if new else ""
         if not same:
             basis += "; what fills the pools has changed: passages that are new in them come on top"
     basis += (

@@ -15,7 +15,7 @@ import polars as pl
 
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest, digest_file
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.printable import printable_path
 from rankproof.foundation.redaction import redact
 from rankproof.golden.judgments import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
@@ -263,7 +263,7 @@ def _by_sweep(shop: Workshop, sweep: SweepSettings, questions: Texts) -> dict[st
 
 
 def _system(run: Path) -> str:
-    return file_text(run.name.split(".")[0])
+    return printable_path(run.name.split(".")[0])
 
 
 def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None:

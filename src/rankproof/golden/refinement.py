@@ -25,7 +25,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.golden.plackett_luce import Judgements, Posterior, separation
 from rankproof.golden.prior import Scale, features, settle
 
@@ -412,7 +412,7 @@ def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> 
     """The replies that did not fail, checked against the batches that were asked."""
     if len(orders) != len(asked):
         raise InputError(
-            f"{counted(len(orders), 'reply')} to {counted(len(asked), 'batch', 'batches')}",
+            f"{plural(len(orders), 'reply')} to {plural(len(asked), 'batch', 'batches')}",
             place="refinement",
             remedy="give one for each batch of the round, None where the judge failed",
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.golden.judges import Judge, Waiting, standard
 from rankproof.golden.judgments import ATTEMPTS, Kind, Reply
 from rankproof.golden.parsing import Malformed, parse, spread
@@ -219,7 +219,7 @@ class Asker:
         worst = sum(self._worst(request) for request in requests) * ATTEMPTS
         minutes = self._learned.seconds * len(requests) / self._threads / 60
         money = "" if self._price is None else f", likely ${likely:.4f} and at worst ${worst:.4f}"
-        return f"{counted(len(requests), 'call')}{money}, about {max(minutes, 0.1):.1f} minutes"
+        return f"{plural(len(requests), 'call')}{money}, about {max(minutes, 0.1):.1f} minutes"
 
     def _known(self, request: Request) -> Reply | None:
         """The stored outcome of a request, if there is nothing left to ask."""

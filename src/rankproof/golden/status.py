@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rankproof.foundation.locks import owner
-from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.golden.annotators import Labeller, labellers
 from rankproof.golden.health import Health, Proved, health, panel
 from rankproof.golden.instructions import instruction
@@ -57,7 +57,7 @@ class Standing:
     def spending(self) -> str:
         spent = "cost not known" if self.cost is None else f"${self.cost:.4f}"
         return (
-            f"{counted(self.replies, 'reply')}, {self.tokens_in:,} tokens in, "
+            f"{plural(self.replies, 'reply')}, {self.tokens_in:,} tokens in, "
             f"{self.tokens_out:,} out, "
             f"{spent}"
         )
@@ -106,13 +106,13 @@ def standing(store: Store) -> Standing:
     )
     earlier = number("SELECT COUNT(*) FROM retrieved WHERE list LIKE '%~%'")
     what = {
-        "rewrite": f"{counted(queries, 'query')}, {rewritten} rewritten",
+        "rewrite": f"{plural(queries, 'query')}, {rewritten} rewritten",
         "retrieve": ", ".join(f"{count:,} by {name}" for name, count in lists)
         + (f", {earlier:,} from earlier lists" if earlier else ""),
-        "merge": f"{counted(pooled, 'passage')} pooled",
+        "merge": f"{plural(pooled, 'passage')} pooled",
         "grade": f"{graded:,} graded, {failed:,} failed, {pooled:,} in all",
-        "prune": f"{counted(subset, 'passage')} to be put in order",
-        "rank": f"{counted(orders, 'order')}, {orders_failed:,} failed"
+        "prune": f"{plural(subset, 'passage')} to be put in order",
+        "rank": f"{plural(orders, 'order')}, {orders_failed:,} failed"
         + (f"; ended {ended}" if ended else ""),
     }
     ((replies, tokens_in, tokens_out, cost, unpriced),) = store.rows(
@@ -165,7 +165,7 @@ def nothing_judged(store: Store) -> str | None:
                 )
             ).most_common(1)
             return (
-                f"{part(bad, bad, *said)}: {words}; see to it, then run again with --retry-failed"
+                f"{out_of(bad, bad, *said)}: {words}; see to it, then run again with --retry-failed"
             )
     return None
 

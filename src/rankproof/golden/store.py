@@ -28,11 +28,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rankproof.foundation.database import connect, told, transaction, write_ahead
+from rankproof.foundation.database import connect, explain_database_errors, transaction, write_ahead
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest
-from rankproof.foundation.redaction import redact, without_secrets
+from rankproof.foundation.redaction import redact, remove_secrets
 from rankproof.golden.judgments import (
     ATTEMPTS,
     LONGEST,
@@ -169,7 +169,7 @@ class Store:
 
     def add_reply(self, reply: Reply) -> int:
         """Keep a reply; when this returns it is committed. Its id."""
-        text = without_secrets(
+        text = remove_secrets(
             reply.text[: LONGEST + 1]
         )  # too long here as well, when it is replayed
         result = None if reply.result is None else json.dumps(reply.result, ensure_ascii=False)
@@ -180,7 +180,7 @@ class Store:
                 (
                     *(reply.request, reply.content, reply.kind, reply.query),
                     json.dumps(reply.documents, ensure_ascii=False),
-                    *(reply.attempt, reply.repeat, reply.prompt, without_secrets(reply.model)),
+                    *(reply.attempt, reply.repeat, reply.prompt, remove_secrets(reply.model)),
                     json.dumps(redact(reply.parameters), ensure_ascii=False, sort_keys=True),
                     *(storable(text), result, redact(reply.failure)),
                     *(reply.tokens_in, reply.tokens_out),
@@ -481,7 +481,7 @@ class Store:
             self._db.execute(statement)
 
     def _told(self) -> AbstractContextManager[None]:
-        return told(self.path, "a golden set")
+        return explain_database_errors(self.path, "a golden set")
 
 
 @contextmanager

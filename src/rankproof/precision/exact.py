@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, check_whole, check_word
+from rankproof.foundation.errors import InputError, check_choice, check_whole_number
 from rankproof.precision import fixed
 from rankproof.precision.backend import is_torch, name_of
 from rankproof.precision.formats import FLOATS, SHAPES, Codes, Format, check_format
@@ -84,11 +84,11 @@ def search(
 
 
 def check_asked(k: int, metric: str, rescore: str, candidates: int | None = None) -> None:
-    check_whole("k", k, remedy="ask for 1 document or more")
+    check_whole_number("k", k, remedy="ask for 1 document or more")
     if candidates is not None:
-        check_whole("candidates", candidates, remedy="rescore 1 candidate or more")
-    check_word("metric", metric, get_args(Metric))
-    check_word("rescore", rescore, get_args(Rescore))
+        check_whole_number("candidates", candidates, remedy="rescore 1 candidate or more")
+    check_choice("metric", metric, get_args(Metric))
+    check_choice("rescore", rescore, get_args(Rescore))
 
 
 @fixed.usual_arithmetic()

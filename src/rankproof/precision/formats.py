@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, check_word, library
+from rankproof.foundation.errors import InputError, check_choice, import_extra
 from rankproof.precision import fixed
 
 Format = Literal[
@@ -72,14 +72,14 @@ _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5
 
 
 def check_format(form: str) -> None:
-    check_word("number format", form, FORMATS)
+    check_choice("number format", form, FORMATS)
 
 
 def numpy_dtype(form: str) -> Any:
     """numpy's type for a floating-point format; ml_dtypes has the ones numpy lacks."""
     if form not in _ML_DTYPES:
         return np.dtype(form)
-    ml_dtypes = library("ml_dtypes", f"the format {form}", "scoring")
+    ml_dtypes = import_extra("ml_dtypes", f"the format {form}", "scoring")
     return np.dtype(getattr(ml_dtypes, _ML_DTYPES[form]))
 
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankproof.foundation.errors import InputError, library
+from rankproof.foundation.errors import InputError, import_extra
 from rankproof.precision.backend import is_torch
 
 Undo = Callable[[Any], None]  # takes the model, so that what is kept about it does not keep it
@@ -137,7 +137,7 @@ class InFloat32:
 
 def is_supported(model: Any) -> bool:
     """Whether `high_precision` can take the model."""
-    transformers = library("sentence_transformers", "high_precision", "torch")
+    transformers = import_extra("sentence_transformers", "high_precision", "torch")
     return isinstance(model, transformers.CrossEncoder | transformers.SentenceTransformer)
 
 
@@ -147,7 +147,7 @@ def _changes(model: Any, head: bool) -> list[Change]:
     if all(callable(getattr(model, name, None)) for name in _ENCODERS[1:]):
         _refuse_head(model, head)
         return [_widen_encoded]
-    transformers = library("sentence_transformers", "high_precision", "torch")
+    transformers = import_extra("sentence_transformers", "high_precision", "torch")
     if isinstance(model, transformers.CrossEncoder):
         answers = [_widen_answers] if answers_of(model) is not None else []
         widen_head = _widen_rows if answers else _widen_head

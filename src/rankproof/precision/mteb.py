@@ -22,7 +22,7 @@ from typing import Any
 from rankproof.data import read_qrels, read_run
 from rankproof.data.ties import ScoreType
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_tables, parse_all
-from rankproof.foundation.errors import InputError, library, shorten
+from rankproof.foundation.errors import InputError, import_extra, shorten
 from rankproof.measures.registry import Measure
 from rankproof.precision.model_patching import InFloat32, high_precision, is_supported
 
@@ -84,7 +84,7 @@ def evaluate(
     >>> done["LocalRetrieval"]["nDCG@10"].range
     0.0
     """
-    mteb = library("mteb", "rankproof.precision.mteb", "mteb")
+    mteb = import_extra("mteb", "rankproof.precision.mteb", "mteb")
     parsed = parse_all(measures)
     names = {measure: _name(measure) for measure in parsed}
     policy = replace(Policy.of(order="trec_eval", score_dtype=score_dtype), undefined="zero")

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError, check_word, shorten
+from rankproof.foundation.errors import InputError, check_choice, shorten
 from rankproof.precision.backend import is_torch
 from rankproof.precision.formats import Codes
 
@@ -32,7 +32,7 @@ def decoded(
 ) -> tuple[Any, Any]:
     """Both as plain numbers: floats as they are given, integers by what they are said to be."""
     if stored is not None:
-        check_word("stored", stored, get_args(Stored))
+        check_choice("stored", stored, get_args(Stored))
     if ranges is not None and stored != "int8":
         raise InputError("ranges belong to int8 codes", remedy="say stored int8, or leave them out")
     pair = [array_of(*each) for each in zip((queries, documents), labels, strict=True)]

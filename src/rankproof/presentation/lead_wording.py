@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rankproof.foundation.errors import few
+from rankproof.foundation.errors import first_few
 
 ZERO = 1e-12  # a difference or a range below this is rounding, not a lead
 
@@ -51,5 +51,5 @@ def put_ahead(others: Iterable[tuple[str, bool]]) -> str:
     for exact in (True, False):
         names = [name for name, reached in found if reached is exact]
         if names:
-            said.append(f"{could(exact)} put {few(names)} ahead")
+            said.append(f"{could(exact)} put {first_few(names)} ahead")
     return " and ".join(said)

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.foundation.errors import library
-from rankproof.foundation.files import check_ending, write_whole
+from rankproof.foundation.errors import import_extra
+from rankproof.foundation.files import check_ending, write_atomically
 from rankproof.foundation.redaction import redact
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.tables import MOST, Table, as_html
@@ -35,12 +35,12 @@ class Displayed(ABC):
 
     def to_pandas(self) -> Any:
         """The rows of the table as a pandas frame."""
-        return library("pandas", "a pandas frame", "report").DataFrame(self._shown().plain())
+        return import_extra("pandas", "a pandas frame", "report").DataFrame(self._shown().plain())
 
 
 def drawing(module: str) -> Any:
     """altair, or its converter."""
-    return library(module, "drawing a figure", "report")
+    return import_extra(module, "drawing a figure", "report")
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
@@ -93,13 +93,15 @@ def check_chart(path: Path) -> str:
 def write_chart(chart: Any, path: Path, inputs: Iterable[str] = ()) -> None:
     """A figure as its file's ending says: .svg, .png or .html."""
     content = drawn(chart, check_chart(path))
-    write_whole(path, lambda file: file.write_bytes(content), inputs=inputs)
+    write_atomically(path, lambda file: file.write_bytes(content), inputs=inputs)
 
 
 def write_charts(charts: dict[Path, Any]) -> list[Path]:
     """Several, all drawn before the first is written."""
     contents = {path: drawn(chart, path.suffix) for path, chart in sorted(charts.items())}
-    return [write_whole(at, partial(Path.write_bytes, data=held)) for at, held in contents.items()]
+    return [
+        write_atomically(at, partial(Path.write_bytes, data=held)) for at, held in contents.items()
+    ]
 
 
 def drawn(chart: Any, kind: str) -> bytes:

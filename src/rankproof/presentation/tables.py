@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rankproof.foundation.errors import few
-from rankproof.foundation.printable import in_markdown, inert, visible
+from rankproof.foundation.errors import first_few
+from rankproof.foundation.printable import escape_controls, escape_formula, escape_markdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Column:
     @property
     def heading(self) -> str:
         """The name for people to read: it may be a run's, and never acts."""
-        return visible(self.name)
+        return escape_controls(self.name)
 
     def write(self, cell: Cell) -> str:
         """A cell for people to read."""
@@ -64,7 +64,7 @@ class Column:
                 return f"{cell:.0e}" if cell else "0"
             written = f"{cell:+.4f}" if self.style == "signed" else f"{cell:.4f}"
             return "0.0000" if float(written) == 0 else written
-        return visible(str(cell))
+        return escape_controls(str(cell))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     notes = list(table.notes)
     if dropped:
         names = [middle(table.columns[at].heading, 24) for at in sorted(dropped)]
-        some = few(names, 8)
+        some = first_few(names, 8)
         shows = "them" if len(names) > 1 else "it"
         notes.append(f"left out for want of room: {some}; --wide shows {shows}")
     return Table(columns, rows, table.title, notes), padding
@@ -241,7 +241,7 @@ def draw(table: Table, padding: int) -> Any:
 
     drawn = RichTable(
         box=box.SIMPLE_HEAD,
-        title=table.title and visible(table.title),
+        title=table.title and escape_controls(table.title),
         title_justify="left",
         padding=(0, padding),
     )
@@ -270,10 +270,10 @@ def as_csv(table: Table) -> str:
     """Values as they are, undefined ones empty; marks are left out."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([inert(column.name) for column in table.columns])
+    writer.writerow([escape_formula(column.name) for column in table.columns])
     for row in table.rows:
         values = ("" if v is None or v != v else v for v in map(_value, row))
-        writer.writerow([inert(v) if isinstance(v, str) else v for v in values])
+        writer.writerow([escape_formula(v) if isinstance(v, str) else v for v in values])
     return out.getvalue().rstrip("\n")
 
 
@@ -283,16 +283,16 @@ def as_markdown(table: Table) -> str:
 
     def cell_of(column: Column, cell: Cell) -> str:
         if isinstance(cell, Marked) and cell.best:
-            return f"**{in_markdown(column.write(cell.value))}**{in_markdown(cell.mark)}"
-        return in_markdown(column.write(cell))
+            return f"**{escape_markdown(column.write(cell.value))}**{escape_markdown(cell.mark)}"
+        return escape_markdown(column.write(cell))
 
-    head = [in_markdown(column.heading) for column in table.columns]
+    head = [escape_markdown(column.heading) for column in table.columns]
     rule = [":--" if column.is_text else "--:" for column in table.columns]
     rows = [
         [cell_of(column, cell) for column, cell in zip(table.columns, row, strict=True)]
         for row in table.rows
     ]
-    title = [f"**{in_markdown(visible(table.title))}**", ""] if table.title else []
+    title = [f"**{escape_markdown(escape_controls(table.title))}**", ""] if table.title else []
     return "\n".join([*title, line(head), line(rule), *map(line, rows)])
 
 
@@ -348,7 +348,7 @@ def as_latex(table: Table) -> str:
     ]
     return "\n".join(
         [
-            *([f"% {visible(table.title)}"] if table.title else []),
+            *([f"% {escape_controls(table.title)}"] if table.title else []),
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",
             line([escape(column.heading) for column in table.columns]),
@@ -393,9 +393,11 @@ def as_html(table: Table, most: int | None = None) -> str:
     notes = list(table.notes)
     if len(rows) < len(table.rows):
         notes.insert(0, f"the first {len(rows)} of {len(table.rows)} rows")
-    caption = f"<caption>{html.escape(visible(table.title))}</caption>" if table.title else ""
+    caption = (
+        f"<caption>{html.escape(escape_controls(table.title))}</caption>" if table.title else ""
+    )
     head = line("th", [html.escape(column.heading) for column in table.columns])
-    below = "".join(f"<br>{html.escape(visible(note))}" for note in notes)
+    below = "".join(f"<br>{html.escape(escape_controls(note))}" for note in notes)
     return "\n".join(
         [
             f"<table>{caption}",

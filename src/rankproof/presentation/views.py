@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.data.tables import ids_of
-from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.presentation.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ def evaluations(found: Sequence[Evaluation]) -> Table:
 def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
     notes = []
     for e in found:
-        parts = [f"{part(e.tied, len(ids_of(e, 'queries')), 'query', 'has', 'have')} ties"]
+        parts = [f"{out_of(e.tied, len(ids_of(e, 'queries')), 'query', 'has', 'have')} ties"]
         if e.missing:
             parts.append(
-                f"{counted(e.missing, 'judged query is', 'judged queries are')} not in the run"
+                f"{plural(e.missing, 'judged query is', 'judged queries are')} not in the run"
             )
         if e.unjudged:
-            several = counted(e.unjudged, "query of the run has", "queries of the run have")
+            several = plural(e.unjudged, "query of the run has", "queries of the run have")
             parts.append(f"{several} no judgements")
         undefined = {m: e[m].undefined for m in e if e[m].undefined}
         if len(undefined) == len(e) and len(set(undefined.values())) == 1:
-            left = counted(next(iter(undefined.values())), "is", "are")
+            left = plural(next(iter(undefined.values())), "is", "are")
             parts.append(f"{left} left out of every measure")
         elif undefined:
             parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))

@@ -20,8 +20,8 @@ from typing import Any, Literal
 from rankproof.foundation.config import check_config, read_config, read_keys
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest_file
-from rankproof.foundation.phrasing import counted
-from rankproof.foundation.redaction import published, redact
+from rankproof.foundation.phrasing import plural
+from rankproof.foundation.redaction import redact, redact_for_publication
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export import export
 from rankproof.golden.judges import members
@@ -289,7 +289,7 @@ def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: boo
     if calls:
         tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
         spent = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
-        said.append(f"{counted(calls, 'time')}, {counted(tokens, 'token')}, {spent}")
+        said.append(f"{plural(calls, 'time')}, {plural(tokens, 'token')}, {spent}")
     if plan.more:
         most = plan.more * who.grading.batch
         said.append(f"of texts that have changed, {_at_most(most, plan)}")
@@ -304,7 +304,7 @@ def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: boo
 
 def _at_most(passages: int, plan: Plan) -> str:
     spent = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
-    return f"at most {counted(passages, 'passage')}{spent}"
+    return f"at most {plural(passages, 'passage')}{spent}"
 
 
 def _sent(grid: SweepSettings) -> list[str]:
@@ -330,7 +330,7 @@ def _settled(out: Path, grid: SweepSettings) -> bool:
         made = read_sweep(out).manifest
         held = {file["file"]: file["sha256"] for file in made["inputs"].values() if "file" in file}
         texts = all(held.get(n) == digest_file(grid.corpus / n) for n in (CORPUS, QUERIES))
-        now = redact(published(grid.model_dump(mode="json")))
+        now = redact(redact_for_publication(grid.model_dump(mode="json")))
         return texts and _looked_at(made["config"]) == _looked_at(now)
     except (InputError, KeyError, OSError, AttributeError):
         return False

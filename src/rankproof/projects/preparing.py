@@ -35,9 +35,9 @@ from rankproof.foundation.files import (
     write_lines,
 )
 from rankproof.foundation.manifest import digest_file, manifest
-from rankproof.foundation.phrasing import counted, part, typed
-from rankproof.foundation.printable import file_text
-from rankproof.foundation.redaction import hide_address
+from rankproof.foundation.phrasing import out_of, plural, typed
+from rankproof.foundation.printable import printable_path
+from rankproof.foundation.redaction import register_address
 from rankproof.foundation.version import __version__
 from rankproof.golden.settings import GoldenSettings
 from rankproof.presentation.json_values import told
@@ -108,8 +108,8 @@ class Prepared(Displayed):
     manifest: dict[str, Any]
 
     def __repr__(self) -> str:
-        asked = counted(len(self.questions), "question")
-        return f"<{counted(self.passages, 'passage')} and {asked} in {self.folder}>"
+        asked = plural(len(self.questions), "question")
+        return f"<{plural(self.passages, 'passage')} and {asked} in {self.folder}>"
 
     def _shown(self) -> Table:
         states: tuple[State, ...] = ("read", "duplicate", "empty", "broken")
@@ -243,7 +243,7 @@ def _check_endpoint(generate: int, url: str | None, model: str | None) -> None:
             remedy="name a chat endpoint: --url http://localhost:8000/v1 --model NAME",
         )
     if url is not None:
-        hide_address(url)
+        register_address(url)
         judge = {"type": "llm", "url": url, "model": model}
         check_config({"corpus": ".", "judge": judge}, GoldenSettings, place="--url")
 
@@ -348,7 +348,7 @@ def _counted(
         return file
     if not fresh and not again:
         return replace(file, state="empty")
-    rows = counted(len(again), "row is", "rows are")
+    rows = plural(len(again), "row is", "rows are")
     of = rows if fresh or len(again) > 1 else "it is"
     said = (*file.notes, f"{of} the same as {shorten(unquote(again[0]))}")
     return replace(file, state="read" if fresh else "duplicate", notes=said)
@@ -358,7 +358,7 @@ def _nothing(found: _Reading) -> str:
     wrong = next((file for file in found.files if file.state == "broken"), None)
     if wrong is None:
         outside = found.others.get(_OUTSIDE, 0)
-        skipped = f" ({counted(outside, 'link')} out of it skipped)" if outside else ""
+        skipped = f" ({plural(outside, 'link')} out of it skipped)" if outside else ""
         return f"no document with text in this folder{skipped}"
     return f"no document could be read: {shorten(wrong.file)} {wrong.notes[0]}"
 
@@ -373,7 +373,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
     root = source.resolve()
 
     def broken(path: Path, kind: str, why: str) -> None:
-        name = file_text(path.relative_to(source).as_posix())
+        name = printable_path(path.relative_to(source).as_posix())
         unread.append(FileRead(name, kind, "", 0, "broken", "new", notes=(why,)))
 
     def closed(error: OSError) -> None:
@@ -409,7 +409,7 @@ def _one(
 ) -> tuple[FileRead, list[Document]]:
     """A file and its documents; what was read from it before is taken where it did not change."""
     kind = kind_of(path) or ""
-    shown = file_text(name)
+    shown = printable_path(name)
     try:
         sha, length = digest_file(path), path.stat().st_size
     except OSError as error:
@@ -516,11 +516,11 @@ def _asked(
         finally:
             chat.close()
     said = [
-        f"{counted(count, 'generated question')} refused: {why}" for why, count in refused.items()
+        f"{plural(count, 'generated question')} refused: {why}" for why, count in refused.items()
     ]
     short = wanted - sum(q.model is not None for q in asked)
     if short > 0:
-        missing = part(short, wanted, "question", "is", "are")
+        missing = out_of(short, wanted, "question", "is", "are")
         said.append(f"{missing} missing: run it again for other passages")
     return asked, said
 
@@ -592,17 +592,17 @@ def _file_notes(read: _Reading) -> list[str]:
     if len(notes) > _LISTED:
         notes = [*notes[:_LISTED], f"and {len(notes) - _LISTED} more, in {PROVENANCE}"]
     listed = [
-        counted(count, "link to a folder" if what == _LINKS else what, what)
+        plural(count, "link to a folder" if what == _LINKS else what, what)
         for what, count in read.others.items()
         if what != _OUTSIDE
     ]
     if outside := read.others.get(_OUTSIDE):
         lead = "link that leads", "links that lead"
-        notes.append(f"skipped {counted(outside, *lead)} out of the folder: copy the files into it")
+        notes.append(f"skipped {plural(outside, *lead)} out of the folder: copy the files into it")
     if listed:
         notes.append(f"passed over, of no format that is read: {', '.join(listed)}")
     if read.repeated:
-        repeat = counted(read.repeated, "passage repeats", "passages repeat")
+        repeat = plural(read.repeated, "passage repeats", "passages repeat")
         notes.append(f"{repeat} another word for word")
     return notes
 

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rankproof.foundation.errors import shorten
-from rankproof.foundation.files import csv_rows, json_lines
+from rankproof.foundation.files import read_csv_rows, read_json_lines
 from rankproof.retrieval.chunks import heading
 
 _TEXT_KEYS = ("text", "content", "body", "passage", "contents")
@@ -323,14 +323,14 @@ def _needed(module: str, what: str) -> Any:
 
 def _jsonl(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
-    return _rows(json_lines(text), name, stem, notes)
+    return _rows(read_json_lines(text), name, stem, notes)
 
 
 def _csv(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
     head = text.lstrip("\n").partition("\n")[0]
     delimiter = max(",;\t|", key=head.count)
-    reader = csv_rows(text, delimiter)
+    reader = read_csv_rows(text, delimiter)
     try:
         rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.presentation.judged_column import some_unjudged
 from rankproof.report.decision import SEED, Chosen, chosen, decision, sentence, span
 from rankproof.report.finalists import finalists
@@ -132,14 +132,14 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
     open_ = some_unjudged(shares)
     front = sum(row["pareto"] for row in rows)
     words = [
-        f"{counted(len(rows), 'configuration')}, {len(together):,} that these questions tell "
+        f"{plural(len(rows), 'configuration')}, {len(together):,} that these questions tell "
         "apart in "
-        f"quality, latency or cost; {counted(front, 'is', 'are')} on the front: no "
+        f"quality, latency or cost; {plural(front, 'is', 'are')} on the front: no "
         "other is as good, as fast, as small and as cheap."
     ]
     if made["configurations"] > len(rows):
         words.append(
-            f"{counted(made['configurations'] - len(rows), 'more is', 'more are')} left out: "
+            f"{plural(made['configurations'] - len(rows), 'more is', 'more are')} left out: "
             "dominated, or without "
             f"{one.by}."
         )
@@ -206,7 +206,7 @@ def _every(one: Chosen, frame: pl.DataFrame, open_: bool, most: int) -> Markup:
         ]
         for row in some.head(most).iter_rows(named=True)
     ]
-    title = f"Every configuration: {counted(len(rows), 'row')}"
+    title = f"Every configuration: {plural(len(rows), 'row')}"
     if some.height > most:
         title = f"The best {most:,} of {some.height:,} configurations"
     return fold(title, [table(heads, rows, digits=3)])
@@ -315,7 +315,7 @@ def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int, most:
             "and what no order can add because the candidates lack it.",
         ),
         fold(
-            f"Every ceiling: {counted(len(rows), 'row')}"
+            f"Every ceiling: {plural(len(rows), 'row')}"
             if len(some) == len(best)
             else f"Ceilings of the best {len(some):,} of {len(best):,} configurations",
             [table(heads, rows, digits=3)],

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from rankproof.foundation.errors import MeasureError
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures import REGISTRY, parse
 
 _SPARSE = {"bm25": "BM25", "lucene": "BM25 as in Lucene"}
@@ -153,7 +153,7 @@ def _parts(row: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
         _pool(row, config),
         _said("duplicates dropped by", row.get("duplicates")),
         _said("reranked by", row["reranker"]),
-        "" if prompt is None else f"{counted(prompt, 'passage')} in the prompt",
+        "" if prompt is None else f"{plural(prompt, 'passage')} in the prompt",
     ]
 
 
@@ -196,6 +196,6 @@ def _kind(name: str, settings: Any) -> str:
 
 def _pool(row: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     if row["pool"] != "dynamic":
-        return counted(int(row["pool"]), "candidate")
+        return plural(int(row["pool"]), "candidate")
     depth = config.get("depth") or {}
     return f"{depth.get('start', '?')} to {depth.get('deep', '?')} candidates"

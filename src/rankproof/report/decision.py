@@ -18,8 +18,8 @@ import polars as pl
 from markupsafe import Markup
 
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import counted, typed
-from rankproof.foundation.printable import visible
+from rankproof.foundation.phrasing import plural, typed
+from rankproof.foundation.printable import escape_controls
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.lead_wording import could
 from rankproof.report.configuration_names import Words, in_words, meaning
@@ -160,12 +160,12 @@ def about(sweep: Chosen) -> str:
     """The data in a sentence."""
     made = sweep.result.manifest
     passages = made.get("passages")
-    of = f" of {counted(passages, 'passage')}" if isinstance(passages, int) else ""
+    of = f" of {plural(passages, 'passage')}" if isinstance(passages, int) else ""
     machine = made.get("machine") or {}
-    where = f", on {counted(machine['cores'], 'core')}" if machine.get("cores") else ""
+    where = f", on {plural(machine['cores'], 'core')}" if machine.get("cores") else ""
     return (
-        f"{counted(made['queries'], 'question was', 'questions were')} asked{of} in "
-        f"{counted(made['configurations'], 'configuration')}{_when(made.get('made'))}{where}. "
+        f"{plural(made['queries'], 'question was', 'questions were')} asked{of} in "
+        f"{plural(made['configurations'], 'configuration')}{_when(made.get('made'))}{where}. "
         f"Quality is {sweep.by}."
     )
 
@@ -193,7 +193,7 @@ def _why(sweep: Chosen) -> str:
     lead = "The choice" if limits == Limits(currency=limits.currency) else limits.words()
     count = sweep.within
     rule = f"the best {sweep.by}" if limits.quality is None else "the fastest"
-    return f"{lead[:1].upper()}{lead[1:]}: {rule} of {counted(count, 'configuration')}"
+    return f"{lead[:1].upper()}{lead[1:]}: {rule} of {plural(count, 'configuration')}"
 
 
 def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
@@ -246,7 +246,7 @@ def _command(sweep: Chosen) -> str:
 def _folder(sweep: Chosen) -> str:
     """The sweep as a command names it; where it lies on this machine nobody else needs to know."""
     folder = sweep.result.path.parent
-    return visible(typed(folder.name if folder.is_absolute() else folder))
+    return escape_controls(typed(folder.name if folder.is_absolute() else folder))
 
 
 def _flattered(sweep: Chosen) -> str:
@@ -447,8 +447,8 @@ def _data(sweep: Chosen) -> Markup:
         "folder": _folder(sweep),
         "limits": {axis: getattr(sweep.limits, name) for axis, name, _ in _FLAGS},
         "currency": money(0, sweep.limits.currency, "").rstrip("0"),
-        "full": [visible(sweep.words[name].full) for name in order],
-        "short": [visible(sweep.words[name].short) for name in order],
+        "full": [escape_controls(sweep.words[name].full) for name in order],
+        "short": [escape_controls(sweep.words[name].short) for name in order],
         **{name: plain(sweep.table[name].to_list()) for name in columns},
         "place": [placed[name] for name in order],
         "first": order[sweep.name],

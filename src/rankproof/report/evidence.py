@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.report.page_elements import Section, badge, figure, fold, paragraph, table
 from rankproof.report.result_files import Result, titled
 from rankproof.report.svg import Bar, Series, Stack, curves, ranges, stacked
@@ -31,8 +31,8 @@ def golden(result: Result, at: int) -> Section:
         stacks.append(Stack(line["query"], list(zip(GRADES, sizes, strict=True))))
     judge = made["judge"]
     words = [
-        f"{counted(len(lines), 'question')}; {counts['graded']} of "
-        f"{counted(counts['total'], 'passage')} graded, "
+        f"{plural(len(lines), 'question')}; {counts['graded']} of "
+        f"{plural(counts['total'], 'passage')} graded, "
         f"{counts['failed']} failed; {counts.get('validated', 0)} validated and "
         f"{counts['corrected']} corrected by people. "
         f"Judge: {judge['name']}."
@@ -52,7 +52,7 @@ def golden(result: Result, at: int) -> Section:
     ]
     body += pictures[:1]
     if pictures[1:]:
-        body.append(fold(f"The other {counted(len(stacks) - _BARS, 'question')}", pictures[1:]))
+        body.append(fold(f"The other {plural(len(stacks) - _BARS, 'question')}", pictures[1:]))
     body += _agreement(made.get("agreement"))
     body += _order(lines)
     return Section(f"golden-{at}", titled("Golden set", result), words, body)

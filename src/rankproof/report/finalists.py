@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from rankproof.foundation.phrasing import counted, signed
+from rankproof.foundation.phrasing import plural, signed
 from rankproof.report.decision import Chosen
 from rankproof.report.page_elements import Section, badge, fold, paragraph
 from rankproof.report.svg import element, shown
@@ -41,7 +41,7 @@ def finalists(one: Chosen, at: int, title: str) -> list[Section]:
         return []
     ahead = int((wide["apart"] > 0).sum())
     first, second = (one.words[name].short for name in names)
-    many = counted(wide.height, "question")
+    many = plural(wide.height, "question")
     words = [
         f"On {many} {first} and {second} differ in {one.by}: the first is ahead on {ahead:,}, "
         f"behind on {wide.height - ahead:,}."

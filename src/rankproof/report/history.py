@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.report.configuration_names import in_words
 from rankproof.report.decision import SEED, Chosen
 from rankproof.report.page_elements import Section, table
@@ -56,10 +56,10 @@ def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
             for row in moved.head(_SHOWN).iter_rows(named=True)
         ]
         heads = ["configuration", f"{by} then", "now", "change", "p95 ms then", "p95 ms"]
-        caption = f"Quality that changed: {moved.height} of {counted(both.height, 'configuration')}"
+        caption = f"Quality that changed: {moved.height} of {plural(both.height, 'configuration')}"
         body.append(table(heads, rows, digits=3, caption=caption))
     elif both.height:
-        several = counted(both.height, "configuration")
+        several = plural(both.height, "configuration")
         words.append(f"The quality of the {several} that both have is the same.")
     return [Section(f"history-{at}", title, words, body, quiet=True)]
 
@@ -78,8 +78,8 @@ def _apart(one: Chosen, earlier: Result, before: set[str], now: set[str]) -> lis
     made, was = one.result.manifest, earlier.manifest
     said = []
     if now - before or before - now:
-        new = counted(len(now - before), "configuration is", "configurations are")
-        gone = counted(len(before - now), "is", "are")
+        new = plural(len(now - before), "configuration is", "configurations are")
+        gone = plural(len(before - now), "is", "are")
         said.append(f"{new} new, {gone} gone")
     for role, file in (made.get("inputs") or {}).items():
         old = (was.get("inputs") or {}).get(role) or {}

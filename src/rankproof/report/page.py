@@ -14,7 +14,7 @@ import polars as pl
 from markupsafe import Markup
 
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.files import check_output, write_whole
+from rankproof.foundation.files import check_output, write_atomically
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
 from rankproof.report.choices import sweep
@@ -82,7 +82,7 @@ def write_report(
         data = render(sections, named).encode()
         if len(data) < _LARGEST:
             break
-    written = write_whole(path, lambda file: file.write_bytes(data), inputs=inputs)
+    written = write_atomically(path, lambda file: file.write_bytes(data), inputs=inputs)
     return written, broken + misshapen
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from rankproof.foundation.printable import visible
+from rankproof.foundation.printable import escape_controls
 
 COLOURS = 8
 GRADES = 6  # of the ramp
@@ -35,7 +35,7 @@ def colour(at: int, ramp: bool = False) -> str:
 
 def margin(labels: Iterable[str], most: int = CLIP) -> float:
     """Room at the left for labels as they are clipped, in a font that runs wide."""
-    clipped = (clip(visible(label), most) for label in labels)
+    clipped = (clip(escape_controls(label), most) for label in labels)
     return 28.0 + max((sum(map(_broad, label)) for label in clipped), default=0.0)
 
 
@@ -112,12 +112,12 @@ def element(tag: str, content: Iterable[Markup] | str = (), **attributes: object
 
 
 def _written(value: object) -> str:
-    return number(value) if isinstance(value, float) else visible(str(value), lines=True)
+    return number(value) if isinstance(value, float) else escape_controls(str(value), lines=True)
 
 
 def shown(words: str) -> Markup:
     """Text on the page: what has a meaning in HTML is escaped, what acts is written out."""
-    return words if isinstance(words, Markup) else Markup.escape(visible(words, lines=True))
+    return words if isinstance(words, Markup) else Markup.escape(escape_controls(words, lines=True))
 
 
 def mark(tag: str, tip: str, *, reach: bool = False, **attributes: object) -> Markup:

@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from rankproof.comparison.pairs import Difference
-from rankproof.foundation.errors import few
-from rankproof.foundation.phrasing import counted, part, signed
+from rankproof.foundation.errors import first_few
+from rankproof.foundation.phrasing import out_of, plural, signed
 from rankproof.presentation.lead_wording import ZERO, put_ahead, rests
 from rankproof.report.configuration_names import sign_of
 from rankproof.report.page_elements import Section, badge, figure, figured, fold, paragraph, table
@@ -86,7 +86,7 @@ def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
     calm: list[str] = []
     faint: list[str] = []
     for run in runs:
-        has = part(run["tied"], run["queries"], "query", "has", "have")
+        has = out_of(run["tied"], run["queries"], "query", "has", "have")
         tied = f"{run['name']}: {has} ties"
         wide = max(
             ((s["range"] or 0.0, measure) for measure, s in run["measures"].items()),
@@ -102,7 +102,7 @@ def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
         else:
             (faint if wide[0] else calm).append(run["name"])
     if len(words) > _RUNS:
-        more = counted(len(words) - _RUNS, "more run has", "more runs have")
+        more = plural(len(words) - _RUNS, "more run has", "more runs have")
         words[_RUNS:] = [f"{more} ties that change a figure: they are in the table."]
     for names, say in ((calm, "No tie changes a figure of {}."), (faint, _FAINT)):
         if names:
@@ -219,7 +219,7 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     perhaps = "" if all(d.holes_exact for d in left) else "perhaps "
     clear = sum(d.p_holm < 0.05 for _, _, d in every)
     words = [
-        f"{counted(len(every), 'comparison')}: {unsure} resting on how ties are "
+        f"{plural(len(every), 'comparison')}: {unsure} resting on how ties are "
         + (f"broken, {len(turned)} of them reversed by it, " if turned else "broken, ")
         + (f"{len(left)} {perhaps}on documents that nobody judged, " if left else "")
         + f"{clear} with p < 0.05 after Holm's correction."
@@ -234,7 +234,7 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
             "reversed."
         )
     if len(turned) > 4:
-        words.append(f"{counted(len(turned) - 4, 'more is', 'more are')} reversed.")
+        words.append(f"{plural(len(turned) - 4, 'more is', 'more are')} reversed.")
     return words
 
 
@@ -303,9 +303,9 @@ def leaderboard(result: Result, at: int) -> Section:
     level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - len(first)
     behind = "; told apart from all others" if len(first) < len(runs) else ""
     if level:
-        behind = f"; not told apart from {counted(level, 'other')}"
+        behind = f"; not told apart from {plural(level, 'other')}"
     are = "is" if len(first) == 1 else "are level and"
-    words = [f"{few(first)} {are} first of {len(runs)} by {lead}{behind}."]
+    words = [f"{first_few(first)} {are} first of {len(runs)} by {lead}{behind}."]
     found = [(run["name"], run["measures"][lead]) for run in ordered]
     others = [(name, s.get("lead_exact") is True) for name, s in found if s.get("could_lead")]
     if others:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.files import write_whole
+from rankproof.foundation.files import write_atomically
 
 _SAID = "said"
 
@@ -28,7 +28,7 @@ def write_archive(
         with temporary.open("wb") as file:
             np.savez(file, **columns)
 
-    return write_whole(path, write)
+    return write_atomically(path, write)
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:

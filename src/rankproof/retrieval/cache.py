@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
-from rankproof.foundation.database import connect, told, transaction, write_ahead
-from rankproof.foundation.errors import InputError, make_room_or
+from rankproof.foundation.database import connect, explain_database_errors, transaction, write_ahead
+from rankproof.foundation.errors import InputError, disk_remedy
 
 VARIABLE = "RANKPROOF_CACHE"
 FILE = "cache.sqlite"
@@ -46,7 +46,7 @@ def own_folder() -> Path:
         raise InputError(
             f"cannot make the folder ({error.strerror or error})",
             place=str(folder),
-            remedy=make_room_or(f"name another in ${VARIABLE}", error),
+            remedy=disk_remedy(f"name another in ${VARIABLE}", error),
         ) from None
     return folder
 
@@ -117,7 +117,7 @@ class Cache:
     def _open(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; what goes wrong with it in one line."""
         remedy = f"delete the file, or name another folder in ${VARIABLE}"
-        with self._lock, told(self.path, "the cache", remedy):
+        with self._lock, explain_database_errors(self.path, "the cache", remedy):
             if self._connection is None:
                 self._connection = self._connect()
             yield self._connection

@@ -30,9 +30,9 @@ from pydantic import ConfigDict, ValidationInfo
 from pydantic_core import core_schema
 
 from rankproof.foundation import plugins
-from rankproof.foundation.config import Settings, check_part
+from rankproof.foundation.config import Settings, validate_nested
 from rankproof.foundation.errors import InputError, MissingExtra, RankproofError, shorten
-from rankproof.foundation.redaction import hide_own
+from rankproof.foundation.redaction import register_settings
 
 Kind = Literal["embedder", "index", "sparse", "retriever", "reranker", "rewriter", "judge"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -212,7 +212,7 @@ class Foreign(Settings):
         return dict(self.model_extra or {})
 
     def model_post_init(self, context: Any, /) -> None:
-        hide_own(self.own)
+        register_settings(self.own)
 
 
 def _foreign(kind: Kind, name: str) -> Part:
@@ -348,7 +348,7 @@ def _chosen(kind: Kind, value: Any, info: ValidationInfo) -> Any:
     if not isinstance(name, str):
         known = ", ".join(p.type for p in every(kind))
         raise InputError("no type is given", remedy=f"use one of {known}")
-    return check_part(value, find(kind, name).settings, info)
+    return validate_nested(value, find(kind, name).settings, info)
 
 
 @dataclass(frozen=True, slots=True)

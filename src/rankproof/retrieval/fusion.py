@@ -24,7 +24,7 @@ from rankproof.data.ties import rank_run
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.retrieval.row_lists import index_of, picked
 
 Method = Literal["sum", "mnz", "max", "weighted"]
@@ -327,7 +327,7 @@ def _weights(given: Sequence[float] | None, count: int) -> Float:
     weights = np.asarray(given, np.float64)
     if weights.shape != (count,):
         raise InputError(
-            f"{counted(weights.size, 'weight')} for {counted(count, 'run')}",
+            f"{plural(weights.size, 'weight')} for {plural(count, 'run')}",
             place="weights",
             remedy="give one each",
         )

@@ -36,9 +36,15 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
 from rankproof.foundation import interrupts
-from rankproof.foundation.config import Count, Seconds, Settings, secret
+from rankproof.foundation.config import Count, Seconds, Settings, read_secret
 from rankproof.foundation.errors import InputError, MissingExtra, shorten
-from rankproof.foundation.redaction import MARK, hide, hide_address, redact, without_secrets
+from rankproof.foundation.redaction import (
+    MARK,
+    redact,
+    register_address,
+    register_secret,
+    remove_secrets,
+)
 
 T = TypeVar("T")
 
@@ -313,7 +319,7 @@ class JsonClient:
             words = _words(response)  # none of a page, which is somebody's on the way
             raise _Again(f"the answer is not JSON{words}", unread=words or None) from None
         try:
-            return read(without_secrets(answer))
+            return read(remove_secrets(answer))
         except Unreadable as error:
             unread = None if error.trouble else answer
             raise _Again(_line(str(error)), unread=unread) from None
@@ -376,7 +382,7 @@ class JsonClient:
         return f"check the settings of the model {model}" if model else "check the settings"
 
     def _authorization(self, url: Any) -> dict[str, str]:
-        key = (secret(self.server.key_env, self.host) or "").strip()
+        key = (read_secret(self.server.key_env, self.host) or "").strip()
         pair = f"{unquote(url.username)}:{unquote(url.password)}"
         if key and pair != ":":
             raise InputError(
@@ -391,7 +397,7 @@ class JsonClient:
                 remedy="copy it again",
             )
         if key:
-            hide(key)
+            register_secret(key)
             return {"Authorization": f"Bearer {key}"}
         if pair != ":":
             encoded = base64.b64encode(pair.encode()).decode()
@@ -475,7 +481,7 @@ def _proxy() -> Any:
     address = os.environ.get(PROXY) or None
     if address is None:
         return None
-    hide(address)
+    register_secret(address)
     try:
         return httpx.Proxy(address)
     except (ValueError, httpx.InvalidURL):
@@ -488,7 +494,7 @@ def _proxy() -> Any:
 def _full(url: str, path: str) -> Any:
     """The URL to ask."""
     httpx = _httpx()
-    hide_address(url)
+    register_address(url)
     try:
         base = httpx.URL(url.strip())
     except httpx.InvalidURL:

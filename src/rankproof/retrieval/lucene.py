@@ -31,7 +31,14 @@ from rankproof.data.columns import row_ids
 from rankproof.data.hits import best_of_repeated
 from rankproof.data.tables import Run
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.foundation.config import BesidePath, Count, NonNegative, Seconds, Settings, secret
+from rankproof.foundation.config import (
+    BesidePath,
+    Count,
+    NonNegative,
+    Seconds,
+    Settings,
+    read_secret,
+)
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.redaction import redact
 from rankproof.retrieval.components import EmbedderChoice, is_here
@@ -124,7 +131,7 @@ class LuceneSettings(Settings):
 
     @property
     def password(self) -> str | None:
-        return secret(self.password_env, urlsplit(self.url).hostname or "the server")
+        return read_secret(self.password_env, urlsplit(self.url).hostname or "the server")
 
 
 class Dialect(Protocol):

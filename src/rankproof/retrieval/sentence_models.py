@@ -16,7 +16,7 @@ from rankproof.foundation.errors import (
     MissingExtra,
     RankproofError,
     first_line,
-    library,
+    import_extra,
     shorten,
 )
 from rankproof.foundation.manifest import digest, digest_file, versions
@@ -54,8 +54,8 @@ def load_model(
     _check_weights(name)
     found, how = locate(name)
     _check_kind(kind, name)
-    torch = library("torch", f"the model {name}", "torch")
-    transformers = library("sentence_transformers", f"the model {name}", "torch")
+    torch = import_extra("torch", f"the model {name}", "torch")
+    transformers = import_extra("sentence_transformers", f"the model {name}", "torch")
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     if device is not None:
         _check_device(torch, device)

@@ -25,7 +25,7 @@ import polars as pl
 from rankproof.data.tables import Run, build_run
 from rankproof.foundation.config import Settings
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import write_whole
+from rankproof.foundation.files import write_atomically
 from rankproof.foundation.manifest import digest
 from rankproof.retrieval.cache import Cache, own_folder
 from rankproof.retrieval.components import Foreign, is_network, make
@@ -251,7 +251,7 @@ class Workshop:
         vectors = check_embedded(made, len(texts), embedder.name)
         if not isinstance(chosen, Settings) or isinstance(chosen, Foreign):
             vectors = unit(vectors)  # ours are of length 1 already
-        write_whole(file, partial(_save, vectors))
+        write_atomically(file, partial(_save, vectors))
         if longer := getattr(embedder, "cut", 0) - before:
             said = json.dumps([embedder.name, getattr(embedder, "reads", None), longer])
             self.cache.put_many("cut", role, {file.stem: said.encode()})
@@ -410,7 +410,9 @@ class Workshop:
         return self._kept(
             file,
             pl.read_parquet,
-            lambda: write_whole(file, self._score(chosen, pairs, questions, tell).write_parquet),
+            lambda: write_atomically(
+                file, self._score(chosen, pairs, questions, tell).write_parquet
+            ),
         )
 
     def _score(
@@ -461,7 +463,7 @@ class Workshop:
         reranker: Any = self.reranker(chosen)
         with self.working():
             made = reranker.logits(pairs)
-        write_whole(file, partial(_save, made))
+        write_atomically(file, partial(_save, made))
 
 
 def row_each(values: Any, dtype: Any, count: int, name: str) -> Any:
@@ -510,7 +512,7 @@ def write_run(run: Run, file: Path) -> None:
     if run.cut is not None:
         cut = pl.lit(pl.Series(np.repeat(run.cut, np.diff(run.start))))
     frame = run.to_frame().with_columns(cut.alias("cut"), pl.lit(run.dtype).alias("dtype"))
-    write_whole(file, frame.write_parquet)
+    write_atomically(file, frame.write_parquet)
 
 
 def read_list(file: Path, query_ids: Sequence[str]) -> Run:

@@ -38,7 +38,7 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.config import Count, Settings
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
-from rankproof.foundation.phrasing import counted, signed
+from rankproof.foundation.phrasing import plural, signed
 from rankproof.presentation.json_values import plain
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.chat import Chat, unused
@@ -446,9 +446,9 @@ def in_words(
     pairs = told.select("configuration", "query").n_unique()
     tied = int(rows["answers_tied"].sum())
     lines = [
-        f"{settings.generator.model} answered {counted(told['query'].n_unique(), 'question')} from "
-        f"{counted(told['prompt'].n_unique(), 'distinct prompt')}, which stand for "
-        f"{counted(pairs, 'pair')} of configuration and question; in {tied:,} of these ties "
+        f"{settings.generator.model} answered {plural(told['query'].n_unique(), 'question')} from "
+        f"{plural(told['prompt'].n_unique(), 'distinct prompt')}, which stand for "
+        f"{plural(pairs, 'pair')} of configuration and question; in {tied:,} of these ties "
         "decide what the prompt holds.",
         f"Best answers: {best['configuration']}, {best[ACCURACY]:.3f}{span} by {settings.score}; "
         f"it abstained on {best['abstained']:.0%}.",

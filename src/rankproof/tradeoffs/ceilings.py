@@ -21,7 +21,7 @@ from rankproof.data.ties import Order, Pool, check_order
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.presentation.json_values import told
@@ -118,10 +118,10 @@ class Ceiling:
             "either": "the two do not differ beyond chance: either knob is worth turning.",
         }
         if not self.left_ci[1] < SLIGHT:
-            asked = counted(self.queries, "query")
+            asked = plural(self.queries, "query")
             advice["neither"] = f"nothing is left to gain on these {asked}; others may leave some."
         if math.isnan(self.balance_ci[0]):
-            few = "one query" if self.queries == 1 else counted(self.queries, "query")
+            few = "one query" if self.queries == 1 else plural(self.queries, "query")
             advice["either"] = f"{few} cannot tell which of the two to turn."
         share = "" if math.isnan(self.percent) else f" ({self.percent:.1f}%)"
         return (
@@ -196,13 +196,13 @@ class Ceilings(Displayed):
         notes = []
         if self.cut:
             notes.append(
-                f"{counted(self.cut, 'pool ends', 'pools end')} inside a tie at depth "
+                f"{plural(self.cut, 'pool ends', 'pools end')} inside a tie at depth "
                 f"{self.depth}: which documents of the tie are held was decided by the tie-break"
             )
         if self.outside:
             more = f"documents in the top of {self.name} are"
             notes.append(
-                f"{counted(self.outside, f'document in the top of {self.name} is', more)} not in "
+                f"{plural(self.outside, f'document in the top of {self.name} is', more)} not in "
                 "the pool: the run may exceed PROC"
             )
         if self.own:
@@ -210,7 +210,7 @@ class Ceilings(Displayed):
         if some_unjudged(c.judged for c in self.measures.values()):
             notes.append(NOTE)
         if self.missing:
-            lacking = counted(self.missing, "judged query is", "judged queries are")
+            lacking = plural(self.missing, "judged query is", "judged queries are")
             notes.append(
                 f"{lacking} not in the run and {'counts' if self.missing == 1 else 'count'} 0"
             )

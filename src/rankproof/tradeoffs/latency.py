@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from rankproof.foundation.arrays import Array, Float
-from rankproof.foundation.database import connect, told, write_ahead
+from rankproof.foundation.database import connect, explain_database_errors, write_ahead
 from rankproof.retrieval.protocols import Retrieved
 from rankproof.statistics.intervals import CONFIDENCE
 from rankproof.tradeoffs.plan import LatencySettings
@@ -56,7 +56,10 @@ class Times:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         remedy = "delete the file, and run again"
-        with told(self._path, "the times", remedy), closing(connect(self._path)) as base:
+        with (
+            explain_database_errors(self._path, "the times", remedy),
+            closing(connect(self._path)) as base,
+        ):
             write_ahead(base, "NORMAL")
             yield base
 

@@ -24,8 +24,8 @@ from pydantic import Field, field_validator
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.config import Seconds, Settings
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.files import write_whole
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.files import write_atomically
+from rankproof.foundation.phrasing import plural
 
 ENOUGH = 59  # arrivals: .95^59 is .05
 
@@ -191,11 +191,11 @@ def drive_all(
                 loaded = summarise(name, rate, driven, settings.sla_ms)
                 known[key] = {"key": key, **asdict(loaded)}
                 frame = pl.DataFrame([*rows, known[key]], infer_schema_length=None)
-                write_whole(file, frame.write_parquet)
+                write_atomically(file, frame.write_parquet)
             rows.append({**known[key], "engine": name})
             tell(1)
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    write_whole(file, frame.write_parquet)
+    write_atomically(file, frame.write_parquet)
     return frame
 
 
@@ -227,6 +227,6 @@ def words(frame: pl.DataFrame, sla_ms: float) -> list[str]:
             )
         kept = rows["arrivals"][first - 1] if first else rows["arrivals"][-1]
         if first != 0 and kept < ENOUGH:
-            said += f", as far as {counted(kept, 'arrival')} can tell: a p95 takes {ENOUGH}"
+            said += f", as far as {plural(kept, 'arrival')} can tell: a p95 takes {ENOUGH}"
         lines.append(f"{engine} {said}.")
     return lines

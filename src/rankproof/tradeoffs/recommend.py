@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 
 from rankproof.foundation.arrays import Bool, Float
-from rankproof.foundation.errors import InputError, few, shorten
-from rankproof.foundation.phrasing import amount, counted
+from rankproof.foundation.errors import InputError, first_few, shorten
+from rankproof.foundation.phrasing import amount, plural
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import could
 from rankproof.presentation.notebook import Displayed, ranges
@@ -155,10 +155,10 @@ class Recommendation(Displayed):
         front = self.table.filter("pareto")
         lines = [
             f"Not dominated in cost, latency, memory and {self.measure}: {len(front)} of "
-            f"{counted(len(self.table), 'configuration')}."
+            f"{plural(len(self.table), 'configuration')}."
         ]
         if self.unmeasured:
-            without = counted(self.unmeasured, "configuration has", "configurations have")
+            without = plural(self.unmeasured, "configuration has", "configurations have")
             lines.append(f"{without} no {self.measure}: left out.")
         return [*lines, *self.notes]
 
@@ -286,7 +286,7 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
         return str(measure), every, []
     if len(prompts) == 1:
         said = (
-            f"{measure} is of {counted(measure.cutoff, 'passage')}; the prompt holds {prompts[0]}."
+            f"{measure} is of {plural(measure.cutoff, 'passage')}; the prompt holds {prompts[0]}."
         )
         return str(measure), every, [said]
     at_prompt = str(measure).rpartition("@")[0] + AT_PROMPT
@@ -299,7 +299,7 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
         )
     kept = (frame["prompt_k"].cast(pl.Int64, strict=False) == measure.cutoff).fill_null(True)
     said = (
-        f"{counted(int((~kept).sum()), 'configuration gives', 'configurations give')} another "
+        f"{plural(int((~kept).sum()), 'configuration gives', 'configurations give')} another "
         "number of passages than "
         f"{measure.cutoff}: left out; {at_prompt} compares each at its own."
     )
@@ -477,23 +477,23 @@ def _choose(
             f"queries that it was not chosen by, expect about {expected:.3f}{in_brackets(fair)}."
         )
     if alike:
-        words += f" Not told apart from it in quality, and cheaper or faster: {few(alike)}."
+        words += f" Not told apart from it in quality, and cheaper or faster: {first_few(alike)}."
     named = set(alike)
     rest = tuple(other for other in others if other in level and other not in named)
     inside = "" if limits.name == "best" else " within the limits"
     if rest:
         words += (
-            f" Of the {counted(len(feasible) - 1, 'other')}{inside} "
-            f"{counted(len(rest), 'is', 'are')} neither told apart from it in quality nor cheaper "
-            f"or faster: {few(rest)}."
+            f" Of the {plural(len(feasible) - 1, 'other')}{inside} "
+            f"{plural(len(rest), 'is', 'are')} neither told apart from it in quality nor cheaper "
+            f"or faster: {first_few(rest)}."
         )
     unsettled = found.unsettled(str(row["configuration"]), measure, others)
     may = could(all(unsettled.values()))
     if unsettled:
         words += (
             f" Its quality rests on unjudged passages: what they are{found.assumed(measure)} {may} "
-            f"put {few(list(unsettled))} level with it or ahead. Judge them (rankproof holes) "
-            "before it is decided."
+            f"put {first_few(list(unsettled))} level with it or ahead. Judge them "
+            "(rankproof holes) before it is decided."
         )
     rule = f"the best {measure} of {len(feasible)}"
     if limits.quality is not None:
@@ -503,9 +503,9 @@ def _choose(
         rule += f", {row['quality']:.3f}"
         figures = f"expect about {expected:.3f}{in_brackets(fair)} on others"
     if alike:
-        rival = f"Not told apart, and cheaper or faster: {few(alike, 1)}."
+        rival = f"Not told apart, and cheaper or faster: {first_few(alike, 1)}."
     elif rest:
-        rival = f"Not told apart from it in quality: {few(rest, 1)}."
+        rival = f"Not told apart from it in quality: {first_few(rest, 1)}."
     elif len(feasible) == 1:
         rival = f"Nothing else {'is within the limits' if inside else 'was swept'}."
     elif told is None:
@@ -513,7 +513,7 @@ def _choose(
     else:
         rival = f"Every other{inside} is told apart from it in quality."
     if unsettled:
-        rivals = few(list(unsettled), 1)
+        rivals = first_few(list(unsettled), 1)
         caution = f"Unjudged passages {may} put {rivals} level or ahead: judge them first."
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."

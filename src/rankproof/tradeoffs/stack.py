@@ -15,7 +15,7 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.manifest import digest
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
 from rankproof.retrieval.fusion import combine, rrf
@@ -230,7 +230,7 @@ class Stack:
                 yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
             if silent := int((np.diff(found.start) == 0).sum()):
                 yield (
-                    f"{name} returns nothing for {silent} of {counted(len(self.asked), 'question')}"
+                    f"{name} returns nothing for {silent} of {plural(len(self.asked), 'question')}"
                 )
 
     def judged_ranked(self, c: Configuration) -> Ranked:

@@ -25,11 +25,11 @@ from rankproof.data.beir import Corpus, read_answers, read_corpus
 from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE, Qrels
 from rankproof.data.trec import write_trec
-from rankproof.foundation.errors import InputError, first_line, library, shorten
-from rankproof.foundation.files import WriteError, claim_folder, write_whole
+from rankproof.foundation.errors import InputError, first_line, import_extra, shorten
+from rankproof.foundation.files import WriteError, claim_folder, write_atomically
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest, manifest
-from rankproof.foundation.phrasing import counted, part
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
 from rankproof.presentation.judged_column import some_unjudged
@@ -119,14 +119,14 @@ class Swept(Displayed):
         lines = [
             f"{row['configuration']}: {by} {row[by]:.4f} "
             f"({row[f'{by} min']:.4f} to {row[f'{by} max']:.4f} by the order of ties), "
-            f"{row['tied']} of {counted(queries, 'query')} tied, "
+            f"{row['tied']} of {plural(queries, 'query')} tied, "
             f"p50 {row['latency_p50_ms']:.1f} ms, p95 {row['latency_p95_ms']:.1f} ms"
             for row in self.configurations.iter_rows(named=True)
         ]
         return "\n".join([*lines, *self.manifest["notes"]])
 
     def __repr__(self) -> str:
-        return f"<sweep of {counted(len(self.configurations), 'configuration')} in {self.folder}>"
+        return f"<sweep of {plural(len(self.configurations), 'configuration')} in {self.folder}>"
 
     def _shown(self) -> Table:
         from rankproof.presentation import views
@@ -144,7 +144,7 @@ class Swept(Displayed):
 
     def to_pandas(self) -> Any:
         """Every column of every configuration, for pandas."""
-        return library("pandas", "a pandas frame", "report").DataFrame(
+        return import_extra("pandas", "a pandas frame", "report").DataFrame(
             self.configurations.to_dict(as_series=False)
         )
 
@@ -250,7 +250,7 @@ def sweep_texts(
         if settings.answers is not None:
             asking = (stacks, settings.answers, references, costs.price_of)
             frame, told, said = _answered(*asking, frame, per_query)
-            write_whole(folder / ANSWERS, told.write_parquet)
+            write_atomically(folder / ANSWERS, told.write_parquet)
         driven = None if settings.load is None else load(stacks, settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
@@ -295,11 +295,11 @@ def sweep_texts(
                 for reason, count in stayed["kept"].value_counts(sort=True).rows()
             )
             made["notes"] += [
-                f"{stayed.height} of {counted(asked_as.height, 'question')} stayed as typed: the "
+                f"{stayed.height} of {plural(asked_as.height, 'question')} stayed as typed: the "
                 "rewriter's "
                 f"reply could not be used ({why})"
             ] * bool(stayed.height)
-            write_whole(folder / QUESTIONS, asked_as.write_parquet)
+            write_atomically(folder / QUESTIONS, asked_as.write_parquet)
         frame, unwritten = _write_runs(stacks, frame, folder)
         made["notes"] += unwritten
         made = redact(made)
@@ -307,13 +307,13 @@ def sweep_texts(
         _keep(folder, frame, made)
         shown = [_shown(asked, stack.shop.passages, lists["doc"]) for stack in stacks]
         held = pl.concat(shown).unique(["kind", "id"], maintain_order=True)
-        write_whole(folder / TEXTS, held.write_parquet)
-        write_whole(folder / PER_QUERY, per_query.write_parquet)
-        write_whole(folder / LISTS, lists.write_parquet)
-        write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
+        write_atomically(folder / TEXTS, held.write_parquet)
+        write_atomically(folder / PER_QUERY, per_query.write_parquet)
+        write_atomically(folder / LISTS, lists.write_parquet)
+        write_atomically(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
         if qrels.scale is not None:
             _write(folder / f"{JUDGEMENTS}.scale", scale_text(qrels.scale))
-        write_whole(folder / RESULTS, frame.write_parquet)
+        write_atomically(folder / RESULTS, frame.write_parquet)
         _write(folder / MANIFEST, text)
         if stamp is not None:
             _write(folder / "work" / FINISHED, stamp)
@@ -346,7 +346,7 @@ def _filled(
 
 
 def _write(file: Path, text: str) -> None:
-    write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+    write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def _finished(folder: Path, stamp: str, qrels: Qrels) -> Swept | None:
@@ -466,7 +466,7 @@ def _keep(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:
     known = set(by) <= set(old.configurations.columns)
     if same and known and old.configurations.select(by).equals(frame.select(by)):
         return
-    write_whole(folder / EARLIER / RESULTS, old.configurations.write_parquet)
+    write_atomically(folder / EARLIER / RESULTS, old.configurations.write_parquet)
     _write(folder / EARLIER / MANIFEST, json.dumps(old.manifest, indent=2, ensure_ascii=False))
 
 
@@ -486,7 +486,7 @@ def _shown(asked: Texts, passages: Texts, listed: pl.Series) -> pl.DataFrame:
 def _at_home(frame: pl.DataFrame) -> list[str]:
     """A warning where PROC is the ideal because the judgements are of these candidates."""
     count = int(frame["holds_all_judged"].sum())
-    return [f"{count} of {counted(len(frame), 'configuration')}: {PROC_IS_IDEAL}"] if count else []
+    return [f"{count} of {plural(len(frame), 'configuration')}: {PROC_IS_IDEAL}"] if count else []
 
 
 def _assumed(frame: pl.DataFrame, by: str, qrels: Qrels) -> list[str]:
@@ -549,12 +549,12 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
     there = frame["query"].is_in(corpus.query_ids)
     strangers = frame.filter(~there)["query"].n_unique()
     if strangers:
-        others = counted(strangers, "judged query is", "judged queries are")
+        others = plural(strangers, "judged query is", "judged queries are")
         notes.append(f"{others} not among the questions: left out")
     frame = frame.filter(there)
     silent = len(set(corpus.query_ids) - set(frame["query"]))
     if silent:
-        have = part(silent, len(corpus.query_ids), "question", "has", "have")
+        have = out_of(silent, len(corpus.query_ids), "question", "has", "have")
         notes.append(f"{have} no graded passage: left out")
     if not frame.height:
         raise InputError(
@@ -581,10 +581,10 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
         there |= frame["doc"].str.replace(SPAN, "").is_in(corpus.document_ids)
     unknown = frame.filter(~there)["doc"].n_unique()
     if corpus.document_ids and unknown:
-        absent = counted(unknown, "judged passage is", "judged passages are")
+        absent = plural(unknown, "judged passage is", "judged passages are")
         them = "it" if unknown == 1 else "them"
         notes.append(f"{absent} not in the corpus: no configuration finds {them}")
     if corpus.empty:
-        notes.append(f"{counted(corpus.empty, 'passage is', 'passages are')} empty")
+        notes.append(f"{plural(corpus.empty, 'passage is', 'passages are')} empty")
     scale = SET_SCALE if settings.at else qrels.scale if settings.grades is None else None
     return replace(read_qrels(frame, name=qrels.name), scale=scale), notes

@@ -28,7 +28,7 @@ from rankproof.evaluation import (
 )
 from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import amount, counted, signed
+from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures.registry import Measure
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.judged_column import taken_for
@@ -150,7 +150,7 @@ class PairHoles:
             return f"{measure}: every document in reach is judged."
         if math.isnan(bound.lowest):
             return f"{measure}: undefined, whatever the unjudged documents are."
-        what = counted(self.holes[measure], "unjudged document")
+        what = plural(self.holes[measure], "unjudged document")
         if bound.certain and sign(bound.lowest):
             leads = measure.sign * bound.lowest > 0
             ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
@@ -490,10 +490,10 @@ class View:
         one, other = self.reaches[a], self.reaches[b]
         both = self.holes([a, b], measure)
         pair = two(one, other, both, measure.cutoff, self.top(measure))
-        counted = (pair.a.run.any | self._counts(a, measure)) & (
+        is_counted = (pair.a.run.any | self._counts(a, measure)) & (
             pair.b.run.any | self._counts(b, measure)
         )
-        return self._counting(difference_ends(measure, pair), counted)
+        return self._counting(difference_ends(measure, pair), is_counted)
 
     def _counts(self, at: int, measure: Measure) -> Bool:
         """(Q,) the queries that the mean of an evaluation is over."""
@@ -538,8 +538,8 @@ class View:
         """The ends of a mean difference as it is reported now, over ties alone."""
         one, other = (self.reaches[at].now(measure) for at in (a, b))
         now = self.expected(a, measure) - self.expected(b, measure)
-        counted = self._counted([a, b]) & ~np.isnan(now)
-        return _mean(one.min - other.max, counted), _mean(one.max - other.min, counted)
+        is_counted = self._counted([a, b]) & ~np.isnan(now)
+        return _mean(one.min - other.max, is_counted), _mean(one.max - other.min, is_counted)
 
     def _over(
         self, found: Ends, now: Float, runs: Sequence[int], measure: Measure, shared: bool
@@ -549,8 +549,8 @@ class View:
             now = now + 0.0 * sum(self.expected(at, measure) for at in runs)  # NaN where any is
         return self.bound(found, now, self._counted(runs))
 
-    def bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
-        low, high, now = found.low[counted], found.high[counted], expected[counted]
+    def bound(self, found: Ends, expected: Float, is_counted: Bool) -> Bound:
+        low, high, now = found.low[is_counted], found.high[is_counted], expected[is_counted]
         defined = ~np.isnan(now)
         return Bound(
             expected=_mean(now, defined),

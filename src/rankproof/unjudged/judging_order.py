@@ -20,8 +20,8 @@ from rankproof.evaluation import Policy, counts
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import check_ending, write_whole
-from rankproof.foundation.phrasing import amount, counted
+from rankproof.foundation.files import check_ending, write_atomically
+from rankproof.foundation.phrasing import amount, plural
 from rankproof.measures.registry import Measure
 from rankproof.presentation.json_values import told
 from rankproof.unjudged.bounds import Bound, View, top_grade
@@ -49,7 +49,7 @@ def effects(
     """
     holes = view.holes(which, measure)
     grades = [view.top(measure)] if measure.definition.grades is None else [1, 3, 5]
-    counted = np.logical_and.reduce([view.reaches[at].counted for at in which])
+    is_counted = np.logical_and.reduce([view.reaches[at].counted for at in which])
     now = [view.expected(at, measure) for at in which]
     pairs = list(combinations(range(len(which)), 2)) or [(0, 0)]
     furthest = np.zeros(len(holes))
@@ -58,24 +58,24 @@ def effects(
         for a, b in pairs:
             before = now[a] if a == b else now[a] - now[b]
             after = then[a] if a == b else then[a] - then[b]
-            change = _of_mean(before, after, holes.query, counted, among)
+            change = _of_mean(before, after, holes.query, is_counted, among)
             furthest = np.where(np.abs(change) > np.abs(furthest), change, furthest)
     return holes, furthest
 
 
 def _of_mean(
-    before: Float, after: Float, query: Int, counted: Bool, among: tuple[int, float] | None
+    before: Float, after: Float, query: Int, is_counted: Bool, among: tuple[int, float] | None
 ) -> Float:
     """(H,) how far the mean over queries moves when one query has the value `after`."""
-    total, mean = among or _count_and_mean(before, counted)
+    total, mean = among or _count_and_mean(before, is_counted)
     old = np.where(np.isnan(before), mean, before)[query]
     over = np.maximum(total + np.isnan(before)[query], 1)
-    moved = np.where(counted[query], np.nan_to_num(after - old), 0.0)
+    moved = np.where(is_counted[query], np.nan_to_num(after - old), 0.0)
     return np.asarray(moved / over, np.float64)
 
 
-def _count_and_mean(values: Float, counted: Bool) -> tuple[int, float]:
-    known = values[counted & ~np.isnan(values)]
+def _count_and_mean(values: Float, is_counted: Bool) -> tuple[int, float]:
+    known = values[is_counted & ~np.isnan(values)]
     return len(known), float(known.mean()) if len(known) else 0.0
 
 
@@ -167,15 +167,15 @@ def write_next(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> N
             for at, row in enumerate(frame.iter_rows(named=True), 1)
         ]
         text = "".join(lines)
-        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"), inputs=inputs)
+        write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"), inputs=inputs)
         return
     rows = frame if "grade" in frame.columns else frame.with_columns(pl.lit(-1).alias("grade"))
     if ending == ".tsv":
         # No id holds a tab, and whoever reads the file takes a quote for a letter.
         how: dict[str, Any] = {"separator": "\t", "quote_style": "never"}
-        write_whole(path, lambda file: rows.write_csv(file, **how), inputs=inputs)
+        write_atomically(path, lambda file: rows.write_csv(file, **how), inputs=inputs)
     else:
-        write_whole(path, rows.write_ndjson, inputs=inputs)
+        write_atomically(path, rows.write_ndjson, inputs=inputs)
 
 
 def merged(qrels: Qrels, more: Qrels) -> Qrels:
@@ -263,7 +263,7 @@ def fill_holes(
     grades = translated(judge, on_scale(graded, qrels, top))(asked.rows())
     made = asked.with_columns(pl.Series("grade", grades, pl.Int64)).drop_nulls()
     failed = asked.height - made.height
-    judged = counted(made.height, "document")
+    judged = plural(made.height, "document")
     said = f"{judged} that nobody had judged {'was' if made.height == 1 else 'were'} judged"
     if failed:
         said += f"; {failed} got no grade and count as not relevant"
@@ -304,7 +304,7 @@ class Settled:
     def __str__(self) -> str:
         word = "settled" if self.settled else "not settled"
         failed = f" ({self.failed} got no grade, and stay open)" if self.failed else ""
-        after = f"{word} after {self.asked} of {counted(self.holes, 'hole')}{failed}"
+        after = f"{word} after {self.asked} of {plural(self.holes, 'hole')}{failed}"
         low, high = self.bound.lowest, self.bound.highest
         if math.isnan(low):
             return f"{after}: {self.measure} is undefined, for nothing is relevant"
@@ -346,7 +346,7 @@ def settle(
     (True, True)
     """
     if len(runs) != 2:
-        raise InputError(f"{counted(len(runs), 'run')} to settle", remedy="name two")
+        raise InputError(f"{plural(len(runs), 'run')} to settle", remedy="name two")
     if batch < 1:
         raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
     view = View(runs, qrels, policy or Policy(), depth=depth, scale=scale)
@@ -405,8 +405,8 @@ class Settling:
             grades = judge(pairs)
             if len(grades) != len(pairs):
                 raise InputError(
-                    f"the judge gave {counted(len(grades), 'grade')} for "
-                    f"{counted(len(pairs), 'document')}",
+                    f"the judge gave {plural(len(grades), 'grade')} for "
+                    f"{plural(len(pairs), 'document')}",
                     remedy="return one grade, or None, for each",
                 )
             self.open[chosen] = False

@@ -16,7 +16,7 @@ import polars as pl
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.unjudged_documents import Reach
 
@@ -142,12 +142,12 @@ def words(left: pl.DataFrame) -> list[str]:
     """Who is ahead of others only at home; from `leave_one_out`."""
     said = [
         f"{row['measure']}: {row['system']} falls from rank {row['rank']} to {row['rank_without']} "
-        f"without the {counted(row['judgements'], 'judgement')} that it alone brought in."
+        f"without the {plural(row['judgements'], 'judgement')} that it alone brought in."
         for row in left.iter_rows(named=True)
         if None not in (row["rank_without"], row["rank"]) and row["rank_without"] > row["rank"]
     ]
     said += [
-        f"{row['measure']}: without the {counted(row['judgements'], 'judgement')} that "
+        f"{row['measure']}: without the {plural(row['judgements'], 'judgement')} that "
         f"{row['system']} alone "
         "brought in nothing relevant is left."
         for row in left.iter_rows(named=True)

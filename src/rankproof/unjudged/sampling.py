@@ -39,7 +39,7 @@ from rankproof.data.ties import TieGroups
 from rankproof.evaluation import counts
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import amount, counted, part, signed
+from rankproof.foundation.phrasing import amount, out_of, plural, signed
 from rankproof.measures.registry import Measure
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import ZERO
@@ -129,12 +129,12 @@ def _drawn(holes: Holes, count: int, seed: int) -> Int:
     open_ = np.unique(holes.query)
     if count < LEAST:
         raise InputError(
-            f"a sample of {counted(count, 'query')} is too small to estimate from",
+            f"a sample of {plural(count, 'query')} is too small to estimate from",
             remedy=f"draw {LEAST} or more",
         )
     if len(open_) <= count:
         raise InputError(
-            f"{counted(len(open_), 'query has', 'queries have')} holes, and {count} were to be "
+            f"{plural(len(open_), 'query has', 'queries have')} holes, and {count} were to be "
             "drawn",
             remedy="judge all holes: then nothing need be estimated",
         )
@@ -186,7 +186,7 @@ def estimate(
     in_sample[chosen] = True
 
     def one(of: tuple[int, ...], m: Measure) -> Estimate:
-        counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
+        is_counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
         if len(of) == 1:
             guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
             ends, alike = view.run_ends(of[0], m, everyone), view.holes(everyone, m)
@@ -195,15 +195,15 @@ def estimate(
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
             ends, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
-        found = _combine(guesses, true, reported, ends, open_, in_sample, counted)
+        found = _combine(guesses, true, reported, ends, open_, in_sample, is_counted)
         seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
         least, most = range_of(seen, m.most)
         every = (least, most) if len(of) == 1 else (least - most, most - least)
         within = every
         if len(alike) == len(holes):
             settled = in_sample | ~open_
-            low, high = (np.where(settled, true, x)[counted] for x in (ends.low, ends.high))
-            defined = ~np.isnan(np.where(settled, true, reported))[counted]
+            low, high = (np.where(settled, true, x)[is_counted] for x in (ends.low, ends.high))
+            defined = ~np.isnan(np.where(settled, true, reported))[is_counted]
             within = (lowest_mean(low, defined), -lowest_mean(-high, defined))
         return found.inside(within, every)
 
@@ -230,7 +230,7 @@ def _labels(view: View, holes: Holes, sampled: Bool, labels: Qrels) -> Int:
     if len(missing):
         query, doc = frame.row(int(missing[0]))
         raise InputError(
-            f"{part(len(missing), int(sampled.sum()), 'hole', 'has', 'have')} no label, such as "
+            f"{out_of(len(missing), int(sampled.sum()), 'hole', 'has', 'have')} no label, such as "
             f"query {shorten(query)}, document {shorten(doc)}",
             place=labels.name,
             remedy="judge them all: a sample of the easy ones is not a random one",
@@ -300,15 +300,15 @@ def _combine(
     ends: Ends,
     open_: Bool,
     in_sample: Bool,
-    counted: Bool,
+    is_counted: Bool,
 ) -> Estimate:
     """The estimate for one column of queries: a ratio, since judging also decides which count."""
     stacked = np.stack(draws)
     defined = ~np.isnan(stacked)
     counts_true = ~np.isnan(true)
-    judged, other = in_sample & counted, open_ & ~in_sample & counted
-    whole = ~open_ & counted
-    mean_now = reported[counted & ~np.isnan(reported)]
+    judged, other = in_sample & is_counted, open_ & ~in_sample & is_counted
+    whole = ~open_ & is_counted
+    mean_now = reported[is_counted & ~np.isnan(reported)]
     said = float(mean_now.mean()) if len(mean_now) else math.nan
     known = true[judged & counts_true]
     if len(known) < LEAST:

@@ -36,7 +36,7 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.kernels import series
 from rankproof.foundation.lines import CHUNK, LINE, Progress
-from rankproof.foundation.printable import file_text
+from rankproof.foundation.printable import printable_path
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -88,7 +88,7 @@ class Shard:
         held = self.source.path == "-" or is_pipe(self.source.path)
         whole = self.form not in IN_PIECES or self.listed
         path = self.source.path  # polars scans none that is not UTF-8
-        unscannable = self.scanned and (self.source.compressed or file_text(path) != path)
+        unscannable = self.scanned and (self.source.compressed or printable_path(path) != path)
         return not unscannable and not held and not whole
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rankproof.data.sources import Source
 from rankproof.foundation.config import BesidePath, Settings
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import json_lines
+from rankproof.foundation.files import read_json_lines
 from rankproof.foundation.manifest import digest
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
@@ -104,7 +104,7 @@ def _recorded(path: Path) -> Iterator[dict[str, Any]]:
         return
     wanted: dict[str, type] = {"content": str, "text": str, "model": str, "judge": str}
     wanted |= {"tokens_in": int, "tokens_out": int, "counted": bool, "simulated": bool}
-    for number, row in json_lines(Source(path).text()):
+    for number, row in read_json_lines(Source(path).text()):
         wrong = (
             "a line"
             if not isinstance(row, dict)

@@ -14,9 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankproof.foundation.errors import InputError, MissingExtra, library, shorten
+from rankproof.foundation.errors import InputError, MissingExtra, import_extra, shorten
 from rankproof.foundation.locks import owner
-from rankproof.foundation.printable import visible
+from rankproof.foundation.printable import escape_controls
 from rankproof.golden.annotators import labellers
 from rankproof.golden.health import card
 from rankproof.golden.judgments import Correction
@@ -59,7 +59,7 @@ def make_server(
     holes: Mapping[tuple[str, str], float] | None = None,
 ) -> tuple[uvicorn.Server, list[str]]:
     """A server that is to run on a socket, and the address of each seat, with its token."""
-    uvicorn = library("uvicorn", "the viewer", "viewer")
+    uvicorn = import_extra("uvicorn", "the viewer", "viewer")
     from rankproof.golden.viewer.guard import Guard
 
     names = [seat.who for seat in seats]
@@ -148,7 +148,7 @@ class View:
 
         def refused(request: Request, error: Exception) -> Response:
             meanwhile = isinstance(error, Meanwhile)
-            return JSONResponse({"error": visible(str(error)), "meanwhile": meanwhile}, 409)
+            return JSONResponse({"error": escape_controls(str(error)), "meanwhile": meanwhile}, 409)
 
         routes = [asset(name) for name in _TYPES]
         routes += [

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rankproof.foundation.config import Count
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
@@ -104,7 +104,7 @@ def read_embeddings(
     if not isinstance(data, list):
         raise Unreadable("the answer has no list `data` of embeddings")
     if len(data) != count:
-        raise Unreadable(f"{counted(len(data), 'vector')} for {counted(count, 'text')}")
+        raise Unreadable(f"{plural(len(data), 'vector')} for {plural(count, 'text')}")
     rows: list[Any] = [None] * count
     for place, item in enumerate(data):
         index = item.get("index", place) if isinstance(item, dict) else None

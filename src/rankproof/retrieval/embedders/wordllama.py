@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rankproof.foundation.config import Settings
-from rankproof.foundation.errors import InputError, library
+from rankproof.foundation.errors import InputError, import_extra
 from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.protocols import Vectors
@@ -74,7 +74,7 @@ def _load(dimensions: int) -> Any:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
-        wordllama = library("wordllama", "the embedder wordllama", "retrieval")
+        wordllama = import_extra("wordllama", "the embedder wordllama", "retrieval")
     finally:
         root.setLevel(level)  # the package sets these for everybody
         root.handlers[:] = handlers

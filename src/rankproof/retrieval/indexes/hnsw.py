@@ -21,7 +21,7 @@ from pydantic import Field
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.config import Count, Settings
-from rankproof.foundation.errors import InputError, library
+from rankproof.foundation.errors import InputError, import_extra
 from rankproof.precision import fixed
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.components import part
@@ -218,7 +218,7 @@ class HnswIndex:
 
 
 def _faiss() -> Any:
-    return library("faiss", "an HNSW index", "retrieval")
+    return import_extra("faiss", "an HNSW index", "retrieval")
 
 
 @contextmanager

@@ -23,9 +23,9 @@ import polars as pl
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.config import Count, Settings, beside, secret
+from rankproof.foundation.config import Count, Settings, read_secret, resolve_beside
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.files import write_whole
+from rankproof.foundation.files import write_atomically
 from rankproof.foundation.redaction import redact
 from rankproof.retrieval.components import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
@@ -54,7 +54,7 @@ def _place(uri: str | None, info: ValidationInfo) -> str | None:
             "uri is neither an address nor a path that ends in .db",  # not quoted: a password?
             remedy="write http://host:19530, or ./passages.db",
         )
-    return str(beside(Path(uri), info))
+    return str(resolve_beside(Path(uri), info))
 
 
 class MilvusSettings(Settings):
@@ -108,7 +108,7 @@ class MilvusServer:
         self.local = "://" not in uri
         self.uri = uri
         self.place = f"Milvus {Path(uri).name if self.local else _host(uri)}"
-        self._token = secret(token_env, self.place) or ""
+        self._token = read_secret(token_env, self.place) or ""
         if self.local:
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
         with self.errors():
@@ -322,6 +322,6 @@ class MilvusIndex:
         """Keep how long it took, for those who find it built."""
         if made or not file.is_file():
             text = json.dumps({"build_seconds": self.build_seconds})
-            write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+            write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
         else:
             self.build_seconds = float(json.loads(file.read_text())["build_seconds"])

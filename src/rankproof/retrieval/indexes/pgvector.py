@@ -23,7 +23,7 @@ import polars as pl
 from pydantic import Field
 
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.config import Count, Settings, secret
+from rankproof.foundation.config import Count, Settings, read_secret
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.retrieval.components import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
@@ -269,7 +269,7 @@ class PgvectorIndex:
 
     def _new(self) -> Any:
         psycopg = _packages()
-        dsn = secret(self.settings.dsn_env, "PostgreSQL")
+        dsn = read_secret(self.settings.dsn_env, "PostgreSQL")
         try:
             connection = psycopg.connect(dsn, connect_timeout=_PATIENCE, autocommit=True)
         except (psycopg.Error, UnicodeError) as error:

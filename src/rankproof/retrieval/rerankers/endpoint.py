@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rankproof.foundation.phrasing import counted
+from rankproof.foundation.phrasing import plural
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
@@ -119,7 +119,7 @@ def read_scores(answer: Any, key: str | None, name: str, count: int) -> Read:
             raise Unreadable(f"a {name} of the answer is not a number")
         found[index] = float(score)
     if len(found) != count:
-        raise Unreadable(f"{counted(len(found), 'score')} for {counted(count, 'passage')}")
+        raise Unreadable(f"{plural(len(found), 'score')} for {plural(count, 'passage')}")
     tokens, searches = _said(answer, *_TOKENS), _said(answer, _SEARCHES)
     scores = [found[index] for index in range(count)]
     return scores, None if tokens is None else int(tokens), searches

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from rankproof.foundation.config import secret
+from rankproof.foundation.config import read_secret
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Refused
@@ -41,7 +41,7 @@ class Elasticsearch:
         self._errors = elasticsearch
         self._settings = settings
         self.place = f"Elasticsearch {urlsplit(settings.url).hostname}"
-        key = secret(settings.key_env, self.place)
+        key = read_secret(settings.key_env, self.place)
         password = settings.password
         certified: dict[str, Any] = {}
         if settings.ca_file is not None:

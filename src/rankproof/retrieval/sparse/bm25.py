@@ -22,7 +22,7 @@ import polars as pl
 from rankproof.data.columns import row_ids
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.config import NonNegative, Settings, Share
-from rankproof.foundation.errors import InputError, library
+from rankproof.foundation.errors import InputError, import_extra
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.components import part
 from rankproof.retrieval.languages import WORD
@@ -48,8 +48,8 @@ class Words:
     """
 
     def __init__(self, language: str):
-        stemmer = library("Stemmer", "BM25", "retrieval").Stemmer
-        stopwords = library("bm25s.stopwords", "BM25", "retrieval")
+        stemmer = import_extra("Stemmer", "BM25", "retrieval").Stemmer
+        stopwords = import_extra("bm25s.stopwords", "BM25", "retrieval")
         self.language = language
         self._stop: frozenset[str] = frozenset()
         if language == "en":
@@ -212,7 +212,7 @@ class Bm25:
 
 
 def _engine(settings: Bm25Settings) -> Any:
-    bm25s = library("bm25s", "BM25", "retrieval")
+    bm25s = import_extra("bm25s", "BM25", "retrieval")
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it speaks of every step otherwise
     return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
 
