@@ -20,7 +20,7 @@ import numpy as np
 import results
 
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.golden.prior import features, settle
+from rankproof.golden.prior import fit_pools, pool_features
 from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedRefiner
 from rankproof.golden.refinement import Pool, Ranking, Refinement, Refiner, RefineSettings
 
@@ -227,11 +227,13 @@ def measure(
         row.put(pool, seed.order(), ask.calls, ask.tokens)
         locked += int(seed.locked.sum())
         wrong += int((seed.locked & (pool.utility[:, None] < pool.utility)).sum())
-        refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(depth=DEPTH), learn=False)
+        refiner = Refiner(
+            pool_features(pool.grade, pool.rrf), RefineSettings(depth=DEPTH), learn=False
+        )
         refiner.take(seed.orders)
         refitted.append(refiner)
     for _ in range(10):
-        settle(refitted)
+        fit_pools(refitted)
     again = rows.setdefault("the same judgements, posterior", Row())
     for pool, refiner, calls, tokens in zip(pools, refitted, row.calls, row.tokens, strict=True):
         again.put(pool, refiner.ranking().order, int(calls), int(tokens))
@@ -280,7 +282,7 @@ def one_round() -> float:
     pool = simulate_pool(draw, items=(100, 100))
     judge = SimulatedJudge(3)
     settings = RefineSettings(depth=DEPTH, budget=UNENDING, target=1)
-    refiner = Refiner(features(pool.grade, pool.rrf), settings)
+    refiner = Refiner(pool_features(pool.grade, pool.rrf), settings)
     taken = []
     while refiner.calls < 580:
         begin = time.process_time()

@@ -19,13 +19,13 @@ from loopback import Request as Sent
 
 from rankproof.foundation.errors import InputError
 from rankproof.golden.building import Build
+from rankproof.golden.judge_client import CostReached, JudgeClient
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.judges.llm import LlmJudge, LlmJudgeSettings
 from rankproof.golden.judges.replay import ReplayJudge
 from rankproof.golden.judges.scorer import ScorerJudge, ScorerJudgeSettings
 from rankproof.golden.judges.simulated import SimulatedJudge, SimulatedJudgeSettings
 from rankproof.golden.parsing import parse
-from rankproof.golden.request_runner import Asker, CostReached
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.golden.store import Store
@@ -78,26 +78,26 @@ def well(request: Request) -> str:
 
 def test_what_was_answered_is_never_asked_again(store: Store) -> None:
     judge = Scripted(well)
-    first = Asker(store, judge).ask(requests())
-    second = Asker(store, judge).ask(requests())
+    first = JudgeClient(store, judge).ask(requests())
+    second = JudgeClient(store, judge).ask(requests())
     assert len(judge.asked) == 6
     assert [r.result for r in first] == [r.result for r in second]
     assert [r.id for r in first] == [r.id for r in second]
     judge.parameters = {"temperature": 1}  # another judge, as far as replies go
-    Asker(store, judge).ask(requests())
+    JudgeClient(store, judge).ask(requests())
     assert len(judge.asked) == 12
 
 
 def test_the_same_request_twice_in_a_round_is_asked_once(store: Store) -> None:
     judge = Scripted(well)
     twice = requests(2) + requests(2)
-    assert [r.query for r in Asker(store, judge).ask(twice)] == ["q0", "q1", "q0", "q1"]
+    assert [r.query for r in JudgeClient(store, judge).ask(twice)] == ["q0", "q1", "q0", "q1"]
     assert len(judge.asked) == 2
 
 
 def test_a_malformed_reply_is_asked_for_once_more(store: Store) -> None:
     judge = Scripted(lambda r: well(r) if r.attempt == 2 else "hm")
-    replies = Asker(store, judge).ask(requests(2))
+    replies = JudgeClient(store, judge).ask(requests(2))
     assert [r.attempt for r in replies] == [2, 2]
     assert [(r.attempt, r.failure) for r in store.replies() if r.query == "q0"] == [
         (1, "the reply holds no JSON object"),
@@ -109,13 +109,13 @@ def test_a_second_malformed_reply_is_stored_as_failed_and_not_asked_a_third_time
     store: Store,
 ) -> None:
     judge = Scripted(lambda r: "hm" if r.query == "q1" else well(r))
-    replies = Asker(store, judge).ask(requests(3))
+    replies = JudgeClient(store, judge).ask(requests(3))
     assert [r.result is None for r in replies] == [False, True, False]
     whole = [request for request in judge.asked if not request.part]
     assert Counter(r.query for r in whole) == {"q0": 1, "q1": 2, "q2": 1}
     asked = Counter((r.query, r.documents) for r in judge.asked if r.query == "q1")
     assert set(asked.values()) == {2}  # nor are its parts
-    Asker(store, judge).ask(requests(3))
+    JudgeClient(store, judge).ask(requests(3))
     assert len(judge.asked) == 2 + 2 * len(asked)
 
 
@@ -132,7 +132,7 @@ def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(sto
     def stored(done: float) -> None:  # progress is told of what is in the store
         late.set()
 
-    replies = Asker(store, Scripted(says), concurrency=4, progress=stored).ask(requests(4))
+    replies = JudgeClient(store, Scripted(says), concurrency=4, progress=stored).ask(requests(4))
     assert [r.query for r in replies] == ["q0", "q1", "q2", "q3"]
     assert [set(r.result.values()) for r in replies if isinstance(r.result, dict)] == [
         {1}, {2}, {3}, {4},
@@ -146,7 +146,7 @@ def test_a_refused_request_fails_alone(store: Store) -> None:
             raise Refused(400, "the server answered 400: too long", place="host", remedy="cut")
         return well(request)
 
-    replies = Asker(store, Scripted(says)).ask(requests(5))
+    replies = JudgeClient(store, Scripted(says)).ask(requests(5))
     assert [r.failure for r in replies] == [
         *(None, None, "refused: the server answered 400: too long", None, None)
     ]
@@ -158,10 +158,10 @@ def test_when_everything_is_refused_the_run_stops(store: Store) -> None:
 
     judge = Scripted(says)
     with pytest.raises(InputError, match=r"10 requests in a row, none answered.*asked again"):
-        Asker(store, judge, concurrency=1).ask(requests(40))
+        JudgeClient(store, judge, concurrency=1).ask(requests(40))
     assert len(judge.asked) == 10
     judge.says = well  # it works again: none of them is lost, none was held against a passage
-    assert all(r.result for r in Asker(store, judge).ask(requests(40)))
+    assert all(r.result for r in JudgeClient(store, judge).ask(requests(40)))
 
 
 @pytest.mark.parametrize("trouble", [500, None])
@@ -182,7 +182,7 @@ def test_a_request_that_always_fails_is_stored_as_failed_and_the_rest_goes_on(
             timeout_s=PATIENCE / 60,
         )
         judge = LlmJudge(chosen, LimitsSettings(), sleep=lambda seconds: None)
-        replies = Asker(store, judge).ask(requests(5))
+        replies = JudgeClient(store, judge).ask(requests(5))
         judge.close()
     assert [r.result is None for r in replies] == [False, False, True, False, False]
     said = "the server answers 500: 'oops'" if trouble else "no answer within"
@@ -202,7 +202,7 @@ def test_a_passage_that_nobody_can_judge_fails_alone(store: Store, passages: int
         return "I cannot help with that." if "d1" in request.documents else well(request)
 
     judge = Scripted(says)
-    (reply,) = Asker(store, judge, price=PRICE).ask([batch(passages)])
+    (reply,) = JudgeClient(store, judge, price=PRICE).ask([batch(passages)])
     others = [f"d{m}" for m in range(passages) if m != 1]
     assert reply.grades == dict.fromkeys(others, 3)
     answers = store.rows("SELECT doc, grade, failure FROM answers ORDER BY doc")
@@ -214,12 +214,12 @@ def test_a_passage_that_nobody_can_judge_fails_alone(store: Store, passages: int
     assert len(judge.asked) == store.rows("SELECT COUNT(*) FROM replies")[0][0]
     assert store.spent() == pytest.approx(len(judge.asked) * (1000 * 1 + 100 * 2) / 1e6)
     asked = len(judge.asked)
-    (again,) = Asker(store, judge, price=PRICE).ask([batch(passages)])
+    (again,) = JudgeClient(store, judge, price=PRICE).ask([batch(passages)])
     assert (again.grades, len(judge.asked)) == (reply.grades, asked)
     # Asked again is what failed, not what was found to be good.
     assert store.failed_requests() == store.retire_failed() == 1
     judge.says = well
-    (healed,) = Asker(store, judge).ask([batch(passages)])
+    (healed,) = JudgeClient(store, judge).ask([batch(passages)])
     assert set(healed.grades) == {*others, "d1"}
     assert {request.documents for request in judge.asked[asked:]} == {("d1",)}
 
@@ -232,7 +232,7 @@ def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: S
             raise Unanswered("no answer within 1 s", place="host")
         return well(request)
 
-    (reply,) = Asker(store, Scripted(says), concurrency=1).ask([batch(7)])
+    (reply,) = JudgeClient(store, Scripted(says), concurrency=1).ask([batch(7)])
     assert set(reply.grades) == {"d1", "d2", "d4", "d5"}
     failed: dict[str, str] = dict(
         store.rows("SELECT doc, failure FROM answers WHERE grade IS NULL")
@@ -246,7 +246,7 @@ def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: S
 def test_a_judge_who_cannot_be_read_at_all_is_tried_on_one_batch_and_no_more(store: Store) -> None:
     judge = Scripted(lambda request: "As a language model, I …")
     asked = requests(9)
-    replies = Asker(store, judge).ask(asked)
+    replies = JudgeClient(store, judge).ask(asked)
     assert all(not reply.grades for reply in replies)
     alone = [request for request in judge.asked if request.part]
     assert len({request.query for request in alone}) == 1
@@ -261,7 +261,7 @@ def test_a_question_that_nobody_answers_is_tried_on_one_of_its_batches(store: St
         for q in range(2)
         for at in range(0, 20, 4)
     ]
-    Asker(store, judge).ask(asked)
+    JudgeClient(store, judge).ask(asked)
     parts = [request.documents for request in judge.asked if request.part]
     assert Counter(map(len, parts)) == {2: 4, 1: 4}  # the halves of one, and of the first of them
 
@@ -271,10 +271,10 @@ def test_what_is_left_of_the_money_holds_for_the_parts_of_a_batch_too(store: Sto
     judge.max_tokens = 100  # type: ignore[attr-defined]
     few = 0.01
     with pytest.raises(CostReached):
-        Asker(store, judge, price=PRICE, max_cost=few, concurrency=1).ask([batch(8)])
+        JudgeClient(store, judge, price=PRICE, max_cost=few, concurrency=1).ask([batch(8)])
     assert 0 < store.spent() <= few
     spent = len(judge.asked)
-    (reply,) = Asker(store, judge, price=PRICE, max_cost=1.0).ask([batch(8)])
+    (reply,) = JudgeClient(store, judge, price=PRICE, max_cost=1.0).ask([batch(8)])
     assert len(reply.grades) == 7
     told = [(request.documents, request.attempt) for request in judge.asked]
     assert len(set(told)) == len(told) > spent  # none of them twice
@@ -321,7 +321,7 @@ def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_ag
 
     with loopback(answer) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
-        (reply,) = Asker(store, judge).ask(requests(1))
+        (reply,) = JudgeClient(store, judge).ask(requests(1))
         judge.close()
         assert len(server.requests) == 1 + 2 + 2  # its three passages, and each part of them
     assert reply.failure == "cut off after 64 tokens: raise max_tokens"
@@ -345,9 +345,9 @@ def test_an_answer_that_cannot_be_read_is_paid_for_and_counted(store: Store, ans
 
     with loopback(answer) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
-        replies = Asker(store, judge, price=PRICE).ask(requests(5))
+        replies = JudgeClient(store, judge, price=PRICE).ask(requests(5))
         asked = len(server.requests)
-        Asker(store, judge, price=PRICE).ask(requests(5))
+        JudgeClient(store, judge, price=PRICE).ask(requests(5))
         judge.close()
         # Once more, as any that cannot be used; and so its passages, until each stood alone.
         assert len(server.requests) == asked == 4 + 2 * (1 + 2 + 2)
@@ -364,7 +364,7 @@ def test_a_server_that_is_no_chat_stops_the_run_and_what_it_cost_is_known(store:
     with loopback(lambda sent: Reply.of({"hello": "there"})) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
         with pytest.raises(InputError, match=r"not of a chat's shape .*10 requests in a row"):
-            Asker(store, judge, price=PRICE, concurrency=1).ask(requests(40))
+            JudgeClient(store, judge, price=PRICE, concurrency=1).ask(requests(40))
         judge.close()
         assert len(server.requests) == 20
     assert store.spent() > 0
@@ -394,7 +394,7 @@ def test_what_a_model_thinks_aloud_is_not_its_answer(
 
     with loopback(answer) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
-        replies = Asker(store, judge).ask(requests(4))
+        replies = JudgeClient(store, judge).ask(requests(4))
         judge.close()
         assert len(server.requests) == 2 + 4  # what it takes is learned once, by the first
     assert [set(r.result.values()) for r in replies if isinstance(r.result, dict)] == [{4}] * 4
@@ -418,7 +418,7 @@ def test_a_draft_of_a_model_that_was_cut_off_is_no_answer(
 
     with loopback(answer) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
-        (reply,) = Asker(store, judge).ask(requests(1))
+        (reply,) = JudgeClient(store, judge).ask(requests(1))
         judge.close()
     assert reply.failure == "cut off after 64 tokens: raise max_tokens"
 
@@ -435,9 +435,9 @@ def test_a_bill_stays_below_max_cost_whatever_replies_take(store: Store) -> None
         judge = LlmJudge(chosen, LimitsSettings())
         told: list[str] = []
         with pytest.raises(CostReached):
-            Asker(*(store, judge), price=PRICE, max_cost=0.03, concurrency=8, tell=told.append).ask(
-                requests(40)
-            )
+            JudgeClient(
+                *(store, judge), price=PRICE, max_cost=0.03, concurrency=8, tell=told.append
+            ).ask(requests(40))
         judge.close()
     assert 0.02 < store.spent() <= 0.03
     assert "40 calls, likely $0." in told[0]
@@ -453,11 +453,11 @@ def test_a_forecast_is_told_however_quick_the_first_reply(
             wait([future])
             return future
 
-    monkeypatch.setattr("rankproof.golden.request_runner.ThreadPoolExecutor", Quick)
+    monkeypatch.setattr("rankproof.golden.judge_client.ThreadPoolExecutor", Quick)
     with loopback(honest) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
         told: list[str] = []
-        Asker(store, judge, tell=told.append).ask(requests(3))
+        JudgeClient(store, judge, tell=told.append).ask(requests(3))
         judge.close()
     (words,) = told
     assert words.startswith("3 calls, about ")
@@ -485,7 +485,7 @@ def test_the_grade_is_known_as_surely_as_the_judge_says(store: Store) -> None:
     with loopback(answer) as server:
         chosen = LlmJudgeSettings(type="llm", url=server.url, model="m", logprobs=True)
         judge = LlmJudge(chosen, LimitsSettings())
-        (reply,) = Asker(store, judge).ask(requests(1))
+        (reply,) = JudgeClient(store, judge).ask(requests(1))
         judge.close()
     assert reply.spread is not None
     first, second, third = (reply.spread[doc] for doc in reply.documents)
@@ -509,7 +509,7 @@ def test_figures_that_cannot_be_are_not_counted(store: Store, odd: Any) -> None:
     with loopback(answer) as server:
         chosen = LlmJudgeSettings(type="llm", url=server.url, model="m", logprobs=True)
         judge = LlmJudge(chosen, LimitsSettings())
-        (reply,) = Asker(store, judge, price=PRICE).ask(requests(1))
+        (reply,) = JudgeClient(store, judge, price=PRICE).ask(requests(1))
         judge.close()
     assert (len(reply.grades), reply.spread, reply.counted) == (3, None, False)
 
@@ -523,9 +523,9 @@ def test_a_text_that_a_server_will_not_read_is_not_a_wrong_key(store: Store, sta
 
     judge = Scripted(says)
     with pytest.raises(Refused):  # at first nobody knows
-        Asker(store, judge).ask([batch(3)])
+        JudgeClient(store, judge).ask([batch(3)])
     fine = make_request("grade", PROMPT, "q9", "case 9?", [("d9", "passage number d9")])
-    _, reply = Asker(store, judge, concurrency=1).ask([fine, batch(3)])
+    _, reply = JudgeClient(store, judge, concurrency=1).ask([fine, batch(3)])
     assert set(reply.grades) == {"d0", "d2"}
 
 
@@ -536,7 +536,7 @@ def test_a_wrong_key_stops_the_run_and_keeps_what_there_is(store: Store) -> None
         return well(request)
 
     with pytest.raises(Refused, match="401"):
-        Asker(store, Scripted(says), concurrency=1).ask(requests(6))
+        JudgeClient(store, Scripted(says), concurrency=1).ask(requests(6))
     assert {"q0", "q1", "q2"} <= {r.query for r in store.replies()}
     assert "q3" not in {r.query for r in store.replies()}
 
@@ -545,13 +545,13 @@ def test_max_cost_stops_before_it_is_passed_and_raising_it_goes_on(store: Store)
     judge = Scripted(well)
     one = (1000 * 1.0 + 100 * 2.0) / 1e6
     with pytest.raises(CostReached, match="raise max_cost and run again"):
-        Asker(store, judge, price=PRICE, max_cost=3.5 * one, concurrency=1).ask(requests(9))
+        JudgeClient(store, judge, price=PRICE, max_cost=3.5 * one, concurrency=1).ask(requests(9))
     assert len(judge.asked) == len(store.replies()) == 3
     assert store.spent() == pytest.approx(3 * one)
-    Asker(store, judge, price=PRICE, max_cost=100.0).ask(requests(9))
+    JudgeClient(store, judge, price=PRICE, max_cost=100.0).ask(requests(9))
     assert len(judge.asked) == 9
     with pytest.raises(InputError, match="price of scripted is not known"):
-        Asker(store, judge, max_cost=1.0)
+        JudgeClient(store, judge, max_cost=1.0)
 
 
 def test_when_the_run_stops_nobody_waits_to_ask_again(store: Store) -> None:
@@ -571,7 +571,7 @@ def test_when_the_run_stops_nobody_waits_to_ask_again(store: Store) -> None:
         chosen = LlmJudgeSettings(type="llm", url=server.url, model="m")
         judge = LlmJudge(chosen, LimitsSettings())
         with pytest.raises(Refused, match="the server answers 401"):
-            Asker(store, judge, concurrency=2).ask(requests(3))
+            JudgeClient(store, judge, concurrency=2).ask(requests(3))
         judge.close()
         assert [shown(sent)[0] for sent in server.requests].count("q1") == 1  # not asked again
 
@@ -586,7 +586,7 @@ def test_an_estimate_that_errs_for_many_requests_at_once_is_raised_once(store: S
 
     one = (1000 * 1.0 + 100 * 2.0) / 1e6
     judge = Scripted(together)
-    Asker(store, judge, price=PRICE, max_cost=20 * one, concurrency=4).ask(requests(12))
+    JudgeClient(store, judge, price=PRICE, max_cost=20 * one, concurrency=4).ask(requests(12))
     assert len(judge.asked) == 12
 
 
@@ -599,7 +599,7 @@ def test_an_llm_judge_asks_a_server(store: Store) -> None:
         judge = LlmJudge(chosen, LimitsSettings())
         for kind in ("grade", "order"):
             asked = requests(3, kind)
-            for made, got in zip(asked, Asker(store, judge).ask(asked), strict=True):
+            for made, got in zip(asked, JudgeClient(store, judge).ask(asked), strict=True):
                 graded = {doc: truth(made.query, doc) for doc in made.documents}
                 best = sorted(graded, key=lambda doc: (-graded[doc], doc))
                 assert got.result == (graded if kind == "grade" else best)
@@ -694,15 +694,15 @@ def test_a_simulated_judge_needs_to_know_every_grade(tmp_path: Path) -> None:
 def test_a_replay_says_what_was_said(store: Store, tmp_path: Path) -> None:
     judge = Scripted(lambda r: well(r) if r.attempt == 2 else "hm")
     judge.simulated = True
-    first = Asker(store, judge).ask(requests(3))
+    first = JudgeClient(store, judge).ask(requests(3))
     replay = ReplayJudge(store.path)
     assert (replay.name, replay.simulated) == ("scripted (replayed)", True)
     with Store(tmp_path / "again.golden", create=True) as other:
-        again = Asker(other, replay).ask(requests(3))
+        again = JudgeClient(other, replay).ask(requests(3))
         assert [(r.result, r.attempt) for r in again] == [(r.result, r.attempt) for r in first]
         assert len(other.replies()) == 6
         with pytest.raises(InputError, match="no recorded reply for query 'q3'"):
-            Asker(other, replay).ask(requests(4))
+            JudgeClient(other, replay).ask(requests(4))
 
 
 def test_what_was_given_up_is_given_up_in_a_replay(store: Store, tmp_path: Path) -> None:
@@ -711,20 +711,20 @@ def test_what_was_given_up_is_given_up_in_a_replay(store: Store, tmp_path: Path)
             raise Refused(400, "no", place="host", remedy="none")
         return well(request)
 
-    Asker(store, Scripted(says)).ask(requests(2))
+    JudgeClient(store, Scripted(says)).ask(requests(2))
     store.execute("DELETE FROM replies WHERE json_array_length(documents) < 3")  # as recorded once
     with Store(tmp_path / "other.golden", create=True) as other:
-        replies = Asker(other, ReplayJudge(store.path)).ask(requests(2))
+        replies = JudgeClient(other, ReplayJudge(store.path)).ask(requests(2))
     assert [len(reply.grades) for reply in replies] == [3, 0]
 
 
 def test_a_reply_that_was_too_long_is_too_long_in_a_replay(store: Store) -> None:
     answered = json.dumps(dict.fromkeys("ABC", 3))
     judge = Scripted(lambda request: answered + " " * 200_000)
-    first = Asker(store, judge).ask(requests(1))
+    first = JudgeClient(store, judge).ask(requests(1))
     again = ReplayJudge(store.path)
     with Store(store.path.with_name("again.golden"), create=True) as other:
-        second = Asker(other, again).ask(requests(1))
+        second = JudgeClient(other, again).ask(requests(1))
     assert first[0].failure == second[0].failure == "the reply has more than 100,000 characters"
 
 

@@ -12,7 +12,14 @@ from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 from rankproof.foundation.errors import InputError
 from rankproof.golden.plackett_luce import Posterior, fit
-from rankproof.golden.prior import Scale, Stack, _together, features, improve, settle
+from rankproof.golden.prior import (
+    PoolStack,
+    Scale,
+    fit_pools,
+    pool_features,
+    scale_step,
+    shrink_log_factors,
+)
 from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedConstants, SeedRefiner
 from rankproof.golden.refinement import (
     Batch,
@@ -62,7 +69,7 @@ def by_grade(pool: SimulatedPool) -> Any:
 
 def test_batches_hold_different_items_and_are_apart_within_a_round() -> None:
     (pool,) = make_pools(0, 1, items=(46, 46))
-    refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(per_round=6, target=1))
+    refiner = Refiner(pool_features(pool.grade, pool.rrf), RefineSettings(per_round=6, target=1))
     for _ in range(5):
         asked = refiner.next_round()
         assert [len(batch) for batch in asked] == [5] * 6
@@ -74,7 +81,7 @@ def test_batches_hold_different_items_and_are_apart_within_a_round() -> None:
 
 def test_a_round_is_the_same_until_it_is_answered() -> None:
     (pool,) = make_pools(1, 1)
-    refiner = Refiner(features(pool.grade, pool.rrf))
+    refiner = Refiner(pool_features(pool.grade, pool.rrf))
     first = refiner.next_round()
     assert refiner.next_round() == first
     refiner.add([reply(pool, batch, SimulatedJudge()) for batch in first])
@@ -85,7 +92,7 @@ def settled_pool(settings: RefineSettings) -> Refiner:
     """Every sample has one order, but that ranks 20 and 21 tie: it is never done."""
     grade = -np.arange(60, dtype=float)
     grade[20] = grade[19]
-    return Refiner(features(grade, grade), settings, scale=Scale(10, 0, 0.01), learn=False)
+    return Refiner(pool_features(grade, grade), settings, scale=Scale(10, 0, 0.01), learn=False)
 
 
 def test_a_batch_straddles_the_depth_or_lies_above_it() -> None:
@@ -110,10 +117,10 @@ def test_the_share_of_the_boundary_is_a_setting(share: float, expected: int) -> 
 
 
 def test_a_small_pool_is_one_batch_and_a_single_passage_needs_none() -> None:
-    refiner = Refiner(features([1, 2, 3], [0, 0, 0]), RefineSettings(per_round=2))
+    refiner = Refiner(pool_features([1, 2, 3], [0, 0, 0]), RefineSettings(per_round=2))
     assert [sorted(batch) for batch in refiner.next_round()] == [[0, 1, 2]] * 2
-    assert Refiner(features([4], [1])).done == "order"
-    empty = Refiner(features([], []))
+    assert Refiner(pool_features([4], [1])).done == "order"
+    empty = Refiner(pool_features([], []))
     assert (empty.done, empty.next_round(), empty.ranking().order.tolist()) == ("order", [], [])
 
 
@@ -121,7 +128,7 @@ def test_in_a_small_pool_two_thirds_of_it_are_to_be_right() -> None:
     settings = RefineSettings()
     assert [settings.depth_of(n) for n in (1, 2, 3, 15, 29, 30, 46)] == [1, 1, 2, 10, 19, 20, 20]
     (pool,) = make_pools(16, 1, items=(15, 15))
-    refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(per_round=1))
+    refiner = Refiner(pool_features(pool.grade, pool.rrf), RefineSettings(per_round=1))
     refiner.add([reply(pool, batch, SimulatedJudge()) for batch in refiner.next_round()])
     assert refiner.done is None, "a top 20 of 15 passages would be right whatever their order"
     assert refiner.ranking().depth == 10
@@ -138,9 +145,9 @@ def test_the_budget_is_never_passed(method: MethodName) -> None:
 
 def test_a_budget_of_nothing_leaves_the_order_of_the_prior() -> None:
     (pool,) = make_pools(3, 1)
-    refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(budget=0))
+    refiner = Refiner(pool_features(pool.grade, pool.rrf), RefineSettings(budget=0))
     assert refiner.done == "budget"
-    prior = features(pool.grade, pool.rrf) @ Scale().weights
+    prior = pool_features(pool.grade, pool.rrf) @ Scale().weights
     assert refiner.ranking().order.tolist() == np.argsort(-prior, kind="stable").tolist()
 
 
@@ -240,17 +247,17 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_features_are_centred_grades_and_standardised_rrf() -> None:
-    found = features([5, 3, 1, 3], [0.4, 0.1, 0.2, 0.3])
+    found = pool_features([5, 3, 1, 3], [0.4, 0.1, 0.2, 0.3])
     assert found[:, 0].tolist() == [2, 0, -2, 0]
     assert found[:, 1].mean() == pytest.approx(0, abs=1e-15)
     assert found[:, 1].std() == pytest.approx(1)
 
 
 def test_what_is_unknown_or_the_same_for_all_says_nothing() -> None:
-    found = features([5, np.nan, 3], [0.2, 0.2, 0.2])
+    found = pool_features([5, np.nan, 3], [0.2, 0.2, 0.2])
     assert found.tolist() == [[1, 0], [0, 0], [-1, 0]]
     with pytest.raises(InputError, match="infinite"):
-        features([1, np.inf], [0, 0])
+        pool_features([1, np.inf], [0, 0])
 
 
 @pytest.mark.parametrize("beta", [1.0, 3.0])
@@ -258,13 +265,13 @@ def test_the_learned_scale_has_nearly_the_highest_evidence(beta: float) -> None:
     pools = make_pools(8, 6)
     learners: list[Refiner] = []
     for pool in pools:
-        refiner = Refiner(features(pool.grade, pool.rrf), learn=False)
+        refiner = Refiner(pool_features(pool.grade, pool.rrf), learn=False)
         draw = np.random.default_rng(len(learners))
         batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(60)]
         refiner.take([reply(pool, batch, SimulatedJudge(beta)) for batch in batches])
         learners.append(refiner)
     for _ in range(10):
-        settle(learners)
+        fit_pools(learners)
     found = learners[0].scale
 
     def evidence(scale: Scale) -> float:
@@ -292,13 +299,13 @@ def test_the_learned_scale_has_nearly_the_highest_evidence(beta: float) -> None:
 
 def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() -> None:
     (pool,) = make_pools(11, 1)
-    refiner = Refiner(features(pool.grade, pool.rrf), learn=False)
+    refiner = Refiner(pool_features(pool.grade, pool.rrf), learn=False)
     draw = np.random.default_rng(3)
     batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(40)]
     refiner.take([reply(pool, batch, SimulatedJudge(4)) for batch in batches])
-    stack = Stack([refiner])
-    hints, precision = stack.features[0], 1 / stack.variance[0]
-    rest, found = stack.mean[0] - stack.prior[0], stack.covariance[0]
+    stack = PoolStack([refiner])
+    hints, precision = stack.features[0], 1 / stack.prior_variance[0]
+    rest, found = stack.mean[0] - stack.prior_mean[0], stack.covariance[0]
 
     def evidence(grade: float, log_spread: float) -> float:
         scale = replace(stack.scale, grade=stack.scale.grade + grade)
@@ -306,12 +313,12 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
         return fit(refiner.orders, hints @ scale.weights, spread**-2).evidence
 
     by_grade = float(hints[:, 0] @ (precision * rest))
-    leaning = float(stack.lean((hints[:, 0] * precision)[None])[0])
+    leaning = float(stack.implicit_slope((hints[:, 0] * precision)[None])[0])
     slope = (evidence(1e-3, 0) - evidence(-1e-3, 0)) / 2e-3
     assert slope == pytest.approx(by_grade + leaning, abs=1e-3)
     assert abs(leaning) > 1
     by_spread = float(rest @ (precision * rest) - len(rest) + np.sum(np.diag(found) * precision))
-    leaning = float(stack.lean((2 * rest * precision)[None])[0])
+    leaning = float(stack.implicit_slope((2 * rest * precision)[None])[0])
     slope = (evidence(0, 1e-3) - evidence(0, -1e-3)) / 2e-3
     assert slope == pytest.approx(by_spread + leaning, abs=1e-3)
     assert abs(leaning) > 0.5
@@ -356,7 +363,7 @@ def test_a_pool_whose_utilities_lie_closer_is_found_to_be_so() -> None:
 def test_pools_of_two_kinds_are_drawn_towards_their_own() -> None:
     draw = np.random.default_rng(3)
     true = np.repeat([-1.0, 1.0], 60)
-    mean, variance = _together(true + 0.4 * draw.standard_normal(120), np.full(120, 0.16))
+    mean, variance = shrink_log_factors(true + 0.4 * draw.standard_normal(120), np.full(120, 0.16))
     assert np.std(mean - true) < 0.3  # by themselves .4
     assert np.abs(mean - true).mean() < 0.2
     assert np.mean((mean - true) ** 2 / variance) < 2
@@ -364,14 +371,14 @@ def test_pools_of_two_kinds_are_drawn_towards_their_own() -> None:
 
 def test_pools_that_differ_by_chance_alone_are_taken_to_be_alike() -> None:
     said = 0.4 * np.random.default_rng(4).standard_normal(100)
-    mean, _ = _together(said, np.full(100, 0.16))
+    mean, _ = shrink_log_factors(said, np.full(100, 0.16))
     assert np.std(mean) < 0.15
-    wide, _ = _together(said, np.full(100, 1e6))  # who says nothing is as the others may be
+    wide, _ = shrink_log_factors(said, np.full(100, 1e6))  # no orders: as the others may be
     assert np.ptp(wide) < 1e-3
 
 
 def test_a_pool_alone_is_drawn_towards_the_first_guess() -> None:
-    mean, variance = _together(np.array([1.0]), np.array([0.25]))
+    mean, variance = shrink_log_factors(np.array([1.0]), np.array([0.25]))
     assert 0.1 < mean[0] < 0.9
     assert 0 < variance[0] < 0.25
 
@@ -388,7 +395,7 @@ def test_a_grade_that_the_judge_is_unsure_of_says_less() -> None:
 
 
 def test_without_judgements_the_scale_stays_near_the_first_guess() -> None:
-    found = improve(Scale(), [Stack([Refiner(features([1, 2], [0, 1]))])])
+    found, _ = scale_step(Scale(), [PoolStack([Refiner(pool_features([1, 2], [0, 1]))])])
     assert (found.grade, found.rrf, found.spread) == pytest.approx((1.0, 0.3, 1.0))
 
 

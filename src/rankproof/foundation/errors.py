@@ -5,7 +5,7 @@
     │   ├── MeasureError    a measure that does not exist or cannot take that value
     │   ├── Refused         a server says no (retrieval/http.py)
     │   ├── Unanswered      a server gave no answer in all attempts (retrieval/http.py)
-    │   ├── CostReached     a golden set may cost no more (golden/asking.py): exit code 1
+    │   ├── CostReached     a golden set may cost no more (golden/judge_client.py): exit code 1
     │   └── TooManyFailed   too many judgements failed to export (golden/export.py): exit code 1
     └── MissingExtra        something needs a package that is not installed
 

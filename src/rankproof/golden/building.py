@@ -24,15 +24,15 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
 from rankproof.foundation.redaction import redact
 from rankproof.golden.annotators import Key, held
+from rankproof.golden.judge_client import JudgeClient
 from rankproof.golden.judge_combination import join
 from rankproof.golden.judges import Judge, QueryPool, make_judge, members, standard
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
 from rankproof.golden.judgments import Kind, Row, cut, grouped, pair
-from rankproof.golden.ordering import put_in_order, settle
+from rankproof.golden.ordering import rank_passages, record_finished
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.request_runner import Asker
 from rankproof.golden.requests import EDITIONS, NEWEST, Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
@@ -187,7 +187,7 @@ class Build:
                 )
             if before is not None and "rank" in done and judge is not None:
                 reasons = self.store.rows("SELECT query, reason FROM refined")
-                settle(self.store, before, [judge["numbers"]["order"]], dict(reasons))
+                record_finished(self.store, before, [judge["numbers"]["order"]], dict(reasons))
             self.store.set_meta("carried", False)
 
     def _who(self) -> Any:
@@ -212,7 +212,7 @@ class Build:
         elif stage == "prune":
             self._prune()
         else:
-            put_in_order(self, self._joined(), self._regraded(), finish)
+            rank_passages(self, self._joined(), self._regraded(), finish)
             return
         finish()
 
@@ -345,12 +345,14 @@ class Build:
         return self.store.judge(standard(judge, kind, self.prompts[kind].digest))
 
     @contextmanager
-    def askers(self, panel: Sequence[Member], label: str, total: float) -> Iterator[list[Asker]]:
+    def askers(
+        self, panel: Sequence[Member], label: str, total: float
+    ) -> Iterator[list[JudgeClient]]:
         """Judges, ready to be asked, with one bar."""
         limits = self.settings.limits
         with self.progress(label, total) as told:
             yield [
-                Asker(
+                JudgeClient(
                     *(self.store, each.judge),
                     price=price_of(self.settings, each.chosen)[0],
                     max_cost=limits.max_cost,

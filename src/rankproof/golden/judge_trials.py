@@ -12,9 +12,9 @@ from rankproof.foundation.errors import InputError
 from rankproof.golden.building import Build, Member
 from rankproof.golden.checking import RELEVANT, against_people, on_rubric
 from rankproof.golden.instructions import PLANTED
+from rankproof.golden.judge_client import JudgeUnresponsive
 from rankproof.golden.judgments import Reply
 from rankproof.golden.pooling import Inputs
-from rankproof.golden.request_runner import Unheard
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings, PromptSettings
@@ -73,7 +73,7 @@ def try_judges(
             try:
                 build.run("grade")
                 found.append(_trial(name, build, planted))
-            except (Unheard, Refused) as failure:  # the others have their trial nevertheless
+            except (JudgeUnresponsive, Refused) as failure:  # the others are still tried
                 found.append(_halted(name, build, failure))
     return found
 

@@ -18,8 +18,13 @@ from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.building import Progress, price_of
+from rankproof.golden.judge_client import (
+    JudgeClient,
+    cost,
+    estimate_reply_tokens,
+    estimate_request_tokens,
+)
 from rankproof.golden.judges import QueryPool, make_judge
-from rankproof.golden.request_runner import Asker, cost, estimate_reply, estimate_request
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
@@ -59,7 +64,7 @@ def pair_judge(
                 ]
             )
             limits = settings.limits
-            asker = Asker(
+            asker = JudgeClient(
                 *(opened, judge),
                 price=price,
                 max_cost=limits.max_cost,
@@ -67,7 +72,11 @@ def pair_judge(
                 progress=told,
             )
             open_ = [r for r in requests.values() if opened.reply(asker.key(r)) is None]
-            spent = cost(price, sum(map(estimate_request, open_)), sum(map(estimate_reply, open_)))
+            spent = cost(
+                price,
+                sum(map(estimate_request_tokens, open_)),
+                sum(map(estimate_reply_tokens, open_)),
+            )
             said = "not known" if spent is None else f"at most ${spent:.4f}"
             stored = len(requests) - len(open_)
             expected = (

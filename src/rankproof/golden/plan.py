@@ -17,11 +17,16 @@ from rankproof.golden.building import (
     read_prompts,
     ungraded,
 )
+from rankproof.golden.judge_client import (
+    cost,
+    estimate_reply_tokens,
+    estimate_request_tokens,
+    max_request_tokens,
+)
 from rankproof.golden.judges import members
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judgments import ATTEMPTS, Kind
 from rankproof.golden.pooling import Inputs, read_inputs
-from rankproof.golden.request_runner import cost, estimate_reply, estimate_request, most_tokens
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
@@ -193,8 +198,8 @@ def _step(
     every byte is a token, a reply as long as it may be, and every one is asked for twice.
     """
     share = calls / max(1, len(requests))
-    tokens_in: float = sum(map(estimate_request, requests))
-    tokens_out: float = sum(map(estimate_reply, requests))
+    tokens_in: float = sum(map(estimate_request_tokens, requests))
+    tokens_out: float = sum(map(estimate_reply_tokens, requests))
     seconds = None
     told = [] if store is None else _taken(store, kind, settings)
     if told:
@@ -202,8 +207,8 @@ def _step(
         tokens_in, tokens_out, seconds = passages * told[0], passages * told[1], told[2]
     tokens_in, tokens_out = round(share * tokens_in), round(share * tokens_out)
     longest = getattr(settings.judge, "max_tokens", None)
-    replies = [longest or estimate_reply(request) for request in requests]
-    worst = cost(price, sum(map(most_tokens, requests)), sum(replies))
+    replies = [longest or estimate_reply_tokens(request) for request in requests]
+    worst = cost(price, sum(map(max_request_tokens, requests)), sum(replies))
     worst = None if worst is None else ATTEMPTS * share * worst
     spent = cost(price, int(tokens_in), int(tokens_out))
     return Step(stage, calls, most, int(tokens_in), int(tokens_out), spent, stored, worst, seconds)

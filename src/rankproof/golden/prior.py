@@ -1,10 +1,18 @@
-"""The prior of utilities, learned from what judges said of all pools together.
+"""Learn how far grades, retrieval scores and judges can be trusted when passages are put in order.
+
+A judge orders only a few small batches of a pool, so each passage's utility θ (in the judge's
+logits, see `plackett_luce`) has a Gaussian prior:
 
     θ = c · (w_grade · (grade − mean grade) + w_rrf · standardised RRF + σ · noise)
 
-w and σ are shared by the pools, the factor c is a pool's own, and judge j multiplies θ by a
-sharpness β_j. None is set by hand: they go to where the evidence of the orders is highest, from a
-weak guess. The pools are worked on side by side, those of like size in one stack of arrays.
+How well grades and RRF predict orders differs between judges and corpora, so no constant is set by
+hand: `fit_pools` moves them from a weak guess towards the highest evidence of the orders (empirical
+Bayes, Laplace's approximation: MacKay 1992, "Bayesian interpolation"; Rasmussen and Williams 2006,
+section 5.5). All pools share w and σ (`Scale`), each has a factor c, and judge j orders by β_j·θ.
+
+Notation for a pool of n items: X (n, 2) its features; m = c·Xw and the diagonal matrix V its
+prior's mean and variance; μ and Σ its posterior's, μ being the mode; r = μ − m; S = I − ΣV⁻¹, the
+share of each direction that the orders determine and the prior does not.
 """
 
 from __future__ import annotations
@@ -19,371 +27,403 @@ from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.golden.plackett_luce import Judgements, Posterior, inverse, modes
 
-_SWEEPS = 4  # steps of the scale after a round, at most
-_SETTLED = 0.01  # relative change of the scale at which it is left until the next round
-_GUESS_WEIGHTS = 4.0  # items' worth of evidence that the first guess of w counts for
-_GUESS_SPREAD = 1.0  # and that of σ
-_GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
-_APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
-_BELL = 0.1  # standard deviation of the bells that make up how pools differ
-_FAR = 3.0  # the farthest that one of them stands
-_BELLS = np.linspace(-_FAR, _FAR, 61)
-_TURNS = 20  # of expectation–maximisation, by which their weights are found
-_LEAST = 1e-6  # curvature of a pool that says nothing of its spread
-_WIDEST = 20.0  # σ: a judge who never errs, of whom no orders tell how far he is from erring
-_STRIDE = 0.5  # the most that a logarithm moves at once
-_TURNED = 0.1  # change of log c at which it is left until the next round
-_LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
-_LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
-_PROBE = 0.25  # step of log β by which its slope is taken
-_TOGETHER = 250_000  # numbers of a stack's covariances: they stay near the processor
+_MAX_SWEEPS = 4  # steps of all parameters after a round of orders
+_SCALE_TOLERANCE = 0.01  # change of w and σ, relative to σ, below which the sweeps end
+_LOG_TOLERANCE = 0.1  # change of log c and log β below which they end
+_WEIGHTS_GUESS_ITEMS = 4.0  # strength of the first guess of w, in items
+_SPREAD_GUESS_ITEMS = 1.0  # strength of the first guess of σ, in items
+_FACTOR_SD = 0.35  # first guess of τ, the standard deviation of log c over the pools
+_FACTOR_GUESS_POOLS = 4.0  # strength of that guess, in pools
+_MAX_LOG_FACTOR = 3.0
+_COMPONENT_SD = 0.1  # of the narrow normals that are mixed into the distribution of log c
+_COMPONENT_MEANS = np.linspace(-_MAX_LOG_FACTOR, _MAX_LOG_FACTOR, 61)
+_EM_STEPS = 20  # of expectation–maximisation
+_MIN_INFORMATION = 1e-6  # for pools whose orders say nothing about their factor
+_MAX_SPREAD = 20.0  # σ has no upper bound where a judge never contradicts itself
+_MAX_LOG_STEP = 0.5  # of log σ, log c and log β in one sweep
+_SHARPNESS_SD = 0.7  # prior standard deviation of log β over the judges
+_SHARPNESS_DRAWS = 30  # draws of the posterior over which the log likelihood is averaged
+_SHARPNESS_DELTA = 0.25  # of log β, for finite differences
+_MAX_STACK_SIZE = 250_000  # covariances of a stack, as numbers: few enough for the CPU's cache
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The prior's constants, in the judge's logits. A judge with little noise has large ones."""
+    """The prior's parameters that all pools share, in the judge's logits."""
 
-    grade: float = 1.0  # per step of the grade
-    rrf: float = 0.3  # per standard deviation of RRF in the pool
-    spread: float = 1.0  # σ: what grade and RRF do not say
+    grade: float = 1.0  # w_grade: utility per step of the grade
+    rrf: float = 0.3  # w_rrf: utility per standard deviation of RRF in the pool
+    spread: float = 1.0  # σ: standard deviation of what grade and RRF do not explain
 
     @property
     def weights(self) -> Float:
+        """(2,) w_grade and w_rrf."""
         return np.array([self.grade, self.rrf])
 
 
-def features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) -> Float:
-    """(n, 2) centred grades and standardised RRF scores of a pool; NaN, unknown, says nothing."""
+def pool_features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) -> Float:
+    """(n, 2) centred grades and standardised RRF scores of a pool.
+
+    An unknown value (NaN) becomes 0, the mean of its column; so do values that are all equal.
+    """
     columns = np.array([grade, rrf], np.float64).T.reshape(-1, 2)
-    known = ~np.isnan(columns)
     if np.isinf(columns).any():
         raise InputError("a grade or an RRF score is infinite", remedy="give finite numbers")
-    count = np.maximum(known.sum(axis=0), 1)
-    away = np.where(known, columns - np.where(known, columns, 0.0).sum(axis=0) / count, 0.0)
-    size = np.abs(np.where(known, columns, 0.0)).max(axis=0, initial=0.0)
-    away[np.abs(away) <= 1e-12 * size] = 0.0  # all the same, but for rounding
-    deviation = float(np.sqrt((away[:, 1] ** 2).sum() / count[1]))
-    away[:, 1] /= deviation or 1.0
-    return away
+    known = ~np.isnan(columns)
+    known_count = np.maximum(known.sum(axis=0), 1)
+    values = np.where(known, columns, 0.0)
+    centred = np.where(known, columns - values.sum(axis=0) / known_count, 0.0)
+    magnitude = np.abs(values).max(axis=0, initial=0.0)
+    centred[np.abs(centred) <= 1e-12 * magnitude] = 0.0  # equal values, but for rounding
+    rrf_sd = float(np.sqrt((centred[:, 1] ** 2).sum() / known_count[1]))
+    centred[:, 1] /= rrf_sd or 1.0
+    return centred
 
 
-class Learner(Protocol):
-    """A pool as the prior sees it: what hints at its utilities, and who ordered what."""
+class FittedPool(Protocol):
+    """A pool as `fit_pools` reads and updates it."""
 
-    features: Float  # (n, 2)
-    doubt: Float | None  # (n,) standard deviation of each grade, where the judge said it
+    features: Float  # (n, 2), from `pool_features`
+    grade_sd: Float | None  # (n,) standard deviation of each grade; None: grades are exact
     seed: int
     scale: Scale
     factor: float  # c
     sharpness: Float  # (judges,) β
-    by: list[int]  # which judge gave each order
+    judge_of_order: list[int]
 
     @property
-    def table(self) -> Judgements: ...
+    def judgements(self) -> Judgements: ...  # its orders, with their judges' sharpness
 
     @property
-    def start(self) -> Float | None:
-        """(n,) the last mode, if there is one."""
+    def last_mode(self) -> Float | None: ...  # (n,) of the posterior; the next fit starts there
 
-    def found(self, posterior: Posterior) -> None:
-        """Take the posterior under the scale, factor and sharpness that it now has."""
+    def set_posterior(self, posterior: Posterior) -> None:
+        """Keep the posterior; scale, factor and sharpness have just been assigned."""
 
 
-class Stack:
-    """Pools of like size side by side; the smaller are filled up with items that nobody ordered,
-    of which the posterior is the prior."""
+class PoolStack:
+    """Pools of similar size in one set of arrays, so that numpy fits them together.
 
-    def __init__(self, pools: Sequence[Learner]):
+    P pools, n items in the largest. Smaller pools are padded with items that have no features and
+    no orders; the posterior of such an item is its prior.
+    """
+
+    def __init__(self, pools: Sequence[FittedPool]):
         self.pools = pools
         self.scale, self.sharpness = pools[0].scale, pools[0].sharpness
-        self.factor: Float = np.array([pool.factor for pool in pools])
-        size = [len(pool.features) for pool in pools]
-        n = max(size)
-        self.real: Bool = np.arange(n) < np.array(size)[:, None]  # (P, n)
+        self.factor: Float = np.array([pool.factor for pool in pools])  # (P,)
+        sizes = [len(pool.features) for pool in pools]
+        n = max(sizes)
+        self.is_item: Bool = np.arange(n) < np.array(sizes)[:, None]  # (P, n) False where padded
         self.features: Float = np.zeros((len(pools), n, 2))
-        self.features[self.real] = np.concatenate([pool.features for pool in pools])
-        self.doubt: Float = np.zeros((len(pools), n))
-        for at, pool in enumerate(pools):
-            if pool.doubt is not None:
-                self.doubt[at, : size[at]] = pool.doubt
-        tables = [pool.table for pool in pools]
-        self.told: Bool = np.array([len(table.items) > 0 for table in tables])
-        self.judged = Judgements.side_by_side(tables, n)
-        self.by: Int = np.array([judge for pool in pools for judge in pool.by], np.int64)
-        self.unsure: Float = np.zeros(len(pools))  # (P,) variance of the logarithm of cσ
-        self.alone = np.zeros(len(pools)), np.ones(len(pools))  # (P,) of log c: mode, variance
-        self.mean: Float = self.prior.copy()  # (P, n)
-        for at, pool in enumerate(pools):
-            if pool.start is not None:
-                self.mean[at, : size[at]] = pool.start
+        self.features[self.is_item] = np.concatenate([pool.features for pool in pools])
+        self.grade_sd: Float = np.zeros((len(pools), n))
+        for index, pool in enumerate(pools):
+            if pool.grade_sd is not None:
+                self.grade_sd[index, : sizes[index]] = pool.grade_sd
+        tables = [pool.judgements for pool in pools]
+        self.has_orders: Bool = np.array([len(table.items) > 0 for table in tables])  # (P,)
+        self.judgements = Judgements.side_by_side(tables, n)
+        judges = [judge for pool in pools for judge in pool.judge_of_order]
+        self.judge_of_order: Int = np.array(judges, np.int64)
+        self.log_scale_variance: Float = np.zeros(len(pools))  # (P,) Var(log cσ)
+        self.own_log_factor = np.zeros(len(pools)), np.ones(len(pools))  # (P,) estimate, variance
+        self.mean: Float = self.prior_mean.copy()  # (P, n) μ
+        for index, pool in enumerate(pools):
+            if pool.last_mode is not None:
+                self.mean[index, : sizes[index]] = pool.last_mode
         self.fit()
 
     @property
-    def prior(self) -> Float:
-        """(P, n) its mean."""
-        hints: Float = self.features @ self.scale.weights
-        return self.factor[:, None] * hints
+    def prior_mean(self) -> Float:
+        """(P, n) m = c·Xw."""
+        unscaled: Float = self.features @ self.scale.weights
+        return self.factor[:, None] * unscaled
 
     @property
-    def variance(self) -> Float:
-        """(P, n) of the prior: what grade and RRF do not say, and how unsure the grade is."""
-        found: Float = self.scale.spread**2 + (self.scale.grade * self.doubt) ** 2
-        return self.factor[:, None] ** 2 * found
+    def prior_variance(self) -> Float:
+        """(P, n) diagonal of V: c²(σ² + (w_grade · standard deviation of the grade)²)."""
+        unscaled: Float = self.scale.spread**2 + (self.scale.grade * self.grade_sd) ** 2
+        return self.factor[:, None] ** 2 * unscaled
 
     def fit(self) -> None:
-        self.mean, hessian = modes(self.judged, self.prior, 1 / self.variance, self.mean)
-        self.covariance: Float = inverse(hessian)  # (P, n, n)
-        self._flatter: Float | None = None
+        """Compute the posterior of every pool under the current parameters."""
+        precision = 1 / self.prior_variance
+        self.mean, hessian = modes(self.judgements, self.prior_mean, precision, self.mean)
+        self.covariance: Float = inverse(hessian)  # (P, n, n) Σ
+        self._implicit_slope: Float | None = None  # computed when first needed
 
-    def sharpen(self, sharpness: Float) -> None:
-        """Take another sharpness of the judges."""
+    def refit(self, scale: Scale, factor: Float, sharpness: Float) -> None:
+        """Fit under new parameters; the sharpness of a single judge is always 1."""
+        self.scale, self.factor = scale, factor
         if len(sharpness) > 1:
             self.sharpness = sharpness
-            self.judged = replace(self.judged, sharp=sharpness[self.by][:, None])
+            order_sharpness = sharpness[self.judge_of_order][:, None]
+            self.judgements = replace(self.judgements, sharp=order_sharpness)
+        self.fit()
 
-    def give(self, learned: Float) -> None:
-        """Hand every pool what was found of it.
+    def update_pools(self, factor: Float) -> None:
+        """Assign to every pool its posterior and parameters; its next fit starts from `factor`.
 
-        The scale is not known exactly, and where it is wider the mode lies elsewhere, by v: to the
-        covariance at the scale that was found comes vvᵀ·Var(log cσ).
+        Because cσ is itself uncertain, the covariance is Σ + vvᵀ·Var(log cσ), where
+        v = ΣV⁻¹(2μ − m) is the derivative of the mode in log cσ.
         """
-        moved = self.moved()
-        wider = moved[:, :, None] * moved[:, None, :] * self.unsure[:, None, None]
-        covariance = self.covariance + wider
-        for at, pool in enumerate(self.pools):
+        pull_slope = (2 * self.mean - self.prior_mean) / self.prior_variance
+        v = (self.covariance @ pull_slope[..., None])[..., 0]
+        added = v[:, :, None] * v[:, None, :] * self.log_scale_variance[:, None, None]
+        covariance = self.covariance + added
+        for index, pool in enumerate(self.pools):
             n = len(pool.features)
             pool.scale, pool.sharpness = self.scale, self.sharpness
-            pool.factor = float(learned[at])
-            pool.found(Posterior(self.mean[at, :n].copy(), covariance[at, :n, :n].copy()))
+            pool.factor = float(factor[index])
+            mean = self.mean[index, :n].copy()
+            pool.set_posterior(Posterior(mean, covariance[index, :n, :n].copy()))
 
-    def decided(self) -> Float:
-        """(P,) tr(I − ΣV⁻¹), V the prior's: items that the judge, not the prior, has decided."""
-        left = np.diagonal(self.covariance, axis1=1, axis2=2) / self.variance
-        found: Float = np.sum(np.where(self.real, 1 - left, 0.0), axis=1)
-        return found
+    def effective_items(self) -> Float:
+        """(P,) tr S: how many items the orders determine (MacKay's effective parameters, γ)."""
+        prior_share = np.diagonal(self.covariance, axis1=1, axis2=2) / self.prior_variance
+        effective: Float = np.sum(np.where(self.is_item, 1 - prior_share, 0.0), axis=1)
+        return effective
 
-    def bend(self) -> Float:
-        """(P,) 2 tr S², S = I − ΣV⁻¹: how the log evidence curves in the logarithm of σ.
+    def log_spread_information(self) -> Float:
+        """(P,) 2 tr S²: the Fisher information about log σ."""
+        # With MacKay's 2 tr S steps are far shorter where the prior determines most.
+        share = np.eye(self.mean.shape[1]) - self.covariance / self.prior_variance[:, None]
+        information: Float = 2 * np.sum(share * share.swapaxes(1, 2), axis=(1, 2))
+        return information
 
-        Steps by it are Fisher's; those of expectation–maximisation, by 2 tr S, are far shorter
-        where the prior decides more than the judge.
+    def implicit_slope(self, pull_slope: Float) -> Float:
+        """(P,) l(x) = gᵀΣx: slope of the log evidence that is due to the mode's movement alone.
+
+        A parameter that changes the prior's pull V⁻¹(m − μ) by x = `pull_slope` (P, n) per unit
+        moves the mode by Σx. That changes the term −½ log det(V⁻¹ + H) of the log evidence, whose
+        gradient in the mode is g: orders have less curvature H where utilities lie far apart.
         """
-        share = np.eye(self.mean.shape[1]) - self.covariance / self.variance[:, None]
-        found: Float = 2 * np.sum(share * share.swapaxes(1, 2), axis=(1, 2))
-        return found
+        if self._implicit_slope is None:
+            gradient = self.judgements.flattening(self.mean, self.covariance)
+            self._implicit_slope = (self.covariance @ gradient[..., None])[..., 0]
+        slope: Float = np.sum(self._implicit_slope * pull_slope, axis=1)
+        return slope
 
-    def lean(self, towards: Float) -> Float:
-        """(P,) what moving the prior's pull by `towards` (P, n), and so the mode by Σ·towards, adds
-        to the log evidence by making the likelihood flatter: judges who are sure of widely spread
-        utilities tell less of them."""
-        if self._flatter is None:
-            slope = self.judged.flattening(self.mean, self.covariance)
-            self._flatter = (self.covariance @ slope[..., None])[..., 0]
-        found: Float = np.sum(self._flatter * towards, axis=1)
-        return found
+    def log_factor_derivatives(self) -> tuple[Float, Float]:
+        """(P,) slope and information of the log evidence in log c, without the prior of log c.
 
-    def moved(self) -> Float:
-        """(P, n) by which the mode moves for each unit of log c: v = Σ V⁻¹(2μ − m), m and V the
-        prior's mean and variance."""
-        pull = (2 * self.mean - self.prior) / self.variance
-        found: Float = (self.covariance @ pull[..., None])[..., 0]
-        return found
+        The slope is rᵀV⁻¹(r + m) − tr S + l(V⁻¹(2r + m)), where l is the `implicit_slope`; the
+        information, which approximates the negative second derivative, is 2 tr S² + mᵀV⁻¹Sm.
+        """
+        prior_mean, prior_variance = self.prior_mean, self.prior_variance
+        residual = self.mean - prior_mean
+        prior_part = (self.covariance @ (prior_mean / prior_variance)[..., None])[..., 0]
+        mean_information = np.sum(prior_mean * (prior_mean - prior_part) / prior_variance, axis=1)
+        information = self.log_spread_information() + np.maximum(0.0, mean_information)
+        slope = np.sum(residual * (residual + prior_mean) / prior_variance, axis=1)
+        slope = slope - self.effective_items()
+        slope = slope + self.implicit_slope((2 * residual + prior_mean) / prior_variance)
+        return slope, information
 
-    def heard(self) -> Float:
-        """(3, judges) E[log P(orders | θ)] of each under the posterior, were it e^-step, as, or
-        e^step as sharp."""
+    def expected_log_likelihoods(self, log_changes: Sequence[float]) -> Float:
+        """(changes, judges) E[log P(orders of a judge | θ)] under the posterior, at β·exp(change).
+
+        All changes share the same draws, so that differences between them are free of noise.
+        """
         root = np.linalg.cholesky(self.covariance)
-        noise = np.stack(  # the same in every sweep
-            [
-                np.random.default_rng([pool.seed, len(pool.by), 3]).standard_normal(
-                    (_LISTENED, root.shape[-1])
-                )
-                for pool in self.pools
-            ]
-        )
-        drawn = self.mean[:, None] + noise @ root.swapaxes(1, 2)  # (P, draws, n)
-        flat = drawn.swapaxes(0, 1).reshape(_LISTENED, -1)
-        return np.stack(
-            [
-                np.bincount(
-                    self.by,
-                    replace(self.judged, sharp=self.judged.sharp * np.exp(step))
-                    .each(flat)
-                    .mean(axis=0),
-                    len(self.sharpness),
-                )
-                for step in (-_PROBE, 0.0, _PROBE)
-            ]
-        )
+        shape = _SHARPNESS_DRAWS, root.shape[-1]
+        seeds = [[pool.seed, len(pool.judge_of_order), 3] for pool in self.pools]
+        noise = np.stack([np.random.default_rng(seed).standard_normal(shape) for seed in seeds])
+        draws = self.mean[:, None] + noise @ root.swapaxes(1, 2)  # (P, draws, n)
+        utilities = draws.swapaxes(0, 1).reshape(_SHARPNESS_DRAWS, -1)
+        sharp = [self.judgements.sharp * np.exp(change) for change in log_changes]
+        by_order = [replace(self.judgements, sharp=s).each(utilities).mean(axis=0) for s in sharp]
+        judges = len(self.sharpness)
+        return np.stack([np.bincount(self.judge_of_order, value, judges) for value in by_order])
 
 
-def improve(scale: Scale, stacks: Sequence[Stack]) -> Scale:
-    """One step towards the w and σ of the highest evidence (Laplace), by its gradient.
+def scale_step(scale: Scale, stacks: Sequence[PoolStack]) -> tuple[Scale, float]:
+    """Return the scale one step closer to the highest evidence, and the variance of its log σ.
 
-    With m = c·Xw and V the prior's, N(μ, Σ) the posterior, r = μ − m, S = I − ΣV⁻¹ what share of
-    each direction the judge, not the prior, has decided, and l(x) what the likelihoods' own
-    curvature adds where the prior's pull moves by x (`Stack.lean`):
+    The step is slope by information (negative second derivative) of the log evidence, to which each
+    pool adds (notation: the module's docstring; l is `PoolStack.implicit_slope`)
 
-        ∂w     = Σ c·XᵀV⁻¹r + l(c·V⁻¹X),    about −Σ c²·XᵀV⁻¹SX when it is differentiated again
-        ∂log σ = Σ rᵀV⁻¹r − tr S + l(2V⁻¹r),  about −Σ 2 tr S²
+        for w      slope c·XᵀV⁻¹r + l(c·V⁻¹X)       information c²·XᵀV⁻¹SX
+        for log σ  slope rᵀV⁻¹r − tr S + l(2V⁻¹r)   information 2 tr S²
 
-    The first guess w₀, σ₀ counts as ν decided items; that of w goes with σ, since a noisier judge
-    shrinks both.
+    and the first guess as much as a few items. The guess of w is scaled with σ, because a noisier
+    judge shrinks both.
     """
-    first = Scale()
-    variance = scale.spread**2
-    guess = first.weights * scale.spread / first.spread
-    gram = _GUESS_WEIGHTS * np.eye(2) / variance
-    slope = gram @ (guess - scale.weights)
-    bend = 2 * _GUESS_SPREAD
-    steep = bend * np.log(first.spread / scale.spread)
+    guess = Scale()
+    weights_information = _WEIGHTS_GUESS_ITEMS * np.eye(2) / scale.spread**2
+    guess_weights = guess.weights * scale.spread / guess.spread
+    weights_slope = weights_information @ (guess_weights - scale.weights)
+    spread_information = 2 * _SPREAD_GUESS_ITEMS
+    spread_slope = spread_information * np.log(guess.spread / scale.spread)
     for stack in stacks:
-        x = stack.features * stack.factor[:, None, None]
-        prior, told = stack.variance, stack.told
-        rest = stack.mean - stack.prior
-        pull = x / prior[..., None]
-        gram += np.einsum("pni,pnj->ij", pull, x - stack.covariance @ pull)
-        slope += np.einsum("pni,pn->i", pull, rest)
-        slope += [float(np.sum(stack.lean(pull[..., at]))) for at in (0, 1)]
-        gained = np.sum(rest**2 / prior, axis=1) - stack.decided()
-        gained += stack.lean(2 * rest / prior)
-        steep += float(np.sum(gained[told]))
-        bend += float(np.sum(stack.bend()))
-    for stack in stacks:
-        stack.unsure = np.where(stack.told, 1 / bend, 0.0)
-    step = np.clip(np.linalg.solve(gram, slope), -3 * scale.spread, 3 * scale.spread)
-    grade, rrf = (scale.weights + step).tolist()
-    spread = scale.spread * float(np.exp(np.clip(steep / bend, -_STRIDE, _STRIDE)))
-    return Scale(grade, rrf, min(spread, _WIDEST))
+        residual, variance = stack.mean - stack.prior_mean, stack.prior_variance
+        scaled_features = stack.features * stack.factor[:, None, None]
+        pull_slope = scaled_features / variance[..., None]  # (P, n, 2) c·V⁻¹X
+        explained = scaled_features - stack.covariance @ pull_slope  # c·SX
+        weights_information += np.einsum("pni,pnj->ij", pull_slope, explained)
+        weights_slope += np.einsum("pni,pn->i", pull_slope, residual)
+        weights_slope += [float(np.sum(stack.implicit_slope(pull_slope[..., i]))) for i in (0, 1)]
+        pool_slope = np.sum(residual**2 / variance, axis=1) - stack.effective_items()
+        pool_slope += stack.implicit_slope(2 * residual / variance)
+        spread_slope += float(np.sum(pool_slope[stack.has_orders]))
+        spread_information += float(np.sum(stack.log_spread_information()))
+    limit = 3 * scale.spread
+    weights_step = np.clip(np.linalg.solve(weights_information, weights_slope), -limit, limit)
+    grade, rrf = (scale.weights + weights_step).tolist()
+    log_step = np.clip(spread_slope / spread_information, -_MAX_LOG_STEP, _MAX_LOG_STEP)
+    spread = scale.spread * float(np.exp(log_step))
+    return Scale(grade, rrf, min(spread, _MAX_SPREAD)), 1 / spread_information
 
 
-def apart(stacks: Sequence[Stack]) -> Float:
-    """(pools,) one step of each pool's factor c, by which its utilities spread more than others'.
+def factor_step(stacks: Sequence[PoolStack]) -> list[Float]:
+    """Return the factors of each stack's pools, one Newton step closer to the highest evidence.
 
-    θ ~ N(c·Xw, c²σ²): weights and noise alike, for grades are given within a pool. The evidence,
-    with log c ~ N(0, τ²), has in log c
-
-        gradient rᵀV⁻¹(r + m) − tr S + l(V⁻¹(2r + m)) − log c/τ²,
-        curvature about 2 tr S² + mᵀV⁻¹Sm + 1/τ²
-
-    and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them. What
-    a pool says by itself, without τ, is kept (`Stack.alone`).
+    c scales weights and noise alike, θ ~ N(c·Xw, c²σ²), because grades are relative to their pool.
+    With log c ~ N(0, τ²), the step in log c is (slope − log c/τ²)/(information + 1/τ²), of
+    `PoolStack.log_factor_derivatives`. The estimate without τ is kept in `own_log_factor`. A pool
+    without orders has c = 1, and so has a single pool, because there c and σ cannot be separated.
     """
-    told = np.concatenate([stack.told for stack in stacks])
-    logs = np.log(np.concatenate([stack.factor for stack in stacks]))
-    slopes, bends = [], []
-    for stack in stacks:
-        hint, prior = stack.prior, stack.variance
-        rest = stack.mean - hint
-        sure = hint - (stack.covariance @ (hint / prior)[..., None])[..., 0]
-        slope = np.sum(rest * (rest + hint) / prior, axis=1) - stack.decided()
-        slopes.append(slope + stack.lean((2 * rest + hint) / prior))
-        bends.append(stack.bend() + np.maximum(0.0, np.sum(hint * sure / prior, axis=1)))
-    slope, bend = (np.concatenate(each)[told] for each in (slopes, bends))
-    logs = logs[told]
-    spread = _GUESS_APART**2
-    for _ in range(3):  # what τ is, given each other
-        left = logs**2 + 1 / (bend + 1 / spread)
-        spread = float(_APART_POOLS * _GUESS_APART**2 + left.sum()) / (_APART_POOLS + len(logs))
-    for stack, own, pull in zip(stacks, bends, slopes, strict=True):
-        known = np.maximum(own, _LEAST)
-        stack.alone = np.clip(np.log(stack.factor) + pull / known, -_FAR, _FAR), 1 / known
-    moved = logs + np.clip((slope - logs / spread) / (bend + 1 / spread), -_STRIDE, _STRIDE)
-    found = np.ones(len(told))
-    found[told] = np.exp(moved - (moved.mean() if len(moved) else 0.0))  # what they share: σ's
-    return found
+    if sum(len(stack.pools) for stack in stacks) == 1:
+        return [np.ones(1)]
+    derivatives = [stack.log_factor_derivatives() for stack in stacks]
+    for stack, (slope, information) in zip(stacks, derivatives, strict=True):
+        information = np.maximum(information, _MIN_INFORMATION)
+        estimate = np.log(stack.factor) + slope / information
+        estimate = np.clip(estimate, -_MAX_LOG_FACTOR, _MAX_LOG_FACTOR)
+        stack.own_log_factor = estimate, 1 / information
+    has_orders = np.concatenate([stack.has_orders for stack in stacks])
+    log_factors = np.log(np.concatenate([stack.factor for stack in stacks]))[has_orders]
+    slope, information = np.concatenate(derivatives, axis=1)[:, has_orders]
+    tau_squared = _factor_variance(log_factors, information)
+    step = (slope - log_factors / tau_squared) / (information + 1 / tau_squared)
+    log_factors = log_factors + np.clip(step, -_MAX_LOG_STEP, _MAX_LOG_STEP)
+    factors = np.ones(len(has_orders))
+    if has_orders.any():  # what all factors have in common belongs to σ
+        factors[has_orders] = np.exp(log_factors - log_factors.mean())
+    return _split_by_stack(factors, stacks)
 
 
-def _together(said: Float, variance: Float) -> tuple[Float, Float]:
-    """(pools,) mean and variance of each log c, where each pool by itself says N(said, variance).
+def _factor_variance(log_factors: Float, information: Float) -> float:
+    """τ²: mean of (log c)² + Var(log c) over the pools, a first guess counting as a few of them."""
+    variance = _FACTOR_SD**2
+    for _ in range(3):  # because Var(log c) depends on τ²
+        squares = log_factors**2 + 1 / (information + 1 / variance)
+        total = float(_FACTOR_GUESS_POOLS * _FACTOR_SD**2 + squares.sum())
+        variance = total / (_FACTOR_GUESS_POOLS + len(log_factors))
+    return variance
 
-    They are drawn from one distribution of any shape, a mixture of narrow bells: there may be two
-    kinds of pools, and one that seems to spread more than others of its kind does so by chance. Its
-    weights are those of the highest likelihood (expectation–maximisation), with a first guess.
+
+def _split_by_stack(values: Float, stacks: Sequence[PoolStack]) -> list[Float]:
+    """Values of all pools, in one array for each stack."""
+    ends = np.cumsum([len(stack.pools) for stack in stacks])
+    return np.split(values, ends[:-1])
+
+
+def shrink_log_factors(estimate: Float, variance: Float) -> tuple[Float, Float]:
+    """Return mean and variance of each pool's log c, given its estimate ~ N(log c, variance).
+
+    The pools' log c come from one distribution, a mixture of narrow normals at fixed places, since
+    there may be two kinds of pools. Its proportions are fitted to all estimates, with N(0, τ²) as
+    pseudo-counts, by expectation–maximisation (Laird 1978, JASA 73, 805–811).
     """
-    wide = variance + _BELL**2
-    likely = np.exp(-0.5 * (said[:, None] - _BELLS) ** 2 / wide[:, None])
-    guess = np.exp(-0.5 * (_BELLS / _GUESS_APART) ** 2)
-    guess *= _APART_POOLS / guess.sum()
-    share: Float = np.full(len(_BELLS), 1 / len(_BELLS))
-    for _ in range(_TURNS):
-        whose = likely * share
-        whose /= whose.sum(axis=1, keepdims=True)
-        share = (whose.sum(axis=0) + guess) / (len(said) + _APART_POOLS)
-    narrow = variance * _BELL**2 / wide
-    middle = narrow[:, None] * (said[:, None] / variance[:, None] + _BELLS / _BELL**2)
-    mean = np.sum(whose * middle, axis=1)
-    return mean, narrow + np.sum(whose * (middle - mean[:, None]) ** 2, axis=1)
+    marginal_variance = variance + _COMPONENT_SD**2
+    distance = estimate[:, None] - _COMPONENT_MEANS
+    likelihood = np.exp(-0.5 * distance**2 / marginal_variance[:, None])  # (pools, components)
+    pseudo_counts = np.exp(-0.5 * (_COMPONENT_MEANS / _FACTOR_SD) ** 2)
+    pseudo_counts *= _FACTOR_GUESS_POOLS / pseudo_counts.sum()
+    proportions: Float = np.full(len(_COMPONENT_MEANS), 1 / len(_COMPONENT_MEANS))
+    for _ in range(_EM_STEPS):
+        membership = likelihood * proportions
+        membership /= membership.sum(axis=1, keepdims=True)
+        counts = membership.sum(axis=0) + pseudo_counts
+        proportions = counts / (len(estimate) + _FACTOR_GUESS_POOLS)
+    within = variance * _COMPONENT_SD**2 / marginal_variance  # Var(log c), given its component
+    precision_weighted = estimate[:, None] / variance[:, None] + _COMPONENT_MEANS / _COMPONENT_SD**2
+    component_mean = within[:, None] * precision_weighted
+    mean = np.sum(membership * component_mean, axis=1)
+    between = np.sum(membership * (component_mean - mean[:, None]) ** 2, axis=1)
+    return mean, within + between
 
 
-def _beside_others(stacks: Sequence[Stack]) -> None:
-    """Fit each pool under the factor that it is to have, given what all pools say of theirs.
+def _fit_with_shrunk_factors(stacks: Sequence[PoolStack]) -> None:
+    """Fit every pool once more, its factor shrunk towards those of similar pools.
 
-    The mode that `apart` steps to would do as a guess; but of pools that are alike the one which
-    seems to spread most does so by chance, and it is there that most pairs would be locked.
+    Of pools that are alike, one seems to spread most by chance. Without shrinking, its ranking
+    would be reported with too much certainty.
     """
-    told = np.concatenate([stack.told for stack in stacks])
-    said, variance = (np.concatenate([stack.alone[n] for stack in stacks])[told] for n in (0, 1))
-    mean, left = np.zeros(len(told)), np.zeros(len(told))
-    mean[told], left[told] = _together(said, variance)
-    ends = np.cumsum([len(stack.told) for stack in stacks])[:-1]
-    for stack, log, own in zip(stacks, np.split(mean, ends), np.split(left, ends), strict=True):
-        stack.factor = np.exp(log)
-        stack.unsure = stack.unsure + own
+    has_orders = np.concatenate([stack.has_orders for stack in stacks])
+    estimate, variance = np.concatenate([s.own_log_factor for s in stacks], axis=1)[:, has_orders]
+    mean, remaining_variance = np.zeros(len(has_orders)), np.zeros(len(has_orders))
+    mean[has_orders], remaining_variance[has_orders] = shrink_log_factors(estimate, variance)
+    log_factors = _split_by_stack(mean, stacks)
+    variances = _split_by_stack(remaining_variance, stacks)
+    for stack, log_factor, log_factor_variance in zip(stacks, log_factors, variances, strict=True):
+        stack.factor = np.exp(log_factor)
+        stack.log_scale_variance = stack.log_scale_variance + log_factor_variance
         stack.fit()
 
 
-def sharpness(stacks: Sequence[Stack]) -> Float:
-    """(judges,) one step of each judge's β towards where its orders are likeliest.
+def sharpness_step(stacks: Sequence[PoolStack]) -> Float:
+    """Return each judge's β, one step closer to where its orders are likeliest.
 
-    E[log P(orders of j | β_j θ)] under the posterior, with log β_j ~ N(0, τ²): a step of
-    expectation–maximisation, by Newton's method. What all share is the scale's.
+    A step of expectation–maximisation: by Newton's method it raises E[log P(orders of j | β_j·θ)]
+    under the posterior, with log β_j ~ N(0, τ²). The geometric mean of all β is 1.
     """
-    logs = np.log(stacks[0].sharpness)
-    if len(logs) < 2:
+    log_sharpness = np.log(stacks[0].sharpness)
+    if len(log_sharpness) < 2:
         return stacks[0].sharpness
-    less, here, more = np.sum([stack.heard() for stack in stacks], axis=0)
-    slope = (more - less) / (2 * _PROBE) - logs / _LIKE**2
-    bend = np.maximum(2 * here - less - more, 0.0) / _PROBE**2 + 1 / _LIKE**2
-    logs = logs + np.clip(slope / bend, -_STRIDE, _STRIDE)
-    found: Float = np.exp(logs - logs.mean())
-    return found
+    changes = (-_SHARPNESS_DELTA, 0.0, _SHARPNESS_DELTA)
+    by_stack = [stack.expected_log_likelihoods(changes) for stack in stacks]
+    lower, current, upper = np.sum(by_stack, axis=0)
+    slope = (upper - lower) / (2 * _SHARPNESS_DELTA) - log_sharpness / _SHARPNESS_SD**2
+    information = np.maximum(2 * current - lower - upper, 0.0) / _SHARPNESS_DELTA**2
+    information = information + 1 / _SHARPNESS_SD**2
+    log_sharpness = log_sharpness + np.clip(slope / information, -_MAX_LOG_STEP, _MAX_LOG_STEP)
+    sharpness: Float = np.exp(log_sharpness - log_sharpness.mean())
+    return sharpness
 
 
-def settle(pools: Sequence[Learner], sweeps: int = _SWEEPS) -> None:
-    """Improve the scale that the pools share, and what sets each apart, until it hardly moves; in
-    no sweep, only fit each posterior to what its judges said."""
-    stacks = [Stack(some) for some in _alike(pools)]
-    heard = any(stack.told.any() for stack in stacks)
-    for _ in range(sweeps if heard else 0):
-        before = stacks[0].scale
-        scale, sharp = improve(before, stacks), sharpness(stacks)
-        count = np.cumsum([len(stack.factor) for stack in stacks])
-        factors = apart(stacks) if len(pools) > 1 else np.ones(1)
-        moved = [*(scale.weights - before.weights), scale.spread - before.spread]
-        turned = np.log(factors / np.concatenate([stack.factor for stack in stacks]))
-        judged = np.log(sharp / stacks[0].sharpness)
-        for stack, factor in zip(stacks, np.split(factors, count[:-1]), strict=True):
-            stack.scale, stack.factor = scale, factor
-            stack.sharpen(sharp)
-            stack.fit()
-        near = np.abs(moved).max() <= _SETTLED * scale.spread
-        if near and max(np.abs(turned).max(), np.abs(judged).max()) <= _TURNED:
+def fit_pools(pools: Sequence[FittedPool], max_sweeps: int = _MAX_SWEEPS) -> None:
+    """Fit the prior to the orders of all pools, then each pool's posterior, and assign both to it.
+
+    Scale, factors and sharpness take at most `max_sweeps` steps together; with 0 they stay.
+    """
+    stacks = [PoolStack(group) for group in _group_by_size(pools)]
+    learns = max_sweeps > 0 and any(stack.has_orders.any() for stack in stacks)
+    for _ in range(max_sweeps if learns else 0):
+        if _sweep(stacks):
             break
-    learned = [stack.factor for stack in stacks]
-    if heard and sweeps and len(pools) > 1:
-        _beside_others(stacks)
-    for stack, factor in zip(stacks, learned, strict=True):
-        stack.give(factor)
+    factors = [stack.factor for stack in stacks]
+    if learns and len(pools) > 1:
+        _fit_with_shrunk_factors(stacks)
+    for stack, factor in zip(stacks, factors, strict=True):
+        stack.update_pools(factor)
 
 
-def _alike(pools: Sequence[Learner]) -> Iterator[list[Learner]]:
-    """The pools in groups of about one size, none of them too large."""
-    group: list[Learner] = []
+def _sweep(stacks: Sequence[PoolStack]) -> bool:
+    """Take one step of all parameters and refit the pools; True if the parameters hardly moved."""
+    old_scale, old_sharpness = stacks[0].scale, stacks[0].sharpness
+    old_factors = np.concatenate([stack.factor for stack in stacks])
+    scale, log_spread_variance = scale_step(old_scale, stacks)
+    sharpness = sharpness_step(stacks)
+    factors = factor_step(stacks)
+    for stack, factor in zip(stacks, factors, strict=True):
+        stack.log_scale_variance = np.where(stack.has_orders, log_spread_variance, 0.0)
+        stack.refit(scale, factor, sharpness)
+    moved = [*(scale.weights - old_scale.weights), scale.spread - old_scale.spread]
+    log_moves = np.log([*np.concatenate(factors) / old_factors, *sharpness / old_sharpness])
+    scale_converged = np.abs(moved).max() <= _SCALE_TOLERANCE * scale.spread
+    return bool(scale_converged and np.abs(log_moves).max() <= _LOG_TOLERANCE)
+
+
+def _group_by_size(pools: Sequence[FittedPool]) -> Iterator[list[FittedPool]]:
+    """Groups of pools of similar size, each small enough for one `PoolStack`."""
+    group: list[FittedPool] = []
     for pool in sorted(pools, key=lambda pool: len(pool.features)):
         n = len(pool.features)
-        wide = group and n > 1.25 * len(group[0].features) + 4
-        if wide or (len(group) + 1) * n**2 > _TOGETHER:
+        too_wide = group and n > 1.25 * len(group[0].features) + 4
+        if too_wide or (len(group) + 1) * n**2 > _MAX_STACK_SIZE:
             if group:
                 yield group
             group = []

@@ -27,7 +27,7 @@ from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.plackett_luce import Judgements, Posterior, separation
-from rankproof.golden.prior import Scale, features, settle
+from rankproof.golden.prior import Scale, fit_pools, pool_features
 
 Batch = tuple[int, ...]
 Part = tuple[Batch, Batch | None]  # items that were shown, and their order; None: it failed
@@ -204,14 +204,14 @@ class Refiner:
     seed: int = 0
     scale: Scale = field(default_factory=Scale)
     learn: bool = True
-    doubt: Float | None = None  # (n,) standard deviation of each grade, where the judge said it
+    grade_sd: Float | None = None  # (n,) standard deviation of each grade, where the judge said it
     judges: int = 1  # who take turns
     first: int = 0  # of them
     mute: set[int] = field(default_factory=set, init=False)  # items that cannot be judged
     sharpness: Float = field(init=False)  # (judges,) β, 1 on geometric average
     factor: float = field(default=1.0, init=False)  # c: its spread beside that of other pools
     orders: list[Batch] = field(default_factory=list, init=False)
-    by: list[int] = field(default_factory=list, init=False)  # which judge gave each
+    judge_of_order: list[int] = field(default_factory=list, init=False)
     turns: list[int] = field(init=False)  # calls of each judge
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -221,7 +221,7 @@ class Refiner:
     _asked: list[Batch] | None = field(default=None, init=False)
     _ranking: Ranking | None = field(default=None, init=False)
     _expected: float | None = field(default=None, init=False)
-    _table: Judgements | None = field(default=None, init=False)  # of the orders so far
+    _judgements: Judgements | None = field(default=None, init=False)  # of the orders so far
     _posterior: Posterior | None = field(default=None, init=False)
     _mode: Float | None = field(default=None, init=False)  # of the last posterior
     surprise: list[tuple[int, float]] = field(
@@ -309,35 +309,35 @@ class Refiner:
         """Judgements made elsewhere, of any items; each counts as a call of its judge."""
         whose = [0] * len(orders) if by is None else list(by)
         self.orders += orders
-        self.by += whose
+        self.judge_of_order += whose
         for judge in whose:
             self.turns[judge] += 1
         self.calls += len(orders)
         self._round += 1
         self._asked = None
-        self._table = self._posterior = self._ranking = self._expected = None
+        self._judgements = self._posterior = self._ranking = self._expected = None
         if self.learn:
-            settle([self])
+            fit_pools([self])
 
     @property
     def posterior(self) -> Posterior:
         """Of all orders so far."""
         if self._posterior is None:
-            settle([self], sweeps=0)
+            fit_pools([self], max_sweeps=0)
         assert self._posterior is not None
         return self._posterior
 
     @property
-    def table(self) -> Judgements:
-        if self._table is None:
-            self._table = Judgements.of(self.orders, len(self.features))
-        return replace(self._table, sharp=self.sharpness[self.by][:, None])
+    def judgements(self) -> Judgements:
+        if self._judgements is None:
+            self._judgements = Judgements.of(self.orders, len(self.features))
+        return replace(self._judgements, sharp=self.sharpness[self.judge_of_order][:, None])
 
     @property
-    def start(self) -> Float | None:
+    def last_mode(self) -> Float | None:
         return self._mode
 
-    def found(self, posterior: Posterior) -> None:
+    def set_posterior(self, posterior: Posterior) -> None:
         self._posterior, self._mode = posterior, posterior.mean
         self._ranking = self._expected = None
 
@@ -477,12 +477,12 @@ class Refinement:
                 own = SeedRefiner(pool.grade, chosen, _mixed(seed, at), constants)
                 self._pools.append(own)
                 continue
-            hints = features(pool.grade, pool.rrf)
-            doubt = None if pool.doubt is None else np.asarray(pool.doubt, np.float64)
+            hints = pool_features(pool.grade, pool.rrf)
+            grade_sd = None if pool.doubt is None else np.asarray(pool.doubt, np.float64)
             refiner = Refiner(
                 *(hints, chosen, _mixed(seed, at)),
                 learn=False,
-                doubt=doubt,
+                grade_sd=grade_sd,
                 judges=judges,
                 first=at % judges,
             )
@@ -490,7 +490,7 @@ class Refinement:
             self._pools.append(refiner)
         for at, before in (known or {}).items():
             self._pools[at].begin(before)
-        settle(self._learners)
+        fit_pools(self._learners)
 
     def next_round(self) -> list[tuple[int, Batch]]:
         """(pool, batch) of every call that may run now; [] when every pool is done."""
@@ -516,7 +516,7 @@ class Refinement:
             self._pools[at].add(
                 [orders[call] for call in mine], [parts[call] for call in mine] if parts else ()
             )
-        settle(self._learners)
+        fit_pools(self._learners)
 
     @property
     def scale(self) -> Scale:
