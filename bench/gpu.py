@@ -25,8 +25,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-from rankproof.precision import gpu, gpu_scores
-from rankproof.precision.exact import find
+from rankproof.precision import gpu_scores, gpu_search
+from rankproof.precision.exact_search import find
 
 QUERIES = 1, 32, 1024, 4096
 DOCUMENTS = 100_000, 1_000_000, 10_000_000
@@ -114,7 +114,7 @@ def wrong(queries: Any, documents: Any, found: dict[int, tuple[Any, Any]]) -> li
 
 
 def searched(queries: Any, documents: Any, k: int, into: dict[int, tuple[Any, Any]]) -> None:
-    into[k] = gpu.keys_of_best(queries, documents, k)
+    into[k] = gpu_search.keys_of_best(queries, documents, k)
 
 
 def grid() -> tuple[list[dict[str, Any]], int]:
@@ -182,8 +182,8 @@ def first_search(queries: Any, documents: Any, k: int) -> float:
     """Of documents never searched before, by kernels that are compiled."""
     times = []
     for _ in range(5):
-        gpu.forget()
-        times.append(timed(partial(gpu.keys_of_best, queries, documents, k)))
+        gpu_search.forget()
+        times.append(timed(partial(gpu_search.keys_of_best, queries, documents, k)))
     return statistics.median(times)
 
 
@@ -202,10 +202,10 @@ def kinds() -> tuple[list[str], int]:
             found: dict[int, tuple[Any, Any]] = {}
             for k in KS:
                 for each in (whole, documents):
-                    gpu.keys_of_best(queries, each, k)
+                    gpu_search.keys_of_best(queries, each, k)
                 ms, before = in_turn(
                     partial(searched, queries, documents, k, found),
-                    partial(gpu.keys_of_best, queries, whole, k),
+                    partial(gpu_search.keys_of_best, queries, whole, k),
                     most=12,
                 )
                 said = f"{gpu_scores.name_of(form)}, k = {k:,}: {ms:.2f} and {before:.2f} ms"
@@ -263,7 +263,7 @@ def public() -> list[str]:
             return 1000 * (time.perf_counter() - begin)
 
         search()
-        (kernel,) = in_turn(partial(gpu.keys_of_best, queries, documents, k))
+        (kernel,) = in_turn(partial(gpu_search.keys_of_best, queries, documents, k))
         whole = statistics.median(search() for _ in range(7))
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated()

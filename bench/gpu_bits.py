@@ -19,8 +19,8 @@ import torch
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
 from hard_vectors import hard_vectors  # noqa: E402
 
-from rankproof.precision import cosine, dot, fixed, gpu, gpu_scores  # noqa: E402
-from rankproof.precision.exact import find  # noqa: E402
+from rankproof.precision import cosine, dot, fixed_sum, gpu_scores, gpu_search  # noqa: E402
+from rankproof.precision.exact_search import find  # noqa: E402
 from rankproof.precision.formats import round_to  # noqa: E402
 
 FORMS = ("float32", "float16", "bfloat16")
@@ -39,7 +39,10 @@ def main() -> int:
     )
     sets["many, repeated"] = (sets["many"][0], sets["many"][1][rng.integers(0, 3000, 150_000)])
     different, searches = [], 0
-    gpu.SAMPLE = 256, 1024  # so that the bar is set by a sample of thousands of documents too
+    gpu_search.SAMPLE = (
+        256,
+        1024,
+    )  # so that the bar is set by a sample of thousands of documents too
     for name, (queries, documents) in sets.items():
         for form in FORMS:
             a, b = (round_to(x, form) for x in (queries, documents))
@@ -67,7 +70,7 @@ def main() -> int:
             wide = there[1][:2000].float()
             if (
                 gpu_scores.unit(wide).cpu().numpy().tobytes()
-                != fixed.unit(wide.cpu().numpy()).tobytes()
+                != fixed_sum.normalize(wide.cpu().numpy()).tobytes()
             ):
                 different.append((name, form, "unit"))
     for case in different:

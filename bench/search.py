@@ -30,8 +30,8 @@ import results
 import Stemmer
 
 from rankproof.foundation.arrays import Array
-from rankproof.precision import fixed
-from rankproof.precision.exact import find
+from rankproof.precision import fixed_sum
+from rankproof.precision.exact_search import find
 from rankproof.precision.topk import TopK, top_k
 from rankproof.retrieval.fusion import fuse_one
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
@@ -110,7 +110,8 @@ def in_turn(ours: Sequence[Callable[[], Any]], theirs: Sequence[Callable[[], Any
 
 def flat(total: int, dimensions: int, generator: np.random.Generator) -> Iterator[str]:
     vectors, asked = (
-        fixed.unit(generator.standard_normal((n, dimensions), np.float32)) for n in (total, ASKED)
+        fixed_sum.normalize(generator.standard_normal((n, dimensions), np.float32))
+        for n in (total, ASKED)
     )
     index = FlatIndex(FlatSettings(), vectors, pl.Series(range(total)).cast(pl.String))
     peer = faiss.IndexFlatIP(dimensions)
@@ -193,7 +194,7 @@ def many() -> None:
     ]
     for total, dimensions in itertools.product(DOCUMENTS, DIMENSIONS):
         queries, documents = (
-            fixed.unit(generator.standard_normal((n, dimensions), np.float32))
+            fixed_sum.normalize(generator.standard_normal((n, dimensions), np.float32))
             for n in (max(QUERIES), total)
         )
         index = faiss.IndexFlatIP(dimensions)

@@ -21,9 +21,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from rankproof.precision import gpu, gpu_same, gpu_scores
+from rankproof.precision import gpu_duplicates, gpu_scores, gpu_search
 
-MODULES: tuple[Any, ...] = gpu, gpu_same, gpu_scores
+MODULES: tuple[Any, ...] = gpu_search, gpu_duplicates, gpu_scores
 THERE: list[bool] = []
 DIMENSIONS = 64
 # Queries, documents, k, and whether half of the documents are known to be one vector: the ways of
@@ -115,23 +115,23 @@ def main() -> None:
     for module in MODULES:
         module.kernels, module.there = kernels, there
     set_compiled(True)
-    gpu.SAMPLE = 4096, 4096
-    gpu._replay = lambda _key, *given: gpu._stage(*given)
+    gpu_search.SAMPLE = 4096, 4096
+    gpu_search._replay = lambda _key, *given: gpu_search._stage(*given)
     for form, more in FORMS.items():
         for count, total, k, known in WAYS + more:
             queries, documents = (torch.randn(n, DIMENSIONS).to(form) for n in (count, total))
             documents[::2] = 1
             for fused in (True, False) if count == 128 else (False,):
-                gpu._fusable = lambda *_: fused  # noqa: B023
-                gpu.keys_of_best(queries, documents, k)
+                gpu_search._fusable = lambda *_: fused  # noqa: B023
+                gpu_search.keys_of_best(queries, documents, k)
             if known:
                 set_compiled(False)
-                assert gpu_same.look(documents) is not None
+                assert gpu_duplicates.look(documents) is not None
                 set_compiled(True)
-                gpu.keys_of_best(queries, documents, k)
+                gpu_search.keys_of_best(queries, documents, k)
                 with there(documents):
-                    gpu_same._marks(documents)
-            gpu.forget()
+                    gpu_duplicates._marks(documents)
+            gpu_search.forget()
     print(json.dumps([*kernels.made.values()]))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from hard_vectors import hard_vectors
 
-from rankproof.precision import fixed, gpu, gpu_same, gpu_scores
+from rankproof.precision import fixed_sum, gpu_duplicates, gpu_scores, gpu_search
 from rankproof.precision.formats import round_to
 
 FORMS = ("float32", "float16")  # numpy, in which it computes, has no bfloat16
@@ -48,24 +48,24 @@ class Noted:
 
 @contextmanager
 def changed(settings: dict[str, Any]) -> Iterator[None]:
-    before = {name: getattr(gpu, name) for name in settings}
+    before = {name: getattr(gpu_search, name) for name in settings}
     try:
         for name, value in settings.items():
-            setattr(gpu, name, value)
+            setattr(gpu_search, name, value)
         yield
     finally:
         for name, value in before.items():
-            setattr(gpu, name, value)
+            setattr(gpu_search, name, value)
 
 
 def differs(asked: Any, there: Any, low: bool) -> bool:
     form = gpu_scores.name_of(asked.dtype)
-    scores = fixed.matrix(*(x.float().numpy() for x in (asked, there)))
+    scores = fixed_sum.matrix(*(x.float().numpy() for x in (asked, there)))
     scores = round_to(scores, form) if low else scores
     order = np.argsort(-scores, axis=1, kind="stable")
     ranked = np.take_along_axis(scores, order, axis=1)
     ties = (ranked[:, K:] == ranked[:, K - 1 : K]).sum(axis=1)
-    found = gpu.top_k(asked, there, K, low=low)
+    found = gpu_search.top_k(asked, there, K, low=low)
     expected = ranked[:, :K], order[:, :K], ties
     pairs = zip((found.scores, found.documents, found.cut), expected, strict=True)
     return not all(np.array_equal(a, b) for a, b in pairs)
@@ -73,11 +73,11 @@ def differs(asked: Any, there: Any, low: bool) -> bool:
 
 def main() -> None:
     noted = Noted(gpu_scores.kernels)
-    modules: tuple[Any, ...] = gpu, gpu_same, gpu_scores
+    modules: tuple[Any, ...] = gpu_search, gpu_duplicates, gpu_scores
     for module in modules:
         module.kernels, module.compiled = noted, lambda _: True
-    gpu._replay = lambda _key, *given: gpu._stage(*given)
-    gpu_same.HEAVY = 64
+    gpu_search._replay = lambda _key, *given: gpu_search._stage(*given)
+    gpu_duplicates.HEAVY = 64
     different, searches = [], 0
     for (way, (count, total, settings)), form in product(WAYS.items(), FORMS):
         fused = settings.get("fused", False)
@@ -96,7 +96,7 @@ def main() -> None:
                     searches += 1
                     if differs(asked, there, low):
                         different.append(f"{name}, {way}, {form}, low {low}")
-            gpu.forget()
+            gpu_search.forget()
     print(json.dumps({"searches": searches, "different": different, "kernels": [*noted.names]}))
 
 

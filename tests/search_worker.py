@@ -12,7 +12,7 @@ import numpy as np
 from hard_vectors import hard_vectors
 
 from rankproof.cluster import vectors as shards
-from rankproof.precision import cosine, dot, exact, fixed
+from rankproof.precision import cosine, dot, exact_search, fixed_sum
 from rankproof.precision.topk import TopK
 
 SEARCHES: tuple[dict[str, Any], ...] = (
@@ -48,7 +48,7 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
     count = 4 * K if two_steps else K
     rescore = settings.get("rescore", "decoded")
     task = shards._Task(form, high, rescore, count, metric, "cpu")
-    asked, _ = exact.vectors_of(queries, "queries", metric, form if high else None)
+    asked, _ = exact_search.vectors_of(queries, "queries", metric, form if high else None)
     edges = [0, *cuts, len(documents)]
     merged: Any = None
     for at, (low, last) in enumerate(pairwise(edges)):
@@ -58,12 +58,12 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
         best = shards._find(asked, part, task, None, array)
         merged = best if merged is None else shards._merge(merged, best, count)
     top = merged.top
-    return whole(top if merged.exact is None else exact.rescored(merged.exact, top, K))
+    return whole(top if merged.exact is None else exact_search.rescored(merged.exact, top, K))
 
 
 def main() -> None:
     threads = int(sys.argv[1])
-    fixed.THREADS = threads
+    fixed_sum.THREADS = threads
     found: dict[str, set[str]] = {}
     products = []
     for name, (queries, documents) in hard_vectors(documents=900, dimensions=50).items():
@@ -80,8 +80,8 @@ def main() -> None:
                 continue
             blocks = set()
             for cells in (1 << 11, 1 << 12, 1 << 22):
-                exact._CELLS = cells
-                best, _ = exact.find(queries, some, K, **settings)
+                exact_search._CELLS = cells
+                best, _ = exact_search.find(queries, some, K, **settings)
                 blocks.add(whole(best))
             found[f"{name}: {settings}"] = blocks
             cuts: tuple[tuple[int, ...], ...] = ((), (300,), (1, 40, 500))

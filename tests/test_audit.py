@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.audit.agreement import agreement
+from rankproof.audit.rank_correlation import agreement
 from rankproof.data.beir import read_corpus
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.files import write_atomically
@@ -609,7 +609,7 @@ def test_as_the_paper_has_it_saturated_logits_tie_with_high_precision_too() -> N
 def test_a_reference_of_other_pairs_is_refused() -> None:
     import polars as pl
 
-    from rankproof.audit.sources import read_logits
+    from rankproof.audit.input_files import read_logits
 
     frame = pl.DataFrame({"query": ["q", "q"], "doc": ["a", "b"], "logit": [1.0, 2.0]})
     other = read_logits(frame.reverse())

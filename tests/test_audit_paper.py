@@ -11,7 +11,7 @@ import pytest
 
 import rankproof as rp
 from rankproof.audit import Audit
-from rankproof.audit.paper import entries
+from rankproof.audit.paper_tables import entries
 from rankproof.cli.audit_tables import Tables
 from rankproof.presentation.tables import as_latex, as_markdown
 

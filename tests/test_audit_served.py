@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import rankproof as rp
+from rankproof.audit.input_files import read_logits, read_served, read_vectors
 from rankproof.audit.logits import Logits, audit_logits
-from rankproof.audit.sources import read_logits, read_served, read_vectors
 from rankproof.data import read_run
 from rankproof.foundation.errors import InputError
 

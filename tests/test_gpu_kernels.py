@@ -19,7 +19,7 @@ import rankproof
 
 HERE = Path(__file__).parent
 SOURCE = Path(rankproof.__file__).parent
-KERNELS = SOURCE / "scoring" / "gpu_kernels.py"
+KERNELS = SOURCE / "precision" / "gpu_kernels.py"
 NAMED = set(re.findall(r"^def (\w+_kernel)\(", KERNELS.read_text(), re.MULTILINE))
 
 pytestmark = pytest.mark.slow

@@ -86,7 +86,7 @@ import numpy as np
 
 from rankproof.retrieval.row_lists import run_of
 from rankproof.retrieval.protocols import Retrieved, Scored
-from rankproof.precision.exact import find
+from rankproof.precision.exact_search import find
 from rankproof.precision.formats import encode
 
 

@@ -11,7 +11,7 @@ import pytest
 import rankproof as rp
 from rankproof.data.tables import Run
 from rankproof.precision import FORMATS, Format, cosine, encode, search
-from rankproof.precision.exact import find, to_run
+from rankproof.precision.exact_search import find, to_run
 from rankproof.precision.formats import FLOATS, round_to
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings

@@ -183,7 +183,7 @@ for name in ("polars", "ml_dtypes", "torch", "typer", "rich"):
     sys.modules[name] = None
 import numpy as np
 from rankproof.precision import sigmoid, dot, topk
-from rankproof.precision.exact import find
+from rankproof.precision.exact_search import find
 assert sigmoid(np.float32(0.0)) == 0.5
 assert find(np.eye(3), np.eye(3), 1)[0].documents.ravel().tolist() == [0, 1, 2]
 """

@@ -25,8 +25,8 @@ from loopback import PATIENCE
 import rankproof as rp
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
-from rankproof.precision import encode, exact, fixed, formats, topk
-from rankproof.precision.exact import find
+from rankproof.precision import encode, exact_search, fixed_sum, formats, topk
+from rankproof.precision.exact_search import find
 from rankproof.precision.formats import FORMATS, SHAPES, Format, round_to
 from rankproof.precision.scorers import Scorer
 from rankproof.precision.topk import TopK
@@ -74,10 +74,10 @@ def same(a: TopK, b: TopK) -> bool:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the compiled code and without."""
     if request.param == "numpy":
-        monkeypatch.setattr(fixed, "native", None)
+        monkeypatch.setattr(fixed_sum, "native", None)
         monkeypatch.setattr(topk, "native", None)
         monkeypatch.setattr(formats, "native", None)
-    elif fixed.native is None or topk.native is None:
+    elif fixed_sum.native is None or topk.native is None:
         pytest.skip("there is no compiled code")
     return str(request.param)
 
@@ -89,16 +89,18 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_fixed_sum_is_its_definition(name: str, way: str) -> None:
     queries, documents = SMALL[name]
     expected = all_by_hand(queries, documents)
-    assert fixed.matrix(queries, documents).tobytes() == expected.tobytes()
+    assert fixed_sum.matrix(queries, documents).tobytes() == expected.tobytes()
     start = np.arange(len(queries) + 1) * len(documents)
     out = np.empty(expected.size, np.float32)
-    fixed.pairs(queries, documents, start, np.tile(np.arange(len(documents)), len(queries)), out)
+    fixed_sum.pairs(
+        queries, documents, start, np.tile(np.arange(len(documents)), len(queries)), out
+    )
     assert out.tobytes() == expected.tobytes()
     lengths = np.sqrt([by_hand(d, d) for d in documents])
-    assert fixed.lengths(documents).tobytes() == lengths.tobytes()
+    assert fixed_sum.lengths(documents).tobytes() == lengths.tobytes()
     with np.errstate(under="ignore"):
         wide = documents.astype(np.float64) / np.where(lengths > 0, lengths, 1)[:, None]
-        assert fixed.unit(documents).tobytes() == wide.astype(np.float32).tobytes()
+        assert fixed_sum.normalize(documents).tobytes() == wide.astype(np.float32).tobytes()
 
 
 @pytest.mark.parametrize("dimensions", [1, 31, 32, 33, 128, 1000, 4097])
@@ -109,15 +111,15 @@ def test_bounds_of_lengths_are_not_below_them_and_hardly_above(dimensions: int, 
     flat = np.full((9, dimensions), np.float32(1 + 2.0**-12))  # every square rounds down
     several = [plain, np.sign(plain), flat, np.abs(plain[:1]).clip(0.5, 1) * scale[:, None]]
     for values in (*several, np.zeros((3, dimensions), np.float32)):
-        length, bound = fixed.lengths(values), fixed.bounds(values)
+        length, bound = fixed_sum.lengths(values), fixed_sum.length_bounds(values)
         assert bound.dtype == np.float32
         assert (bound >= length).all()
         near = length * (1 + 2.0**-16) + 2.0**-148
         assert (bound[near < 3e38] <= near[near < 3e38]).all()
     for wrong in (np.nan, np.inf, -np.inf):
         plain[3, -1] = wrong
-        assert np.flatnonzero(np.isnan(fixed.bounds(plain))).tolist() == [3]
-    assert not np.isnan(fixed.bounds(np.full((2, dimensions), 3.4e38, np.float32))).any()
+        assert np.flatnonzero(np.isnan(fixed_sum.length_bounds(plain))).tolist() == [3]
+    assert not np.isnan(fixed_sum.length_bounds(np.full((2, dimensions), 3.4e38, np.float32))).any()
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -136,8 +138,8 @@ def test_the_fixed_sum_is_the_exact_one_but_for_float64(name: str) -> None:
 )
 def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> None:
     """Float32 sums forwards, backwards and with small numbers flushed to zero."""
-    slack = fixed.slack_of(fixed.lengths(queries), fixed.lengths(documents), 35)
-    sums = fixed.matrix(queries, documents)
+    slack = fixed_sum.slack_of(fixed_sum.lengths(queries), fixed_sum.lengths(documents), 35)
+    sums = fixed_sum.matrix(queries, documents)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         flushed = [np.where(np.abs(x) < 2.0**-126, 0, x) for x in (queries, documents)]
         for a, b in ((queries, documents), flushed):
@@ -147,7 +149,7 @@ def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> 
                 low, high = slack.bounds(found)
                 assert (low <= sums).all()
                 assert (sums <= high).all()
-        products = np.stack([fixed.products(q[None], documents) for q in queries])
+        products = np.stack([fixed_sum.products(q[None], documents) for q in queries])
         low, high = slack.bounds(products)
         assert (low <= sums).all()
         assert (sums <= high).all()
@@ -156,10 +158,10 @@ def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> 
 def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
     queries, documents = SMALL["random"]
     for values in (documents[::2], documents[:, 3:20], np.asfortranarray(documents)):
-        assert np.array_equal(fixed.lengths(values), fixed.lengths(values.copy(order="C")))
+        assert np.array_equal(fixed_sum.lengths(values), fixed_sum.lengths(values.copy(order="C")))
         some = queries[:, : values.shape[1]]
         assert np.array_equal(
-            fixed.matrix(some, values), fixed.matrix(some, values.copy(order="C"))
+            fixed_sum.matrix(some, values), fixed_sum.matrix(some, values.copy(order="C"))
         )
 
 
@@ -179,9 +181,9 @@ def test_no_candidate_is_missing_and_every_tie_is_counted(
     name: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries, documents = HARD[name]
-    scores = fixed.matrix(queries, documents)
+    scores = fixed_sum.matrix(queries, documents)
     for k, cells, room in ((1, 1 << 22, 1), (30, 1 << 12, 1), (600, 1 << 11, 1 << 22)):
-        monkeypatch.setattr(exact, "_CELLS", cells)
+        monkeypatch.setattr(exact_search, "_CELLS", cells)
         monkeypatch.setattr(topk, "_HELD", room)
         assert same(find(queries, documents, k)[0], by_sorting(scores, k))
 
@@ -191,12 +193,12 @@ def test_no_candidate_is_missing_and_every_tie_is_counted(
 def test_rounded_formats_rank_by_the_sum_that_they_round(
     form: Any, high: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "_CELLS", 1 << 11)
+    monkeypatch.setattr(exact_search, "_CELLS", 1 << 11)
     for name, (queries, documents) in HARD.items():
         a, b = (round_to(x, form) for x in (queries, documents))
         if not all(np.isfinite(x).all() for x in (a, b)):
             continue
-        scores = round_to(fixed.matrix(a, b), "float32" if high else form) + np.float32(0.0)
+        scores = round_to(fixed_sum.matrix(a, b), "float32" if high else form) + np.float32(0.0)
         found, _ = find(queries, documents, 25, format=form, high_precision=high)
         assert same(found, by_sorting(scores, 25)), name
 
@@ -214,7 +216,7 @@ def test_small_searches_are_those_of_the_definition(data: st.DataObject) -> None
     for native in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not native:
-                patch.setattr(fixed, "native", None)
+                patch.setattr(fixed_sum, "native", None)
                 patch.setattr(topk, "native", None)
                 patch.setattr(formats, "native", None)
             assert same(find(queries, documents, k)[0], expected)
@@ -282,9 +284,9 @@ def test_a_block_may_end_where_a_shortlist_is_full(
 ) -> None:
     """Of 22 there is room for 300: for the k held and 278 more."""
     queries, documents = HARD[name]
-    monkeypatch.setattr(exact, "_CELLS", width * len(queries))
+    monkeypatch.setattr(exact_search, "_CELLS", width * len(queries))
     monkeypatch.setattr(topk, "_HELD", 1)
-    expected = by_sorting(fixed.matrix(queries, documents), 22)
+    expected = by_sorting(fixed_sum.matrix(queries, documents), 22)
     assert same(find(queries, documents, 22)[0], expected)
 
 
@@ -314,17 +316,17 @@ def test_a_single_dimension_has_one_scale_for_all_documents() -> None:
 
 def test_numbers_below_normal_count_where_a_library_has_them_flushed() -> None:
     torch = pytest.importorskip("torch")
-    if fixed.native is None:
+    if fixed_sum.native is None:
         pytest.skip("there is no compiled code")
     queries, documents = HARD["below normal"]
     expected = find(queries, documents, 9)[0], find(queries, documents, 9, format="int8")[0]
-    scores = fixed.matrix(queries, documents)
+    scores = fixed_sum.matrix(queries, documents)
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush")
     try:
         flushed = np.float32(2.0**-126) * np.float32(0.5)
         found = find(queries, documents, 9)[0], find(queries, documents, 9, format="int8")[0]
-        again = fixed.matrix(queries, documents)
+        again = fixed_sum.matrix(queries, documents)
         still = np.float32(2.0**-126) * np.float32(0.5)
     finally:
         torch.set_flush_denormal(False)
@@ -447,10 +449,10 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("call", _wrong_calls())
 def test_compiled_code_refuses_what_it_would_read_past(call: str) -> None:
-    if fixed.native is None or topk.native is None:
+    if fixed_sum.native is None or topk.native is None:
         pytest.skip("there is no compiled code")
     name, *given = _wrong_calls()[call]
-    module = fixed.native if hasattr(fixed.native, name) else topk.native
+    module = fixed_sum.native if hasattr(fixed_sum.native, name) else topk.native
     with pytest.raises(ValueError, match=r"wanted|asked|shortlists|scores|usual"):
         getattr(module, name)(*given)
 
@@ -465,12 +467,12 @@ def test_torch_gives_the_bits_of_the_cpu_search(
 ) -> None:
     """All its ways; bench/gpu_bits.py does the same on a GPU."""
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu, gpu_scores
+    from rankproof.precision import gpu_scores, gpu_search
 
     queries, documents = (round_to(x, form) for x in HARD[name])
     if not all(np.isfinite(x).all() for x in (queries, documents)):
         return
-    monkeypatch.setattr(gpu, "BLOCK_CELLS", 1 << 15)
+    monkeypatch.setattr(gpu_search, "BLOCK_CELLS", 1 << 15)
     monkeypatch.setattr(gpu_scores, "BLOCK_CELLS", 1 << 15)
     monkeypatch.setattr(gpu_scores, "PAIRS", 1 << 12)
     there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
@@ -482,14 +484,19 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     for high in (True, False):
         ours, _ = find(queries, documents, 8, format=form, high_precision=high)
         for way, settings in ways.items() if high else [*ways.items()][::3]:
-            gpu.forget()
+            gpu_search.forget()
             with pytest.MonkeyPatch.context() as patch:
                 for setting, value in settings.items():
-                    patch.setattr(gpu, setting, value)
-                assert same(gpu.top_k(there[0], there[1], 8, low=not high), ours), (way, high)
+                    patch.setattr(gpu_search, setting, value)
+                assert same(gpu_search.top_k(there[0], there[1], 8, low=not high), ours), (
+                    way,
+                    high,
+                )
     wide = [x.float() for x in there]
-    assert gpu_scores.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
-    assert gpu_scores.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()
+    assert (
+        gpu_scores.matrix(*wide).numpy().tobytes() == fixed_sum.matrix(queries, documents).tobytes()
+    )
+    assert gpu_scores.unit(wide[1]).numpy().tobytes() == fixed_sum.normalize(documents).tobytes()
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["few queries", "many"])
@@ -499,11 +506,11 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
 ) -> None:
     """One vector, several, and several that tie, so that documents of all of them are taken."""
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu, gpu_same
+    from rankproof.precision import gpu_duplicates, gpu_search
 
     settings = {"GROUPS": 256} if few else {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0}
     for setting, value in settings.items():
-        monkeypatch.setattr(gpu, setting, value)
+        monkeypatch.setattr(gpu_search, setting, value)
     rng = np.random.default_rng(3)
     queries = round_to(rng.standard_normal((5, 20), np.float32), form)
     queries[0] = 0  # all documents tie
@@ -515,66 +522,66 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     for distinct in (1, 10, 90):
         rows = vectors[rng.integers(0, distinct, len(documents))]
         there.copy_(torch.from_numpy(rows))  # the same tensor: what it held is not believed
-        scores = fixed.matrix(queries, rows)
+        scores = fixed_sum.matrix(queries, rows)
         for k in (1, 10, 100):
-            assert same(gpu.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
-            known = gpu_same.known(there)
+            assert same(gpu_search.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
+            known = gpu_duplicates.known(there)
             assert known is not None
             assert len(known.first) == distinct
     rows = round_to(rng.standard_normal(rows.shape, np.float32), form)
     half = rng.integers(0, 2, len(rows)) == 0
     rows[half] = 2 * queries[2]  # its best, and one of many to the others
     there.copy_(torch.from_numpy(rows))
-    scores = fixed.matrix(queries[1:], rows)
+    scores = fixed_sum.matrix(queries[1:], rows)
     for k in (1, 10, 100, 10):
-        assert same(gpu.top_k(asked[1:], there, k), by_sorting(scores, k)), k
-        known = gpu_same.known(there)
+        assert same(gpu_search.top_k(asked[1:], there, k), by_sorting(scores, k)), k
+        known = gpu_duplicates.known(there)
         assert known is not None
         assert known.size.tolist() == [half.sum()]
     there[7, 3] = np.inf
     with pytest.raises(InputError, match="documents: row 7"):
-        gpu.top_k(asked, there, 10)
+        gpu_search.top_k(asked, there, 10)
     there.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
-    scores = fixed.matrix(queries, there.float().numpy())
-    assert same(gpu.top_k(asked, there, 10), by_sorting(scores, 10))
-    assert gpu_same.known(there) is None
+    scores = fixed_sum.matrix(queries, there.float().numpy())
+    assert same(gpu_search.top_k(asked, there, 10), by_sorting(scores, 10))
+    assert gpu_duplicates.known(there) is None
 
 
 def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu, gpu_same
+    from rankproof.precision import gpu_duplicates, gpu_search
 
-    gpu.forget()
-    monkeypatch.setattr(gpu_same, "HEAVY", 20)
+    gpu_search.forget()
+    monkeypatch.setattr(gpu_duplicates, "HEAVY", 20)
     settings = {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 1, "LARGE": 0}
     for setting, value in settings.items():
-        monkeypatch.setattr(gpu, setting, value)
+        monkeypatch.setattr(gpu_search, setting, value)
     rng = np.random.default_rng(3)
     queries, documents = (rng.standard_normal((n, 2), np.float32) for n in (3, 1_400))
     documents[200:] = 1e38 * np.repeat(documents[:40], 30, axis=0)
     queries[2] *= 1e30
     asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
-    best = by_sorting(fixed.matrix(queries, documents), 60)
-    assert same(gpu.top_k(asked, there, 60), best)
-    known = gpu_same.known(there)
+    best = by_sorting(fixed_sum.matrix(queries, documents), 60)
+    assert same(gpu_search.top_k(asked, there, 60), best)
+    known = gpu_duplicates.known(there)
     assert known is not None
     assert known.others
-    assert same(gpu.top_k(asked, there, 60), best)
+    assert same(gpu_search.top_k(asked, there, 60), best)
 
 
 def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu
+    from rankproof.precision import gpu_search
 
-    monkeypatch.setattr(gpu, "MANY", 4)
+    monkeypatch.setattr(gpu_search, "MANY", 4)
     queries = torch.ones((9, 2))
     queries[7, 1] = float("nan")
     with pytest.raises(InputError, match="queries: row 7: a number that is not finite"):
-        gpu.top_k(queries, torch.ones((20, 2)), 3)
+        gpu_search.top_k(queries, torch.ones((20, 2)), 3)
 
 
 @contextmanager
@@ -596,7 +603,7 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
     told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu, gpu_formats, gpu_same, gpu_scores
+    from rankproof.precision import gpu_duplicates, gpu_formats, gpu_scores, gpu_search
 
     def telling() -> Any:
         if told == "autocast":
@@ -604,24 +611,24 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
         return default(device="meta") if told == "a device" else default(getattr(torch, told))
 
     for setting, value in {"SAMPLE": (256, 256), "SHARED": 2, "LARGE": 0, "GROUPS": 256}.items():
-        monkeypatch.setattr(gpu, setting, value)
+        monkeypatch.setattr(gpu_search, setting, value)
     rng = np.random.default_rng(5)
     queries, documents = (rng.standard_normal((n, 20), np.float32) for n in (3, 900))
     documents[::3] = documents[0] + np.arange(300, dtype=np.float32)[:, None] % 7 * 2.0**-20
     asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
-    scores = fixed.matrix(queries, documents)
+    scores = fixed_sum.matrix(queries, documents)
     for few in (64, 0):
-        monkeypatch.setattr(gpu, "FEW", few)
+        monkeypatch.setattr(gpu_search, "FEW", few)
         for k in (7, 70, 300):
-            gpu.forget()
-            gpu._sampled.cache_clear()
-            gpu_same._weights.cache_clear()
+            gpu_search.forget()
+            gpu_search._sampled.cache_clear()
+            gpu_duplicates._weights.cache_clear()
             with telling():
-                found = gpu.top_k(asked, there, k)
+                found = gpu_search.top_k(asked, there, k)
             assert same(found, by_sorting(scores, k)), (few, k)
     with telling():
         assert gpu_scores.matrix(asked, there).numpy().tobytes() == scores.tobytes()
-        assert gpu_scores.unit(there).numpy().tobytes() == fixed.unit(documents).tobytes()
+        assert gpu_scores.unit(there).numpy().tobytes() == fixed_sum.normalize(documents).tobytes()
     forms: list[Format] = ["float8_e5m2", "int8", "int8_dimension", "int4", "bit"]
     for form, high in product(forms, (True, False)):
         ours, _ = find(queries, documents, 7, format=form, high_precision=high)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import rankproof as rp
 from rankproof.data.ties import in_order
 from rankproof.foundation.arrays import Array
-from rankproof.precision import FORMATS, Format, cosine, encode, exact, fixed, search
+from rankproof.precision import FORMATS, Format, cosine, encode, exact_search, fixed_sum, search
 from rankproof.precision import topk as topk_module
-from rankproof.precision.exact import find, on_gpu, to_run, vectors_of
+from rankproof.precision.exact_search import find, on_gpu, to_run, vectors_of
 from rankproof.precision.formats import FLOATS, round_to
 from rankproof.precision.scorers import Scorer
 from rankproof.precision.topk import TopK, top_k
@@ -192,13 +192,13 @@ def test_ids_are_made_for_the_results_alone() -> None:
 
 def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     named = []
-    made = exact._numbered
+    made = exact_search._numbered
 
     def noted(rows: Any, documents: int) -> Any:
         named.append(documents)
         return made(rows, documents)
 
-    monkeypatch.setattr(exact, "_numbered", noted)
+    monkeypatch.setattr(exact_search, "_numbered", noted)
     run = search(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), 2)
     assert (len(run), run.score.tolist(), repr(run)) == (
         *(6, [1.0, 0.0] * 3),
@@ -315,7 +315,7 @@ def test_tensors_have_the_cosine_of_arrays_in_high_precision(form: Any) -> None:
     assert np.array_equal(cosine(asked, held).numpy(), expected)
     best, _ = find(asked, held, len(documents), metric="cosine")
     assert np.array_equal(matrix(best, len(documents)), expected)
-    if form in exact.ON_GPU:
+    if form in exact_search.ON_GPU:
         best = on_gpu(asked, held, len(documents), form, True, "cosine")
         assert np.array_equal(matrix(best, len(documents)), expected)
 
@@ -328,7 +328,7 @@ def test_the_cosine_in_high_precision_divides_by_the_lengths_of_decoded_numbers(
     every = len(documents)
     settings: Any = {"format": form, "metric": "cosine", "candidates": every}
     asked = round_to(queries, form) if form in FLOATS else queries
-    decoded = encode(documents if form in FLOATS else fixed.unit(documents), form).decode()
+    decoded = encode(documents if form in FLOATS else fixed_sum.normalize(documents), form).decode()
     best, _ = find(queries, documents, every, **settings)
     assert np.array_equal(matrix(best, every), cosine(asked, decoded))
     assert best.scores.max() <= 1 + 2.0**-20
@@ -435,14 +435,14 @@ def test_torch_tensors_on_the_cpu_give_the_same_run(vectors: tuple[Array, Array]
 def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) -> None:
     """Its slow way needs no GPU; the filter is checked by bench/gpu.py on one."""
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu
+    from rankproof.precision import gpu_search
 
     rng = np.random.default_rng(5)
     queries = torch.tensor(rng.integers(-3, 4, (5, 8))).bfloat16()
     documents = torch.tensor(rng.integers(-3, 4, (900, 8))).bfloat16()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu, "BLOCK_CELLS", 2000)
-        found = gpu.top_k(queries, documents, 30)
+        patch.setattr(gpu_search, "BLOCK_CELLS", 2000)
+        found = gpu_search.top_k(queries, documents, 30)
     scores = (queries.float() @ documents.float().T).numpy()
     assert same(found, by_sorting(scores, 30))
     assert found.cut.any()
@@ -498,18 +498,18 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
 @pytest.mark.parametrize("ways", [{}, {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}, {"FEW": 0}])
 def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu, gpu_scores
+    from rankproof.precision import gpu_scores, gpu_search
 
     good, bad = torch.randn(900, 8), torch.randn(900, 8)
     bad[7, 3] = float("nan")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ways.items():
-            patch.setattr(gpu, name, value)
+            patch.setattr(gpu_search, name, value)
         with pytest.raises(rp.InputError, match="documents: row 7: a number that is not finite"):
-            gpu.top_k(good[:3], bad, 2)
+            gpu_search.top_k(good[:3], bad, 2)
         with pytest.raises(rp.InputError, match="queries: row 7: a number that is not finite"):
-            gpu.top_k(bad[:9], good, 2)
-        assert gpu.top_k(good[:0], good, 2).scores.shape == (0, 2)
+            gpu_search.top_k(bad[:9], good, 2)
+        assert gpu_search.top_k(good[:0], good, 2).scores.shape == (0, 2)
     with pytest.raises(rp.InputError, match="documents: row 7: a zero vector has no direction"):
         gpu_scores.stored(
             torch.arange(10.0).sub(7)[:, None] * good[0], "float16", "documents", True
@@ -530,7 +530,7 @@ def test_documents_on_a_gpu_take_queries_from_anywhere(vectors: tuple[Array, Arr
 
 def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.precision import gpu, gpu_scores
+    from rankproof.precision import gpu_scores, gpu_search
 
     tries = []
 
@@ -542,9 +542,9 @@ def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        patch.setattr(gpu, "_search", short_of_memory)
+        patch.setattr(gpu_search, "_search", short_of_memory)
         ones = torch.ones(1, 1)
-        assert gpu.keys_of_best(ones, ones, 3) == ("found", "it")
+        assert gpu_search.keys_of_best(ones, ones, 3) == ("found", "it")
     assert tries == [
         gpu_scores.BLOCK_CELLS,
         gpu_scores.BLOCK_CELLS // 2,

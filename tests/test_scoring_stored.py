@@ -12,7 +12,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof.foundation.arrays import Array
 from rankproof.precision import search
-from rankproof.precision.stored import Stored, numbers
+from rankproof.precision.quantized_arrays import Stored, numbers
 
 RNG = np.random.default_rng(5)
 DOCUMENTS = RNG.standard_normal((400, 64)) * RNG.uniform(0.2, 2, 64) + 0.3

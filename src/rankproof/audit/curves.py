@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.audit.paper import SHORT, TITLES, lows
+from rankproof.audit.paper_tables import SHORT, TITLES, lows
 from rankproof.audit.results import Audit
 from rankproof.foundation.files import claim_folder
 from rankproof.presentation.notebook import drawing, write_charts

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import numpy as np
 import polars as pl
 
-from rankproof.audit.agreement import agreement
-from rankproof.audit.listing import habit, sentence
+from rankproof.audit.list_order import habit, sentence
+from rankproof.audit.rank_correlation import agreement
 from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
 from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.columns import row_ids
@@ -22,8 +22,8 @@ from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number, shorten
 from rankproof.foundation.phrasing import out_of
 from rankproof.measures.registry import Measure
-from rankproof.precision.backend import is_torch
-from rankproof.precision.exact import (
+from rankproof.precision.array_types import is_torch
+from rankproof.precision.exact_search import (
     OVERSAMPLE,
     Metric,
     Rescore,
@@ -33,8 +33,8 @@ from rankproof.precision.exact import (
     to_run,
 )
 from rankproof.precision.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
+from rankproof.precision.quantized_arrays import Stored, array_of, decoded
 from rankproof.precision.scorers import Scorer, check_vectors
-from rankproof.precision.stored import Stored, array_of, decoded
 from rankproof.precision.topk import TopK
 
 MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")

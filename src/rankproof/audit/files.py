@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rankproof.audit.embeddings import audit_embeddings
+from rankproof.audit.input_files import read_ids, read_logits, read_served, read_vectors
 from rankproof.audit.logits import FORMATS, audit_logits
 from rankproof.audit.results import Audit
-from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
 from rankproof.data import read_run
 from rankproof.evaluation.recorded_inputs import Given
 

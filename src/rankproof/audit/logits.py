@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.audit.agreement import agreement
+from rankproof.audit.array_files import stored_as
 from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among, strangers
-from rankproof.audit.holdings import stored_as
-from rankproof.audit.listing import Listing, habit, sentence
+from rankproof.audit.list_order import Listing, habit, sentence
+from rankproof.audit.rank_correlation import agreement
 from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
 from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.columns import check_ids, encode
@@ -123,7 +123,7 @@ def audit_logits(
     >>> {reading.scoring: reading.evaluation["RR"].range for reading in found.readings}
     {'plain': 0.5, 'high precision': 0.0}
     """
-    from rankproof.audit.sources import read_logits
+    from rankproof.audit.input_files import read_logits
 
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from rankproof.audit.agreement import Agreement
+from rankproof.audit.rank_correlation import Agreement
 from rankproof.data.tables import Run
 from rankproof.evaluation import Evaluation
 from rankproof.evaluation.tie_counts import CUTOFFS, TieStatistics, tie_statistics
@@ -236,13 +236,13 @@ class Audit(Displayed):
 
     def verdict(self) -> list[str]:
         """What there is to know first, in three sentences at most."""
-        from rankproof.audit.words import verdict
+        from rankproof.audit.sentences import verdict
 
         return verdict(self)
 
     def words(self) -> list[str]:
         """Which conclusions survive, in sentences."""
-        from rankproof.audit.words import sentences
+        from rankproof.audit.sentences import sentences
 
         return sentences(self)
 
@@ -307,7 +307,7 @@ class Audit(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof audit --format json` prints."""
-        from rankproof.audit.paper import entries, lows
+        from rankproof.audit.paper_tables import entries, lows
 
         return {
             "version": __version__,

@@ -9,7 +9,7 @@ from rankproof.foundation.phrasing import plural
 
 if TYPE_CHECKING:
     from rankproof.audit import Audit, Reading
-    from rankproof.audit.paper import Entry
+    from rankproof.audit.paper_tables import Entry
     from rankproof.measures import Measure
 
 
@@ -40,7 +40,7 @@ class Tables:
 
     def paper(self) -> list[Table]:
         """The paper's tables, for each low format that stands beside float32."""
-        from rankproof.audit.paper import entries, lows
+        from rankproof.audit.paper_tables import entries, lows
 
         found = []
         for form in lows(self.audit):
@@ -57,7 +57,7 @@ class Tables:
 
     def _covered(self) -> bool:
         """Whether every reading stands in the paper's tables."""
-        from rankproof.audit.paper import lows
+        from rankproof.audit.paper_tables import lows
 
         return bool(lows(self.audit)) and all(
             r.full and r.format in ("float32", *lows(self.audit)) for r in self.audit.readings
@@ -140,7 +140,7 @@ class Tables:
         ]
 
     def _cells(self, reading: Reading) -> list[Cell]:
-        from rankproof.audit.words import subject
+        from rankproof.audit.sentences import subject
 
         if self.people:
             return [f"{subject(reading, self.audit)}{reading.label}"]

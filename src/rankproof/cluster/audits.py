@@ -15,7 +15,7 @@ import polars as pl
 
 from rankproof.audit import Audit, logits
 from rankproof.audit import embeddings as vectors
-from rankproof.audit.sources import read_logits, read_vectors
+from rankproof.audit.input_files import read_logits, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, blocks_of, find_files, is_dataset
 from rankproof.data import QrelsLike, read_qrels

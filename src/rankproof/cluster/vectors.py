@@ -9,15 +9,15 @@ from typing import Any, TypeGuard
 import numpy as np
 import polars as pl
 
-from rankproof.audit.sources import Vectors, read_vectors
+from rankproof.audit.input_files import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
 from rankproof.data.tables import Run
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_choice, check_whole_number, shorten
-from rankproof.precision.backend import is_torch, name_of
-from rankproof.precision.exact import (
+from rankproof.precision.array_types import is_torch, name_of
+from rankproof.precision.exact_search import (
     ON_GPU,
     OVERSAMPLE,
     Metric,
@@ -31,8 +31,8 @@ from rankproof.precision.exact import (
     vectors_of,
 )
 from rankproof.precision.formats import FLOATS, Format, check_format, encode
+from rankproof.precision.quantized_arrays import array_of, refuse_unsaid
 from rankproof.precision.scorers import Scorer, check_dimensions, check_rows
-from rankproof.precision.stored import array_of, refuse_unsaid
 from rankproof.precision.topk import TopK
 
 ROWS = 262_144  # of a task: 0.4 GB of 384 dimensions
@@ -322,12 +322,12 @@ def _find_on_gpu(
     if task.form in ON_GPU:
         metric: Metric = "cosine" if exactly else "dot"  # otherwise they have unit length
         return on_gpu(there(queries), held, count, task.form, task.high_precision, metric), None
-    from rankproof.precision import gpu, gpu_formats
+    from rankproof.precision import gpu_formats, gpu_search
 
     rows = held if largest is None else torch.cat([held, there(largest)])
     codes = gpu_formats.encode(rows, task.form)[: len(held)]
     low = not task.high_precision
-    top = gpu.opened(*gpu_formats.best_of(queries, codes, count, low=low, cosine=exactly))
+    top = gpu_search.opened(*gpu_formats.best_of(queries, codes, count, low=low, cosine=exactly))
     if not task.two_steps:
         return top, None
     against = codes if task.rescore == "decoded" else held

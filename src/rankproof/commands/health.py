@@ -178,14 +178,14 @@ def _gpu() -> Check:
 
 def _compiled() -> Iterator[Check]:
     from rankproof.foundation import kernels
-    from rankproof.precision import fixed, topk
+    from rankproof.precision import fixed_sum, topk
 
     switched = os.environ.get("RANKPROOF_NATIVE") == "0"
     again = "pip install --force-reinstall --no-deps --no-cache-dir"  # pip keeps what it built
     mend = "unset RANKPROOF_NATIVE" if switched else f"{again} {_origin()[1]}"
     absent = "switched off" if switched else "not built (that takes a C compiler)"
     for name, module in (
-        ("reading", kernels.native), ("scoring", fixed.native), ("searching", topk.native)
+        ("reading", kernels.native), ("scoring", fixed_sum.native), ("searching", topk.native)
     ):  # fmt: skip
         used = module is not None
         said = "in use" if used else f"{absent}: the same figures, slower"

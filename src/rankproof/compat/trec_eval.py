@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from rankproof.compat import formulas
-from rankproof.compat.formulas import raised
+from rankproof.compat import trec_formulas
 from rankproof.compat.preferences import Form, preferred
+from rankproof.compat.trec_formulas import raised
 from rankproof.data import read_qrels
 from rankproof.data.sources import Source
 from rankproof.data.tables import Qrels, Run
@@ -82,7 +82,7 @@ def _eleven_points(level: int, shares: Sequence[float]) -> Measure | Formula:
         return _ours("AP11")(level, None)
     if sorted(shares) != list(shares):
         raise MeasureError("11pt_avg: levels of recall that fall", remedy="write 11pt_avg..2,.5,.8")
-    return _theirs(formulas.averaged_precision)(level, shares)
+    return _theirs(trec_formulas.averaged_precision)(level, shares)
 
 
 def _set_f(level: int, told: Sequence[float]) -> Measure | Formula:
@@ -108,29 +108,29 @@ _MEASURES: dict[str, _Kind] = {
     "recip_rank": _Kind(_ours("RR")),
     "iprec_at_recall": _Kind(_ours("IPrec"), "shares", _TENTHS),
     "P": _Kind(_ours("P"), "ranks", _RANKS),
-    "relstring": _Kind(_theirs(formulas.first_grades), "numbers", (10.0,)),
+    "relstring": _Kind(_theirs(trec_formulas.first_grades), "numbers", (10.0,)),
     "recall": _Kind(_ours("R"), "ranks", _RANKS),
     "infAP": _Kind(_ours("infAP")),
     "gm_bpref": _Kind(_ours("bpref")),
-    "Rprec_mult": _Kind(_theirs(formulas.multiple_r_precision), "shares", _FIFTHS),
-    "utility": _Kind(_theirs(formulas.utility), "numbers", (1.0, -1.0, 0.0, 0.0)),
+    "Rprec_mult": _Kind(_theirs(trec_formulas.multiple_r_precision), "shares", _FIFTHS),
+    "utility": _Kind(_theirs(trec_formulas.utility), "numbers", (1.0, -1.0, 0.0, 0.0)),
     "11pt_avg": _Kind(_eleven_points, "numbers"),
-    "binG": _Kind(_theirs(formulas.binary_gain)),
-    "G": _Kind(_theirs(formulas.gain_over_cost), "gains"),
+    "binG": _Kind(_theirs(trec_formulas.binary_gain)),
+    "G": _Kind(_theirs(trec_formulas.gain_over_cost), "gains"),
     "ndcg": _Kind(_ndcg, "gains"),
-    "ndcg_rel": _Kind(_theirs(formulas.ndcg_at_relevant), "gains"),
-    "Rndcg": _Kind(_theirs(formulas.ndcg_at_levels), "gains"),
+    "ndcg_rel": _Kind(_theirs(trec_formulas.ndcg_at_relevant), "gains"),
+    "Rndcg": _Kind(_theirs(trec_formulas.ndcg_at_levels), "gains"),
     "ndcg_cut": _Kind(_ours("nDCG"), "ranks", _RANKS),
     "map_cut": _Kind(_ours("AP"), "ranks", _RANKS),
-    "relative_P": _Kind(_theirs(formulas.relative_precision), "ranks", _RANKS),
+    "relative_P": _Kind(_theirs(trec_formulas.relative_precision), "ranks", _RANKS),
     "success": _Kind(_ours("Success"), "ranks", (1, 5, 10)),
     "set_P": _Kind(_ours("SetP")),
-    "set_relative_P": _Kind(_theirs(formulas.set_relative_precision)),
+    "set_relative_P": _Kind(_theirs(trec_formulas.set_relative_precision)),
     "set_recall": _Kind(_ours("SetR")),
     "set_map": _Kind(_ours("SetAP")),
     "set_F": _Kind(_set_f, "numbers"),
-    "num_nonrel_judged_ret": _Kind(_theirs(formulas.judged_others)),
-    "yaap": _Kind(_theirs(formulas.log_odds)),
+    "num_nonrel_judged_ret": _Kind(_theirs(trec_formulas.judged_others)),
+    "yaap": _Kind(_theirs(trec_formulas.log_odds)),
 }
 ORDER = ("runid", "num_q", *_MEASURES)
 NICKNAMES = {
@@ -150,7 +150,7 @@ _PREFERENCES = {
 _PEOPLE = {
     "map_avgjg": _Kind(_ours("AP")),
     "P_avgjg": _Kind(_ours("P"), "ranks", _RANKS),
-    "Rprec_mult_avgjg": _Kind(_theirs(formulas.multiple_r_precision), "shares", _FIFTHS),
+    "Rprec_mult_avgjg": _Kind(_theirs(trec_formulas.multiple_r_precision), "shares", _FIFTHS),
 }
 # What is offered for each format of judgements (-R).
 _OFFERED = {"qrels": _MEASURES, "qrels_jg": _PEOPLE, "prefs": _PREFERENCES}

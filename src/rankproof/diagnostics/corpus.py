@@ -17,7 +17,7 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import out_of
 from rankproof.measures import Measure, parse
-from rankproof.precision.exact import find, to_run
+from rankproof.precision.exact_search import find, to_run
 from rankproof.precision.topk import TopK
 from rankproof.retrieval.protocols import Embedder, Vectors
 from rankproof.retrieval.workshop import Texts, Workshop, quiet

@@ -36,7 +36,7 @@ from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.evaluation.matrices import evaluate_arrays
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import check_whole_number
-from rankproof.precision import fixed
+from rankproof.precision import fixed_sum
 from rankproof.precision.topk import TopK, top_k
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.notebook import Displayed, ranges
@@ -256,7 +256,7 @@ def _run(
         c1, c2a, c2b, c3, c4 = s.T
         margins.append([c1 - np.maximum(c2a, c2b), c1 - c3, c1 - c4])
         unique, place = np.unique(rows, return_inverse=True)  # equal texts are scored once
-        product = fixed.matrix(
+        product = fixed_sum.matrix(
             vectors.astype(np.float32), passages.vectors[unique].astype(np.float32)
         )
         scores.append(product[:, place.ravel()])

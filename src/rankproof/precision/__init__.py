@@ -1,13 +1,21 @@
-"""Scoring that does not create ties: upcast first, then score, in float32.
+"""Scoring vectors and logits in any number format, without the ties that narrow formats create.
 
-    sigmoid, softmax        logits → float32 scores
-    dot, cosine             embeddings → float32 scores
-    encode, truncate        vectors in narrower number formats
-    search, rescore         exact top-k over any number of documents, as a Run
-    high_precision          the same for sentence-transformers models, in place
+For: float32 scores of vectors (`dot`, `cosine`) and logits (`sigmoid`, `softmax`), exact search in
+every number format (`search`), encoding (`encode`, `truncate`), and sentence-transformers models
+that score in float32 (`high_precision`). Approximate indexes and embedders are in `retrieval`.
 
-numpy on the CPU (ml_dtypes for the formats numpy lacks), torch on a GPU; names load when they are
-first used, so that a bare PyTorch image can import this.
+pipeline.py           ScoringPipeline: how scores are made, and its name
+formats.py            number formats: encode, decode, round
+exact_search.py       the k best documents of each query in any format, as a Run
+scorers.py, topk.py   scores of blocks and pairs; the k best over blocks
+fixed_sum.py          a sum of products with the same bits on every machine
+products.py, activations.py   scores of all pairs; scores of logits
+quantized_arrays.py, array_types.py   integer arrays and what they stand for; numpy and torch
+gpu_*.py              the same searches on a GPU
+model_patching.py, mteb.py    models and MTEB tasks in high precision
+
+numpy on the CPU (ml_dtypes for the formats numpy lacks), torch on a GPU. Names load on first use,
+so that a bare PyTorch image can import this package.
 """
 
 from __future__ import annotations
@@ -17,21 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rankproof.precision.activations import sigmoid, softmax
-    from rankproof.precision.exact import search
+    from rankproof.precision.exact_search import search
     from rankproof.precision.formats import FORMATS, Codes, Format, encode, truncate
     from rankproof.precision.model_patching import high_precision
     from rankproof.precision.products import cosine, dot
     from rankproof.precision.topk import TopK
-
-_HOME = {
-    "activations": ("sigmoid", "softmax"),
-    "exact": ("search",),
-    "formats": ("FORMATS", "Codes", "Format", "encode", "truncate"),
-    "model_patching": ("high_precision",),
-    "products": ("cosine", "dot"),
-    "topk": ("TopK",),
-}
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "FORMATS",
@@ -48,10 +46,21 @@ __all__ = [
     "truncate",
 ]
 
+_NAMES_BY_MODULE = {
+    "activations": ("sigmoid", "softmax"),
+    "exact_search": ("search",),
+    "formats": ("FORMATS", "Codes", "Format", "encode", "truncate"),
+    "model_patching": ("high_precision",),
+    "products": ("cosine", "dot"),
+    "topk": ("TopK",),
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module 'rankproof.precision' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"rankproof.precision.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
+    """Import a public name's module when the name is first used."""
+    for module, names in _NAMES_BY_MODULE.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"rankproof.precision.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'rankproof.precision' has no attribute {name!r}")

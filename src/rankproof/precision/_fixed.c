@@ -3,7 +3,7 @@
  * The product of two float32 numbers is exact in float64. LANES running sums take the products in
  * turn, product i in lane i mod LANES; the lanes are then added pairwise, lane j to lane j + half.
  * IEEE arithmetic leaves nothing open in that: vector units of any width, with or without fused
- * multiplication, give the same bits, and so do scoring/fixed.py and scoring/gpu_scores.py.
+ * multiplication, give the same bits, and so do precision/fixed_sum.py and precision/gpu_scores.py.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000

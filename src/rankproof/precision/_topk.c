@@ -116,7 +116,7 @@ static void narrow_all(const Format *f, float *scores, int64_t count) {
     for (int64_t i = 0; i < count; i++) scores[i] = narrow(&held, scores[i]);
 }
 
-/* How far from the score of document j of this block its fixed sum may be: see fixed.py. */
+/* How far from the score of document j of this block its fixed sum may be: see fixed_sum.py. */
 typedef struct {
     float factor;         /* × length[j] */
     float extra;          /* + this */

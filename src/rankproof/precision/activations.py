@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rankproof.foundation.errors import InputError
-from rankproof.precision.backend import is_torch, name_of, round_result, upcast
+from rankproof.precision.array_types import is_torch, name_of, round_result, upcast
 
 # ln 2 in two parts: the first has 21 zero bits at its end, so that whole multiples of it are exact.
 _LN2 = (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33"))

@@ -18,7 +18,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_choice, import_extra
-from rankproof.precision import fixed
+from rankproof.precision import fixed_sum
 
 Format = Literal[
     "float32",
@@ -67,7 +67,7 @@ SHAPES: dict[str, tuple[int, float, float, float, bool]] = {
     "float8_e5m2": (3, 2.0**-14, 2.0**-16, 57344.0, True),
 }
 _BLOCK = 1 << 20  # numbers encoded at a time
-native: Any = fixed.compiled("_topk")
+native: Any = fixed_sum.compiled("_topk")
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 
 
@@ -90,7 +90,7 @@ def round_to(values: Array, form: str) -> Array:
     dtype = numpy_dtype(form)
     if native is not None and values.dtype == np.float32:
         out = np.array(values, order="C")
-        fixed.spread(
+        fixed_sum.run_on_threads(
             lambda low, high: native.narrow(out, *SHAPES[form], low, high), out.size, out.size
         )
         return out
@@ -149,7 +149,7 @@ class Codes:
         return numbers if self.scale is None else numbers * self.scale
 
 
-@fixed.usual_arithmetic()
+@fixed_sum.keep_subnormals()
 def encode(vectors: Any, form: Format) -> Codes:
     """Vectors (N, D) in a number format.
 
@@ -192,7 +192,7 @@ def encode(vectors: Any, form: Format) -> Codes:
 def _encoded(values: Array, form: Format, shared: Array | None) -> tuple[Array, Array]:
     """Codes of some vectors, and their scale, which may be given."""
     if form == "bit":
-        return np.packbits(values > 0, axis=1), fixed.means(np.abs(values))
+        return np.packbits(values > 0, axis=1), fixed_sum.row_means(np.abs(values))
     most = 7 if form == "int4" else 127
     scale = shared
     if scale is None:
@@ -215,7 +215,7 @@ def _scale(peak: Array, most: int) -> Array:
     return scale.astype(np.float32)
 
 
-@fixed.usual_arithmetic()
+@fixed_sum.keep_subnormals()
 def truncate(vectors: Any, dimensions: int) -> Array:
     """The first dimensions of Matryoshka embeddings, back at unit length where they had it.
 
@@ -230,6 +230,6 @@ def truncate(vectors: Any, dimensions: int) -> Array:
             remedy=f"keep between 1 and {values.shape[1]}",
         )
     kept = values[:, :dimensions]
-    length, shorter = fixed.lengths(values), fixed.lengths(kept)
+    length, shorter = fixed_sum.lengths(values), fixed_sum.lengths(kept)
     back = np.where(shorter > 0, length / np.where(shorter > 0, shorter, 1.0), 1.0)
     return (kept * back[:, None]).astype(np.float32)

@@ -13,7 +13,7 @@ import torch
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
-from rankproof.precision import fixed, gpu, gpu_scores
+from rankproof.precision import fixed_sum, gpu_scores, gpu_search
 from rankproof.precision.formats import FLOATS, Codes, Format
 from rankproof.precision.scorers import as_seen
 from rankproof.precision.topk import TopK
@@ -135,7 +135,9 @@ def decode(codes: Codes) -> Any:
 def best_of(
     queries: Array, codes: Codes, k: int, low: bool, cosine: bool = False
 ) -> tuple[Any, Any]:
-    """Keys of the k best documents in the format, and the ties left out; see `gpu.keys_of_best`.
+    """Keys of the k best documents in the format, and the ties left out.
+
+    See `gpu_search.keys_of_best`.
 
     `cosine` is that of `scorers.Scorer`.
     """
@@ -144,7 +146,7 @@ def best_of(
     seen, scale = as_seen(queries, form, None if by is None else by.cpu().numpy())  # type: ignore[attr-defined]
     exactly = cosine and form in FLOATS and not low
     if exactly:
-        seen = fixed.unit(seen)
+        seen = fixed_sum.normalize(seen)
     asked = torch.from_numpy(seen).to(there)
     asked = asked if exactly else asked.to(torch.bfloat16)
     factor = None if scale is None else torch.from_numpy(scale).to(there)
@@ -161,7 +163,7 @@ def best_of(
         if form in FLOATS:
             slack = gpu_scores.Slack.of(asked, lengths, gpu_scores.lengths_of(vectors))
             below, above = slack.bounds(gpu_scores.product(asked, vectors), name)
-            return gpu.settled(
+            return gpu_search.settled(
                 *(below, above, k, bar),
                 lambda *at: gpu_scores.rounded(gpu_scores.pairs(asked, vectors, *at), name),
             )
@@ -178,7 +180,7 @@ def best_of(
         k,
         min(gpu_scores.BLOCK_CELLS // (8 * max(1, len(asked))), _CELLS // max(1, codes.dimensions)),
     )
-    return gpu.merged(offer, len(asked), len(codes), k, step, there)
+    return gpu_search.merged(offer, len(asked), len(codes), k, step, there)
 
 
 def _unit_scale(codes: Codes) -> Any:
@@ -255,7 +257,7 @@ def find(
     count = min(len(codes), max(k, candidates)) if two_steps else min(k, len(codes))
     keys, cut = best_of(queries, codes, count, low=not high_precision, cosine=anew)
     if not two_steps:
-        return gpu.opened(keys, cut)
+        return gpu_search.opened(keys, cut)
     against: Any = codes
     if rescore == "original":
         against = documents if originals is None else originals

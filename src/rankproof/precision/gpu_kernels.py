@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The Triton kernels of gpu.py, which says what they are for and has each of them in plain torch.
+"""The Triton kernels of gpu_search.py, which says what they are for and has all in plain torch.
 
 Documents are the rows of every tile: a product with few queries then still fills the tensor cores.
 """

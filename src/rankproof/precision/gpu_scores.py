@@ -1,4 +1,4 @@
-"""Scores on tensors: a product with its slack, the fixed sum of fixed.py, and the keys of both."""
+"""Scores on tensors: a product with its slack, the fixed sum, and the keys of both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rankproof.foundation.errors import InputError
-from rankproof.precision.fixed import GPU, LANES
+from rankproof.precision.fixed_sum import GPU, LANES
 from rankproof.precision.formats import SHAPES
 
 kernels: Any

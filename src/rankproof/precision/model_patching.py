@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rankproof.foundation.errors import InputError, import_extra
-from rankproof.precision.backend import is_torch
+from rankproof.precision.array_types import is_torch
 
 Undo = Callable[[Any], None]  # takes the model, so that what is kept about it does not keep it
 Change = Callable[[Any], Undo]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankproof.foundation.errors import InputError
-from rankproof.precision import fixed
-from rankproof.precision.backend import is_torch, name_of, round_result, upcast
+from rankproof.precision import fixed_sum
+from rankproof.precision.array_types import is_torch, name_of, round_result, upcast
 
 
 def dot(queries: Any, documents: Any, *, low: bool = False) -> Any:
@@ -41,14 +41,14 @@ def cosine(queries: Any, documents: Any, *, low: bool = False) -> Any:
 def _scores(queries: Any, documents: Any) -> Any:
     """(Q, N) fixed sums of float32 vectors, where they lie."""
     if not is_torch(queries):
-        return fixed.matrix(queries, documents)
+        return fixed_sum.matrix(queries, documents)
     import torch
 
     if queries.is_cuda:
         from rankproof.precision import gpu_scores
 
         return gpu_scores.matrix(queries, documents)
-    return torch.from_numpy(fixed.matrix(queries.cpu().numpy(), documents.cpu().numpy()))
+    return torch.from_numpy(fixed_sum.matrix(queries.cpu().numpy(), documents.cpu().numpy()))
 
 
 def _unit(values: Any, what: str) -> Any:
@@ -60,14 +60,14 @@ def _unit(values: Any, what: str) -> Any:
             remedy="drop it, or score with dot",
         )
     if not is_torch(values):
-        return fixed.unit(values)
+        return fixed_sum.normalize(values)
     import torch
 
     if values.is_cuda:
         from rankproof.precision import gpu_scores
 
         return gpu_scores.unit(values)
-    return torch.from_numpy(fixed.unit(values.cpu().numpy()))
+    return torch.from_numpy(fixed_sum.normalize(values.cpu().numpy()))
 
 
 def _check(queries: Any, documents: Any) -> None:

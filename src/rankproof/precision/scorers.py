@@ -14,8 +14,8 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.precision import fixed
-from rankproof.precision.fixed import Slack
+from rankproof.precision import fixed_sum
+from rankproof.precision.fixed_sum import Slack
 from rankproof.precision.formats import FLOATS, Codes, Format, check_format, encode, round_to
 
 _CELLS = 1 << 23  # numbers of decoded documents held at a time
@@ -60,11 +60,11 @@ class Scorer:
             by = None if self.codes is None else self.codes.scale
             queries, self._query_scale = as_seen(queries, form, by)
             if cosine and not plain and form != "float32":
-                queries = fixed.unit(queries)
+                queries = fixed_sum.normalize(queries)
         self.queries = queries
         self._whole = plain and form not in FLOATS  # products of codes: whole numbers
-        fits(fixed.bounds(self.queries), form, "queries")
-        self._query_lengths = fixed.lengths(self.queries)
+        fits(fixed_sum.length_bounds(self.queries), form, "queries")
+        self._query_lengths = fixed_sum.lengths(self.queries)
         self._lengths = lengths if form == "float32" and self.codes is None else None
 
     def __len__(self) -> int:
@@ -82,16 +82,16 @@ class Scorer:
         if self.codes is None:
             assert self._documents is not None
             vectors = round_to(np.asarray(self._documents[rows], np.float32), self.form)
-            return fixed.unit(vectors) if self.cosine else vectors, None
+            return fixed_sum.normalize(vectors) if self.cosine else vectors, None
         chosen = self.codes[rows]
         if not self._whole:
-            vectors = fixed.unit(chosen.decode()) if self.cosine else chosen.decode()
+            vectors = fixed_sum.normalize(chosen.decode()) if self.cosine else chosen.decode()
             return round_to(vectors, self.rounded), None
         own = None
         if chosen.scale is not None and self.form in ("int8", "int4"):
             own = chosen.scale[:, 0]
         if self.cosine and self.form != "bit":  # bits all have the same length
-            length = fixed.lengths(chosen.decode())
+            length = fixed_sum.lengths(chosen.decode())
             scale = 1.0 if own is None else own.astype(np.float64)
             own = (scale / np.where(length > 0, length, 1.0)).astype(np.float32)
         return chosen.numbers(), own
@@ -107,19 +107,19 @@ class Scorer:
             return self._finish(self._sums(vectors, out), slice(None), scale), None
         lengths = self._lengths[first:last] if self._lengths is not None else None
         if lengths is None:
-            lengths = fixed.bounds(vectors)
+            lengths = fixed_sum.length_bounds(vectors)
             fits(lengths, self.form, "documents", first)
-        slack = fixed.slack_of(self._query_lengths, lengths, self.queries.shape[1])
+        slack = fixed_sum.slack_of(self._query_lengths, lengths, self.queries.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             return np.matmul(self.queries, vectors.T, out=out), slack
 
-    @fixed.usual_arithmetic()
+    @fixed_sum.keep_subnormals()
     def block(self, first: int, last: int) -> Array:
         """(Q, last − first) scores of consecutive documents."""
         vectors, scale = self._vectors(slice(first, last))
-        return self._finish(fixed.matrix(self.queries, vectors), slice(None), scale)
+        return self._finish(fixed_sum.matrix(self.queries, vectors), slice(None), scale)
 
-    @fixed.usual_arithmetic()
+    @fixed_sum.keep_subnormals()
     def pairs(self, rows: Array) -> Array:
         """(Q, n) scores of the documents `rows` (Q, n), each query against its own."""
         count, width = rows.shape
@@ -139,7 +139,7 @@ class Scorer:
         scales: Array | None = None
         if self.codes is None and self.form == "float32":
             assert self._documents is not None
-            fixed.pairs(asked, self._documents, start, rows, scores)
+            fixed_sum.pairs(asked, self._documents, start, rows, scores)
         else:  # decoded once each, and only those that were chosen
             used, rows = _numbered(rows, len(self))
             step = max(1, _CELLS // max(1, self.queries.shape[1]))
@@ -149,7 +149,7 @@ class Scorer:
                 if some[-1] - some[0] == len(some) - 1:  # side by side: no copy
                     some = slice(some[0], some[-1] + 1)
                 vectors, scale = self._vectors(some)
-                fixed.pairs(asked, vectors, start, rows, scores, first)
+                fixed_sum.pairs(asked, vectors, start, rows, scores, first)
                 if scale is not None:
                     own[first : first + step] = scale
                     scales = own
@@ -223,7 +223,7 @@ def as_seen(queries: Array, form: Format, scale: Array | None) -> tuple[Array, A
         assert scale is not None
         with np.errstate(over="ignore"):
             scaled = queries * scale
-        fits(fixed.bounds(scaled), form, "queries")
+        fits(fixed_sum.length_bounds(scaled), form, "queries")
         codes = encode(scaled, "int8")
     else:
         codes = encode(queries, form)
@@ -255,7 +255,7 @@ def check_vectors(values: Array, what: str, unit: bool = False) -> Array:
     Of those that need not have unit length, bounds: float32 numbers not below.
     """
     check_rows(values, what)
-    lengths = fixed.lengths(values) if unit else fixed.bounds(values)
+    lengths = fixed_sum.lengths(values) if unit else fixed_sum.length_bounds(values)
     wrong = ~np.isfinite(lengths) if unit else np.isnan(lengths)
     if wrong.any():
         row = int(wrong.argmax())

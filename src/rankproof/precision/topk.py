@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from rankproof.foundation.arrays import Array
-from rankproof.precision import fixed
-from rankproof.precision.fixed import Slack
+from rankproof.precision import fixed_sum
+from rankproof.precision.fixed_sum import Slack
 from rankproof.precision.formats import SHAPES, round_to
 
-native: Any = fixed.compiled("_topk")
+native: Any = fixed_sum.compiled("_topk")
 
 # Scores (P,) of documents rows[start[i]:start[i+1]], ascending, for queries[i].
 Score = Callable[[Array, Array, Array], Array]
@@ -122,12 +122,12 @@ class Shortlist:
 
     def _each(self, work: Any) -> None:
         """`work(low, high)` over all queries, on every core."""
-        pieces = min(fixed.THREADS, self._queries)
+        pieces = min(fixed_sum.THREADS, self._queries)
         if pieces <= 1:
             work(0, self._queries)
             return
         cuts = [self._queries * i // pieces for i in range(pieces + 1)]
-        list(fixed.threads().map(work, cuts[:-1], cuts[1:]))
+        list(fixed_sum.threads().map(work, cuts[:-1], cuts[1:]))
 
     def _offer_plain(self, scores: Array, first: int, slack: Slack | None) -> None:
         """Without compiled code every block is settled when it comes."""

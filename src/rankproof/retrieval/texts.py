@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.precision import fixed
+from rankproof.precision import fixed_sum
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.protocols import Vectors
 
@@ -109,4 +109,4 @@ def _finite(vectors: Any, texts: Sequence[str], place: str) -> Any:
 
 def unit(vectors: Any) -> Vectors:
     """Rows of length 1, zeros left as they are; the same bits on every machine."""
-    return fixed.unit(np.asarray(vectors, np.float32))
+    return fixed_sum.normalize(np.asarray(vectors, np.float32))

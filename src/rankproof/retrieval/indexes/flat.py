@@ -12,8 +12,8 @@ import polars as pl
 
 from rankproof.foundation.arrays import Array, Int
 from rankproof.foundation.config import Count, Settings
-from rankproof.precision import fixed
-from rankproof.precision.exact import find
+from rankproof.precision import fixed_sum
+from rankproof.precision.exact_search import find
 from rankproof.precision.formats import FLOATS, Format, encode
 from rankproof.precision.topk import near
 from rankproof.retrieval.components import part
@@ -64,7 +64,7 @@ class FlatIndex:
         self.build_seconds = time.perf_counter() - begun
         self._plain: tuple[Array, float] | None = None  # float32 vectors, and their longest
         if settings.format == "float32" and len(vectors):
-            self._plain = self._codes.codes, float(fixed.bounds(self._codes.codes).max())
+            self._plain = self._codes.codes, float(fixed_sum.length_bounds(self._codes.codes).max())
         originals = settings.rescore == "original" and settings.high_precision
         self._originals = vectors if originals and settings.format not in FLOATS else None
         if progress is not None:
@@ -128,13 +128,13 @@ class FlatIndex:
         k = min(int(k), len(vectors))
         wide = asked[0].astype(np.float64)
         length = math.sqrt(float(wide @ wide))
-        steps = (len(wide) + 8) * fixed.CPU  # as fixed.slack_of has it, rounded up
+        steps = (len(wide) + 8) * fixed_sum.CPU  # as fixed_sum.slack_of has it, rounded up
         away = 1.001 * (steps / (1.0 - steps) * length * longest + 1e-30 * (1.0 + length + longest))
         if not (length * longest < 1e30 and steps < 0.5):  # no number, or the product may overflow
             return None
-        rows = near(fixed.products(asked, vectors), k, 2.0 * away)
+        rows = near(fixed_sum.products(asked, vectors), k, 2.0 * away)
         exact = np.empty(len(rows), np.float32)
-        fixed.pairs(asked, vectors, np.array([0, len(rows)]), rows, exact)
+        fixed_sum.pairs(asked, vectors, np.array([0, len(rows)]), rows, exact)
         order = np.argsort(-exact, kind="stable")
         ordered = exact[order]
         cut = np.count_nonzero(ordered[k:] == ordered[k - 1]) if len(rows) > k else 0

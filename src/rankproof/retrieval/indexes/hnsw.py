@@ -22,7 +22,7 @@ from pydantic import Field
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.config import Count, Settings
 from rankproof.foundation.errors import InputError, import_extra
-from rankproof.precision import fixed
+from rankproof.precision import fixed_sum
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
@@ -182,7 +182,7 @@ class HnswIndex:
             scores = scores[0].astype(np.float64)
         rows, scores = rows[0][rows[0] >= 0], scores[rows[0] >= 0]
         if self._originals is not None:
-            scores = fixed.matrix(query, self._originals[rows])[0].astype(np.float64)
+            scores = fixed_sum.matrix(query, self._originals[rows])[0].astype(np.float64)
         best = np.lexsort((rows, -scores))[:k]
         return rows[best], scores[best]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.config import Count, ModelName, Settings
 from rankproof.foundation.errors import InputError
-from rankproof.precision import fixed
+from rankproof.precision import fixed_sum
 from rankproof.precision.formats import round_to
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.components import part
@@ -173,7 +173,7 @@ class MaxSimReranker:
         vectors = output["token_embeddings"][read].float().cpu().numpy()
         if not self.settings.special_tokens:
             vectors = vectors[~np.isin(ids, self._model.tokenizer.all_special_ids)]
-        return self._rounded(fixed.unit(vectors)), len(ids)
+        return self._rounded(fixed_sum.normalize(vectors)), len(ids)
 
 
 def max_sim(query: NDArray[Any], passages: Sequence[NDArray[Any]]) -> NDArray[np.float32]:

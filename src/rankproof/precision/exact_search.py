@@ -10,11 +10,11 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_choice, check_whole_number
-from rankproof.precision import fixed
-from rankproof.precision.backend import is_torch, name_of
+from rankproof.precision import fixed_sum
+from rankproof.precision.array_types import is_torch, name_of
 from rankproof.precision.formats import FLOATS, SHAPES, Codes, Format, check_format
+from rankproof.precision.quantized_arrays import Stored, array_of, decoded
 from rankproof.precision.scorers import Scorer, check_dimensions, check_rows, check_vectors
-from rankproof.precision.stored import Stored, array_of, decoded
 from rankproof.precision.topk import Shortlist, TopK
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check_asked(k: int, metric: str, rescore: str, candidates: int | None = None
     check_choice("rescore", rescore, get_args(Rescore))
 
 
-@fixed.usual_arithmetic()
+@fixed_sum.keep_subnormals()
 def find(
     queries: Any,
     documents: Any,
@@ -175,7 +175,7 @@ def find(
     return rescored(exact.pairs(found.documents), found, k), form
 
 
-@fixed.usual_arithmetic()
+@fixed_sum.keep_subnormals()
 def best_of(scorer: Scorer, k: int) -> TopK:
     """The k best of all documents by this scorer: a product finds, the fixed sum scores."""
     queries, total = len(scorer.queries), len(scorer)
@@ -223,7 +223,7 @@ def scorer_of(
     return Scorer(pair[0], pair[1], form, plain, cosine=anew)
 
 
-@fixed.usual_arithmetic()
+@fixed_sum.keep_subnormals()
 def vectors_of(
     values: Any, what: str, metric: Metric, exactly: Format | None = None
 ) -> tuple[Array, Array]:
@@ -242,7 +242,7 @@ def vectors_of(
         array = storable(array, lengths, exactly)
     elif metric == "cosine":
         # Each number is rounded by 2⁻²⁴ of itself, or of the smallest normal one.
-        return fixed.unit(array, lengths), np.full(len(array), 1 + 2.0**-20, np.float32)
+        return fixed_sum.normalize(array, lengths), np.full(len(array), 1 + 2.0**-20, np.float32)
     return array, lengths
 
 
@@ -257,7 +257,7 @@ def storable(values: Array, lengths: Array, form: Format) -> Array:
     beyond = (peak > most) | (peak < least)
     if beyond.any():
         values = values.copy()
-        values[beyond] = fixed.unit(values[beyond], lengths[beyond])
+        values[beyond] = fixed_sum.normalize(values[beyond], lengths[beyond])
     return values
 
 
@@ -267,7 +267,7 @@ def on_gpu(
     """The formats that a GPU multiplies, with everything there."""
     import torch
 
-    from rankproof.precision import gpu, gpu_scores
+    from rankproof.precision import gpu_scores, gpu_search
 
     check_rows(queries, "queries")
     if not is_torch(queries):
@@ -280,7 +280,7 @@ def on_gpu(
         gpu_scores.stored(x.detach().to(there), form, what, cosine, exactly)
         for x, what in ((queries, "queries"), (documents, "documents"))
     )
-    return gpu.top_k(a, b, k, low=not high_precision)
+    return gpu_search.top_k(a, b, k, low=not high_precision)
 
 
 def to_run(
@@ -335,5 +335,5 @@ def _numbered(rows: Any, documents: int) -> Any:
     def name(low: int, high: int) -> None:
         parts[low] = rows[low:high].cast(pl.String)
 
-    fixed.spread(name, len(rows), len(rows))
+    fixed_sum.run_on_threads(name, len(rows), len(rows))
     return pl.concat([parts[low] for low in sorted(parts)])

@@ -16,7 +16,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_choice, shorten
-from rankproof.precision.backend import is_torch
+from rankproof.precision.array_types import is_torch
 from rankproof.precision.formats import Codes
 
 Stored = Literal["int8", "bits"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.audit.holdings import ID, VECTOR, Held, narrow, read_held, stored_as
+from rankproof.audit.array_files import ID, VECTOR, Held, narrow, read_held, stored_as
 from rankproof.audit.logits import Logits
 from rankproof.data import read_run
 from rankproof.data.columns import check_ids
@@ -47,7 +47,7 @@ class Vectors:
 
 
 def read_vectors(path: str) -> Vectors:
-    """Arrays, tensors and indexes (see holdings.py), which may hold no ids, or Parquet and JSON
+    """Arrays, tensors and indexes (see array_files.py), which may hold no ids, or Parquet and JSON
     lines with a column of ids and one of vectors."""
     source = Source(path)
     held = read_held(source)

@@ -45,7 +45,7 @@ CPU, GPU = 2.0**-24, 2.0**-23  # what one float32 operation loses; tensor cores 
 
 
 @contextmanager
-def usual_arithmetic() -> Iterator[None]:
+def keep_subnormals() -> Iterator[None]:
     """Keep numbers below the smallest normal one, whatever this thread was told.
 
     `torch.set_flush_denormal(True)`, or a library built with -ffast-math, makes them 0 in numpy
@@ -92,14 +92,14 @@ def slack_of(queries: Float, documents: Array, dimensions: int) -> Slack:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         factor = (steps / (1 - steps) if steps < 0.5 else np.inf) * queries + tiny
         extra = tiny * (1 + queries)
-        bound = documents if documents.dtype == np.float32 else up(documents)
+        bound = documents if documents.dtype == np.float32 else round_up(documents)
         safe = 2.0**126 / max(1.0, queries.max(initial=0.0))
         if bound.max(initial=0.0) >= safe:
             bound = np.where(bound >= safe, np.float32(np.inf), bound)
-        return Slack(up(factor), up(extra), bound)
+        return Slack(round_up(factor), round_up(extra), bound)
 
 
-def up(values: Float) -> Array:
+def round_up(values: Float) -> Array:
     """float32 numbers that are not below these."""
     with np.errstate(over="ignore", under="ignore"):
         return np.nextafter(values.astype(np.float32), np.float32(np.inf))
@@ -107,7 +107,7 @@ def up(values: Float) -> Array:
 
 @functools.cache
 def threads() -> ThreadPoolExecutor:
-    """Kept, since a small search takes no longer than to start them; see `usual_arithmetic`."""
+    """Kept, since a small search takes no longer than to start them; see `keep_subnormals`."""
     return ThreadPoolExecutor(THREADS, initializer=None if native is None else native.usual)
 
 
@@ -115,7 +115,7 @@ if hasattr(os, "register_at_fork"):  # a child of this process has none of its t
     os.register_at_fork(after_in_child=threads.cache_clear)
 
 
-def spread(work: Callable[[int, int], Any], count: int, products: int) -> None:
+def run_on_threads(work: Callable[[int, int], Any], count: int, products: int) -> None:
     """`work(low, high)` over [0, count), on every core where that is worth it."""
     pieces = min(THREADS, count) if products > _SMALL else 1
     if pieces <= 1:
@@ -125,12 +125,12 @@ def spread(work: Callable[[int, int], Any], count: int, products: int) -> None:
     list(threads().map(work, cuts[:-1], cuts[1:]))
 
 
-def rows(a: Array, b: Array) -> Float:
+def paired_sums(a: Array, b: Array) -> Float:
     """(n,) float64 the sum of products of each row of `a` (n, D) with that of `b` (n, D)."""
     sums = np.empty(len(a), np.float64)
     if native is not None:
         a, b = _in_rows(a), _in_rows(b)
-        spread(lambda low, high: native.rows(a, b, sums, low, high), len(a), a.size)
+        run_on_threads(lambda low, high: native.rows(a, b, sums, low, high), len(a), a.size)
         return sums
     step = max(1, _CELLS // max(1, a.shape[1]))
     for low in range(0, len(a), step):
@@ -142,38 +142,42 @@ def rows(a: Array, b: Array) -> Float:
 def lengths(values: Array) -> Float:
     """(n,) float64 the length of each vector (n, D) float32; not finite where a number is not."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.sqrt(rows(values, values))
+        return np.sqrt(paired_sums(values, values))
 
 
-def bounds(values: Array) -> Array:
+def length_bounds(values: Array) -> Array:
     """(n,) float32 not below the length of each vector (n, D) float32, and hardly above.
 
     NaN where a number is not finite.
     """
     if native is not None:
         values, out = _in_rows(values), np.empty(len(values), np.float32)
-        spread(lambda low, high: native.bounds(values, out, low, high), len(out), values.size)
+        run_on_threads(
+            lambda low, high: native.bounds(values, out, low, high), len(out), values.size
+        )
         return out
     length = lengths(values)
-    return np.where(np.isfinite(length), up(length), np.float32(np.nan))
+    return np.where(np.isfinite(length), round_up(length), np.float32(np.nan))
 
 
-def means(values: Array) -> Array:
+def row_means(values: Array) -> Array:
     """(n, 1) float32 the mean of each row (n, D) float32."""
     ones = np.broadcast_to(np.float32(1.0), values.shape[1:])
-    sums = rows(values, np.broadcast_to(np.ascontiguousarray(ones), values.shape))
+    sums = paired_sums(values, np.broadcast_to(np.ascontiguousarray(ones), values.shape))
     mean: Array = (sums / max(1, values.shape[1])).astype(np.float32)
     return mean[:, None]
 
 
-def unit(values: Array, length: Float | None = None) -> Array:
+def normalize(values: Array, length: Float | None = None) -> Array:
     """float32 vectors (n, D) at length 1, rounded once; one of zeros stays."""
     length = lengths(values) if length is None else length
     divisor = np.where(length > 0, length, 1.0)
     out = np.empty(values.shape, np.float32)
     if native is not None:
         values = _in_rows(values)
-        spread(lambda low, high: native.divide(values, divisor, out, low, high), len(out), out.size)
+        run_on_threads(
+            lambda low, high: native.divide(values, divisor, out, low, high), len(out), out.size
+        )
         return out
     step = max(1, _CELLS // max(1, values.shape[1]))
     for low in range(0, len(out), step):
@@ -192,7 +196,7 @@ def pairs(
     start, chosen = (np.ascontiguousarray(x, np.int64) for x in (start, chosen))
     if native is not None:
         queries, documents = _in_rows(queries), _in_rows(documents)
-        spread(
+        run_on_threads(
             lambda low, high: native.pairs(
                 queries, documents, first, start, chosen, out, low, high
             ),
@@ -219,10 +223,10 @@ def products(query: Array, documents: Array) -> Array:
     """
     out = np.empty(len(documents), np.float32)
     if native is None:
-        with usual_arithmetic():
+        with keep_subnormals():
             return np.matmul(documents, query[0], out=out)
     documents = _in_rows(documents)
-    spread(
+    run_on_threads(
         lambda low, high: native.products(query, documents, out, low, high),
         len(out),
         documents.size >> 4,  # a quick product: 16 of them take as long as one fixed sum
@@ -230,7 +234,7 @@ def products(query: Array, documents: Array) -> Array:
     return out
 
 
-@usual_arithmetic()
+@keep_subnormals()
 def matrix(queries: Array, documents: Array) -> Array:
     """(Q, N) float32 the scores of all pairs.
 

@@ -1,4 +1,4 @@
-"""Exact top-k on a GPU: a product finds what can win, and the fixed sum of fixed.py scores it.
+"""Exact top-k on a GPU: a product finds what can win, and the fixed sum of fixed_sum.py scores it.
 
 Sorting every score would cost more than the product that makes them. Instead each query gets a
 bar that a little more than k documents reach:
@@ -12,8 +12,8 @@ What can reach the bar is summed again in float64, lane by lane as on the CPU, a
 keys (score above document number). Whether k of them do reach it, and whether there was room for
 all, is checked, so that the result is exact for any data; otherwise that query is done again with
 more room or the slow way. Where too many documents tie since they are the same vector, such vectors
-are summed once instead (gpu_same.py), and the next search of the same tensor begins with that: it
-compares every such document with its vector anew, and searches the others. Without Triton, or
+are summed once instead (gpu_duplicates.py), and the next search of the tensor begins with it: it
+compares every such document with its vector again, and searches the others. Without Triton, or
 without a GPU, plain torch does the same.
 """
 
@@ -30,10 +30,10 @@ from typing import Any
 
 import torch
 
-from rankproof.precision import gpu_same
-from rankproof.precision.fixed import LANES
+from rankproof.precision import gpu_duplicates
+from rankproof.precision.fixed_sum import LANES
 from rankproof.precision.formats import SHAPES
-from rankproof.precision.gpu_same import Same
+from rankproof.precision.gpu_duplicates import Same
 from rankproof.precision.gpu_scores import (
     BLOCK_CELLS,
     Slack,
@@ -105,7 +105,7 @@ def keys_of_best(queries: Any, documents: Any, k: int, *, low: bool = False) -> 
 def forget() -> None:
     """Drop what searches keep for the next one: their recordings, and which documents are equal."""
     _GRAPHS.clear()
-    gpu_same.forget()
+    gpu_duplicates.forget()
 
 
 def _edge(bar: Any, form: str) -> Any:
@@ -165,12 +165,12 @@ def _some(task: _Task) -> tuple[Any, Any]:
         finite(queries, slack.asked, "queries")
         finite(documents, slack.lengths, "documents")
         return _merge(task, slack)
-    where = gpu_same.where(documents)
+    where = gpu_duplicates.where(documents)
     how = (count, k, task.form, task.cells, task.lengths is None)
-    same = gpu_same.known(documents)
+    same = gpu_duplicates.known(documents)
     doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan, None))
     if same is None and doubtful and 2 * total > _variety(queries, documents)[0] * plan.room:
-        same = gpu_same.look(documents)
+        same = gpu_duplicates.look(documents)
     work = count * total * (32 if plan.sample == 0 else 1)
     if not compiled(queries) or (work > REPLAYED and (same is None or same.others)):
         return _settled(task, plan, same, _stage(task, plan, same))
@@ -233,7 +233,7 @@ def _stage(task: _Task, plan: _Plan, same: Same | None) -> _Made:
     if same is not None:
         lists.found[:, : len(same.first)] = same.first
         lists.reached.fill_(len(same.first))
-        gpu_same.compare(documents, same, lists.status[4:])
+        gpu_duplicates.compare(documents, same, lists.status[4:])
     if same is not None and not same.others:
         slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
         bar = torch.full((count,), -math.inf, dtype=torch.float32, device=queries.device)
@@ -263,7 +263,7 @@ def _stage(task: _Task, plan: _Plan, same: Same | None) -> _Made:
     if same is not None:
         distinct = len(same.first)
         vectors = _largest(keys[:, :distinct], min(k, distinct), lists.reached, 2048)
-        reached, last, beyond = gpu_same.members(
+        reached, last, beyond = gpu_duplicates.members(
             same, vectors, k, bar, keys, lists.reached, lists.status[3:]
         )
         lists = dataclasses.replace(lists, reached=reached)
@@ -316,11 +316,11 @@ def _settled(task: _Task, plan: _Plan, same: Same | None, made: _Made) -> tuple[
         finite(documents, lengths_of(documents), "documents")
     task = dataclasses.replace(task, lengths=None)
     if other:  # documents are no longer those vectors
-        gpu_same.forget(documents)
+        gpu_duplicates.forget(documents)
         return _some(task)
     if (ties or off) and same is not None and not same.anew:
         # Other documents than those, whose vectors may be one.
-        gpu_same.look(documents, anew=True)
+        gpu_duplicates.look(documents, anew=True)
     if off:
         left = made.lists.off.nonzero().flatten()
         if same is None:
@@ -339,7 +339,7 @@ def _by_rows(task: _Task, same: Same) -> tuple[Any, Any]:
     lists.found.copy_(same.first)
     lists.reached.fill_(len(same.first))
     step = max(1, task.cells // (8 * len(task.documents)))
-    return gpu_same.spread(same, _rescore(task, lists), task.k, step)
+    return gpu_duplicates.spread(same, _rescore(task, lists), task.k, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,9 +363,9 @@ class _Lists:
 def _again(task: _Task, made: _Made, left: Any) -> None:
     """Queries whose bar was off: with as much room as they need, or the slow way."""
     best, cut, documents = made.best, made.cut, task.documents
-    if gpu_same.known(documents) is None:  # or that was of no help
+    if gpu_duplicates.known(documents) is None:  # or that was of no help
         distinct, looked_at = _variety(task.queries[left], documents)
-        if 512 * (looked_at - distinct) >= looked_at and gpu_same.look(documents) is not None:
+        if 512 * (looked_at - distinct) >= looked_at and gpu_duplicates.look(documents) is not None:
             best[left], cut[left] = _some(task.of(left))
             return
     seen = made.lists.reached[left].tolist()
@@ -658,7 +658,7 @@ def _largest(keys: Any, k: int, held: Any, countable: int) -> Any:
 def _finish(
     keys: Any, bar: Any, k: int, lists: _Lists, last_of_same: Any = None, beyond: Any = None
 ) -> tuple[Any, Any]:
-    """The k largest keys and the ties that they leave out, with those that `gpu_same.members` has
+    """The k largest keys and the ties that they leave out, with what `gpu_duplicates.members` has
     beyond them; notes queries whose bar was off.
     """
     count, room = keys.shape
