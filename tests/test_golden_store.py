@@ -19,7 +19,7 @@ import pytest
 
 from rankproof.foundation.database import connect, write_ahead
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.locks import owner
+from rankproof.foundation.locks import lock_owner
 from rankproof.golden.judgments import Reply
 from rankproof.golden.schema import VERSION
 from rankproof.golden.store import Meanwhile, Store, opened_if_built
@@ -129,14 +129,14 @@ def test_failed_requests_can_be_asked_again_and_stay_on_record(path: Path) -> No
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(path: Path) -> None:
     with Store(path, create=True):
-        found = owner(path)
+        found = lock_owner(path)
         assert found is not None
         assert found.pid == os.getpid()
         with pytest.raises(InputError, match=rf"in use by process {os.getpid()} on .*, since 2"):
             Store(path, write=True)
         with Store(path) as reader:  # reading is free
             assert reader.meta("made")
-    assert owner(path) is None
+    assert lock_owner(path) is None
     with Store(path, write=True) as store:
         assert store.rows("SELECT 1") == [(1,)]
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name]

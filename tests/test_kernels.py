@@ -354,7 +354,7 @@ def test_compiled_code_refuses_arrays_it_would_run_out_of() -> None:
 
 @needs_compiled
 def test_the_environment_turns_compiled_code_off() -> None:
-    code = "from rankproof import kernels; print(kernels.native)"
+    code = "from rankproof.foundation import kernels; print(kernels.native)"
     for setting, expected in (("0", True), ("1", False)):
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -369,7 +369,8 @@ def test_the_environment_turns_compiled_code_off() -> None:
 # A command with fewer rows to a million than there are in a real one.
 FEWER = """
 import sys
-from rankproof import cli, kernels
+from rankproof import cli
+from rankproof.foundation import kernels
 kernels.MANY = int(sys.argv.pop(1))
 cli.run()
 """

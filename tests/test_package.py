@@ -225,7 +225,7 @@ def test_without_compiled_code_the_figures_are_the_same(tmp_path: Path) -> None:
     data = Path(rp.__file__).parent / "resources"
     code = f"""
 import rankproof as rp
-from rankproof import kernels
+from rankproof.foundation import kernels
 for order in ("input", "docid", "trec_eval"):
     for name in ("saturated", "plain"):
         run, qrels = {str(data)!r} + f"/demo-{{name}}.trec", {str(data / "demo-qrels.txt")!r}

@@ -15,6 +15,7 @@ from threading import Thread
 
 import polars as pl
 import pytest
+from progress_display import reporting_to
 
 from rankproof import (
     InputError,
@@ -123,11 +124,12 @@ def test_progress_adds_up_to_the_file_as_it_is_stored(
     for text in (TEXT, TEXT[:-1], b"\xef\xbb\xbf" + TEXT):
         path = tmp_path / f"run{ending}"
         path.write_bytes(COMPRESS.get(ending, bytes)(text))
-        told: list[int] = []
-        read_run(path, progress=told.append)
-        assert sum(told) == path.stat().st_size
-        assert len(told) > 1 or ending
-        assert min(told) >= 0
+        amounts: list[float] = []
+        with reporting_to(amounts.append):
+            read_run(path)
+        assert sum(amounts) == path.stat().st_size
+        assert len(amounts) > 1 or ending
+        assert min(amounts) >= 0
 
 
 @pytest.mark.parametrize(
@@ -139,14 +141,15 @@ def test_progress_adds_up_to_the_file_as_it_is_stored(
         ("run.jsonl", pl.DataFrame.write_ndjson),
     ],
 )
-def test_progress_is_told_for_every_format(
+def test_progress_is_reported_for_every_format(
     tmp_path: Path, name: str, write: Callable[[pl.DataFrame, Path], None]
 ) -> None:
     path = tmp_path / name
     write(pl.DataFrame(ROWS, schema=["query", "doc", "score"], orient="row"), path)
-    told: list[int] = []
-    assert read_run(path, progress=told.append).to_frame().rows() == ROWS
-    assert sum(told) == path.stat().st_size
+    amounts: list[float] = []
+    with reporting_to(amounts.append):
+        assert read_run(path).to_frame().rows() == ROWS
+    assert sum(amounts) == path.stat().st_size
 
 
 def test_progress_never_exceeds_the_file_when_a_second_reader_is_needed(
@@ -155,9 +158,10 @@ def test_progress_never_exceeds_the_file_when_a_second_reader_is_needed(
     monkeypatch.setattr(trec, "CHUNK", 1000)
     path = tmp_path / "run"
     path.write_bytes(TEXT + b"q Q0 d 1 0." + b"1" * 99 + b" t\n")
-    told: list[int] = []
-    assert len(read_run(path, progress=told.append)) == len(ROWS) + 1
-    assert 0 < sum(told) <= path.stat().st_size
+    amounts: list[float] = []
+    with reporting_to(amounts.append):
+        assert len(read_run(path)) == len(ROWS) + 1
+    assert 0 < sum(amounts) <= path.stat().st_size
 
 
 # --------------------------------------------------------------------------------------- trouble

@@ -24,6 +24,7 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from progress_display import reporting_to
 from rankproof_cli import in_text
 
 from rankproof import InputError, read_qrels, read_run
@@ -715,11 +716,12 @@ def test_a_run_read_ahead_is_the_run(
     path = tmp_path / "run"
     path.write_bytes(bom + "\n".join(line(row, "run") for row in SCATTERED).encode())
     lines.read_ahead(str(path))
-    assert list(lines._ahead) == [str(path)]
-    told: list[int] = []
-    assert table(trec.read_fast(Source(path), "run", told.append)) == meant(SCATTERED)
-    assert told == [path.stat().st_size]
-    assert not lines._ahead
+    assert list(lines._read_ahead) == [str(path)]
+    amounts: list[float] = []
+    with reporting_to(amounts.append):
+        assert table(trec.read_fast(Source(path), "run")) == meant(SCATTERED)
+    assert amounts == [path.stat().st_size]
+    assert not lines._read_ahead
 
 
 @needs_compiled
@@ -730,11 +732,12 @@ def test_a_run_laid_out_ahead_is_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(lines, "_LARGE", 1)
     lines.read_ahead(str(path))
     trec.lay_ahead()
-    told: list[int] = []
-    ahead = read_run(path, progress=told.append)
+    amounts: list[float] = []
+    with reporting_to(amounts.append):
+        ahead = read_run(path)
     assert ahead.to_frame().equals(run.to_frame())
     assert ahead.index is not None
-    assert told == [path.stat().st_size]
+    assert amounts == [path.stat().st_size]
     assert not trec._laying
     path.write_text("q Q0 d 1 2 t\np Q0 d 1 1 t\nq Q0 d 2 1 t\n")
     lines.read_ahead(str(path))
@@ -776,7 +779,7 @@ def test_what_cannot_be_read_ahead_is_told_as_ever(
     lines.read_ahead("\0")
     monkeypatch.setattr(lines, "available_memory", lambda: 10)
     lines.read_ahead(str(path))
-    assert not lines._ahead
+    assert not lines._read_ahead
 
 
 def test_a_file_that_became_empty_has_no_lines_left_to_wait_for(tmp_path: Path) -> None:
@@ -784,7 +787,7 @@ def test_a_file_that_became_empty_has_no_lines_left_to_wait_for(tmp_path: Path) 
     path.touch()
     assert [bytes(piece) for piece in lines.iter_pieces(str(path), 0, 9, 0, 4)] == [b""] * 3
     if kernels.native is not None:
-        parser = lines.read(kernels.native, 6, str(path), 0, 9, 0, 4, 2).done()
+        parser = lines.read_in_background(kernels.native, 6, str(path), 0, 9, 0, 4, 2).finish()
         assert not len(parser.finish()[2])
 
 

@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from progress_display import reporting_to
 from rankproof_cli import rankproof
 
 import rankproof as rp
@@ -89,14 +90,14 @@ def streamed(
 ) -> Evaluation:
     """`evaluate_stream` with chunks of about `step` rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROW", memory.LEAST // (3 * step))
+        patch.setattr(module, "BYTES_PER_ROW", memory.MINIMUM // (3 * step))
         patch.setattr(shards, "LEAST_TEXT", 1)
         return streaming.evaluate_stream(
             run,
             rp.read_qrels(judged),
             parse_all(measures),
             Policy.of(**settings),
-            memory=memory.LEAST,
+            memory=memory.MINIMUM,
             spill_dir=spill,
             name="run",
         )
@@ -416,19 +417,20 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 ) -> None:
     run, judged = workload(3)
     path = write_trec(grouped(run), tmp_path / "run.trec")
-    once = iter([path])  # changed when the first bytes are told of
+    once = iter([path])  # changed when the first bytes are reported
 
-    def told(_: int) -> None:
+    def change_once(_: float) -> None:
         for one in once:
             change(one)
 
     def read() -> object:
         if whole:
-            return rp.read_run(path, progress=told)
+            return rp.read_run(path)
         asked = rp.read_qrels(judged), parse_all("RR"), Policy()
-        return streaming.evaluate_stream(path, *asked, spill_dir=tmp_path, progress=told)
+        return streaming.evaluate_stream(path, *asked, spill_dir=tmp_path)
 
-    with pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read; "):
+    refused = pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read; ")
+    with refused, reporting_to(change_once):
         read()
 
 
@@ -538,7 +540,7 @@ def test_a_file_is_streamed_when_it_would_not_fit(
     path = write_parquet(workload(7)[0], tmp_path / "run.parquet")
     assert not streaming.streams(path, None)
     assert not streaming.streams(path, "16MiB")
-    monkeypatch.setattr(module, "ROW", 10**6)
+    monkeypatch.setattr(module, "BYTES_PER_ROW", 10**6)
     assert streaming.streams(path, "16MiB")
     assert not streaming.streams(path, "10GB")
     assert not streaming.streams("-", "16MiB")

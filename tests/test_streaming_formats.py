@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     judged = [f"{query}\t{doc}\t1" for query, doc, _ in ROWS[::7]]
     (tmp_path / "q.tsv").write_text("\n".join(["query\tdoc\tgrade", *judged]))
     # A few hundred rows at a time.
-    monkeypatch.setattr(evaluate, "ROW", (16 << 20) // (3 * 300))
+    monkeypatch.setattr(evaluate, "BYTES_PER_ROW", (16 << 20) // (3 * 300))
     monkeypatch.setattr(shards, "LEAST_TEXT", 1 << 10)
     for module in (sources, shards):
         monkeypatch.setattr(module, "CHUNK", 1 << 12)

@@ -31,9 +31,9 @@ with spill_folder(sys.argv[1]) as folder:
 # Evaluates a run whose queries are scattered, in chunks of few rows.
 EVALUATES = """
 import sys
-from rankproof import memory
+from rankproof.foundation import memory
 from rankproof.evaluation.streaming import evaluate
-evaluate.ROW = memory.LEAST // (3 * 2000)
+evaluate.BYTES_PER_ROW = memory.MINIMUM // (3 * 2000)
 from rankproof.cli import run
 run()
 """

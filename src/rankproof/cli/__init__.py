@@ -21,8 +21,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from rankproof.cli.door import at_home, door, shown_arguments
 from rankproof.cli.later import import_later
+from rankproof.cli.progress import progress as draw_progress
 from rankproof.foundation import manifest as made
 from rankproof.foundation.interrupts import INTERRUPTED, two_stage
+from rankproof.foundation.progress import show_progress
 from rankproof.foundation.version import __version__
 
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -238,6 +240,7 @@ def _plain(value: Any, kind: Any) -> Any:
 def main() -> None:
     """Run the command line: whatever happens ends in an exit code and at most one line."""
     code = None
+    show_progress(draw_progress)
     with door(), two_stage():
         sys.argv[1:] = map(at_home, sys.argv[1:])
         made.command = shown_arguments(sys.argv[1:])

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.options import InputFormat
-from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,10 +81,10 @@ def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -
     from rankproof.data.sources import Source
     from rankproof.foundation.memory import parse_memory
 
-    with progress("reading judgements", size_of([path])) as told:
+    with progress("reading judgements", size_of([path])):
         file = qrels_file(path)
         source = Source(file, limit=None if memory is None else parse_memory(memory))
-        found = read_qrels(source, format=form, progress=told)
+        found = read_qrels(source, format=form)
         chosen = chosen_among(path, file)
         return replace(found, notes=(*chosen, *found.notes)) if chosen else found
 
@@ -98,9 +98,9 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
     """The runs one after the other, so that only one need be held."""
     from rankproof.data import read_run
 
-    with progress(_reading(paths), size_of(paths)) as told:
+    with progress(_reading(paths), size_of(paths)):
         for name, path in named(paths).items():
-            yield read_run(path, format=form, name=name, progress=told)
+            yield read_run(path, format=form, name=name)
 
 
 def size_of(paths: list[str]) -> int:

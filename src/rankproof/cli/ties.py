@@ -9,9 +9,9 @@ import typer
 from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
-from rankproof.cli.progress import progress
 from rankproof.data.hits import RANKS
 from rankproof.foundation.phrasing import out_of
+from rankproof.foundation.progress import progress
 
 if TYPE_CHECKING:
     from rankproof.evaluation.tie_counts import TieStatistics
@@ -35,7 +35,7 @@ def command(
     cutoffs = sorted(set(inputs.whole_numbers(at, "--at", "1,10,100")))
     inputs.check_stdin(runs)
     found = []
-    with progress("reading", inputs.size_of(runs)) as told:
+    with progress("reading", inputs.size_of(runs)):
         for name, path in inputs.named(runs).items():
             statistics = tie_statistics(
                 *(path, cutoffs),
@@ -44,7 +44,6 @@ def command(
                 spill_dir=spill_dir,
                 name=name,
                 format=input_format,
-                progress=told,
             )
             found.append(statistics)
     data = {"runs": [s.to_dict() for s in found]}

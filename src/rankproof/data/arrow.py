@@ -15,17 +15,14 @@ import polars as pl
 
 from rankproof.data.sources import Source
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.lines import Progress
 
 _GOES_ON = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # MessageHeader
 
 
-def arrow_batches(
-    source: Source, most: int, progress: Progress | None = None
-) -> Iterator[pl.DataFrame]:
+def arrow_batches(source: Source, most: int) -> Iterator[pl.DataFrame]:
     """The record batches of a stream as frames; `most` bounds the bytes of one."""
-    with source.open(progress) as file:
+    with source.open(source.report) as file:
         before = b""  # the schema and all dictionaries, without which a batch cannot be read
         while (message := _message(file, source, most)) is not None:
             kind, data = message

@@ -33,7 +33,6 @@ from rankproof.data.sources import Source
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, first_line, shorten
-from rankproof.foundation.lines import Progress
 
 _T = TypeVar("_T")
 
@@ -206,18 +205,17 @@ def read_table(
     source: Source,
     kind: Kind,
     form: Literal["csv", "tsv", "parquet", "arrow"],
-    progress: Progress | None,
 ) -> Columns:
     if form in ("csv", "tsv"):
-        return _read_csv(source, kind, form, progress)
+        return _read_csv(source, kind, form)
     with polars_reads(source.label, form):
-        frame = scan(source, form, progress)
+        frame = scan(source, form)
         return _from_frame(frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}")
 
 
-def scan(source: Source, form: str, progress: Progress | None = None) -> pl.LazyFrame:
+def scan(source: Source, form: str) -> pl.LazyFrame:
     """A table in Parquet, or in Arrow, be it a file or a stream."""
-    data = io.BytesIO(source.read(progress))
+    data = io.BytesIO(source.read(source.report))
     if form == "parquet":
         return pl.scan_parquet(data)
     streamed = not source.head.startswith(b"ARROW1")
@@ -227,9 +225,9 @@ def scan(source: Source, form: str, progress: Progress | None = None) -> pl.Lazy
 SEPARATOR = {"csv": ",", "tsv": "\t"}
 
 
-def _read_csv(source: Source, kind: Kind, form: str, progress: Progress | None) -> Columns:
+def _read_csv(source: Source, kind: Kind, form: str) -> Columns:
     """A header, then rows; lines without a single value are skipped."""
-    header, data = csv_header(source.read(progress), form)
+    header, data = csv_header(source.read(source.report), form)
 
     def read(frame: pl.DataFrame, place: Place, again: bool) -> Columns | None:
         names = choose_columns(frame.columns, kind, source.label)

@@ -43,7 +43,6 @@ from rankproof.data.hits import RANKS, read_hits, unwrapped
 from rankproof.data.sources import Source, not_text
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.lines import Progress
 
 _T = TypeVar("_T")
 _MTEB = "mteb_model_meta"  # the first key of what MTEB saves
@@ -249,11 +248,11 @@ def _exact(number: Any) -> Fraction:
 # --------------------------------------------------------------------------------------- JSON
 
 
-def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+def read_json(source: Source, kind: Kind) -> Columns:
     """{"query": {"document": number}}, or a list of records."""
     if not source.head.lstrip().startswith(b"{"):
-        return _exactly(source, progress, lambda loaded: _from_json(loaded, kind, source))
-    data = source.read(progress)
+        return _exactly(source, lambda loaded: _from_json(loaded, kind, source))
+    data = source.read(source.report)
     with suppress(InputError):
         loaded = _parse(source.decode(data), source.label)
         found = read_mapping(loaded, kind, source.label, first=False)
@@ -266,9 +265,9 @@ def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     raise no_rows(source.label)
 
 
-def _exactly(source: Source, progress: Progress | None, read: Callable[[Any], Columns]) -> Columns:
+def _exactly(source: Source, read: Callable[[Any], Columns]) -> Columns:
     """The columns of a file that is one JSON text, `read` of what it says."""
-    text = source.text(progress)
+    text = source.text(source.report)
     return exactly(lambda exact: read(_parse(text, source.label, exact=exact)))
 
 
@@ -310,7 +309,7 @@ def _no_object(found: Any, place: str, remedy: str) -> InputError:
     )
 
 
-def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+def read_mteb(source: Source, kind: Kind) -> Columns:
     """Predictions as MTEB saves them: {"mteb_model_meta": …, subset: {split: {query: …}}}."""
 
     def read(loaded: Any) -> Columns:
@@ -318,7 +317,7 @@ def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
             raise _no_object(loaded, source.label, "name the predictions of a retrieval task")
         return _predicted(loaded, kind, source.label)
 
-    return _exactly(source, progress, read)
+    return _exactly(source, read)
 
 
 def _predicted(loaded: Mapping[str, Any], kind: Kind, label: str) -> Columns:
@@ -345,9 +344,9 @@ def _predicted(loaded: Mapping[str, Any], kind: Kind, label: str) -> Columns:
     return replace(columns, notes=(f"MTEB's predictions for {'/'.join(chosen)}",))
 
 
-def read_json_lines(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+def read_json_lines(source: Source, kind: Kind) -> Columns:
     """{"query": "…", "doc": "…", "score": number} on each line."""
-    return JsonLines(source, kind).columns(source.read(progress))
+    return JsonLines(source, kind).columns(source.read(source.report))
 
 
 class _Rows(NamedTuple):

@@ -22,7 +22,6 @@ from rankproof.data.three_columns import read_msmarco, read_plain
 from rankproof.data.trec import read_trec
 from rankproof.foundation import kernels
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.lines import Progress
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 RunLike: TypeAlias = "Run | FilePath | Mapping[str, Mapping[str, float]] | Iterable[Any] | Any"
@@ -48,15 +47,13 @@ def read_run(
     *,
     format: Format | None = None,  # noqa: A002
     name: str | None = None,
-    progress: Progress | None = None,
 ) -> Run:
     """A run from a path (`-` is standard input), dict of dicts, frame or (query, doc, score) rows.
 
     Also {query: [(doc, score)]}, {query: [doc]}, what retrievers of LangChain, LlamaIndex and
     Haystack return for each query, and the tables of ranx, Hugging Face and ir_datasets. The format
     of a file is told by its ending and its first bytes unless `format` names it; what is guessed
-    stands in `notes`. `progress` is told how many bytes of a file, as it lies on disk, were read
-    since the last call.
+    stands in `notes`.
 
     >>> rp.read_run([("q1", "a", 0.5), ("q1", "b", 0.25)]).score.tolist()
     [0.5, 0.25]
@@ -65,7 +62,7 @@ def read_run(
         return source if name is None else replace(source, name=name)
     if isinstance(source, Qrels):
         raise swapped("run", "judgements")
-    found, columns = _read(source, "run", format, progress)
+    found, columns = _read(source, "run", format)
     kernels.warn_if_slow(len(columns.value))
     if not columns.plain and np.isnan(columns.value.min()):
         wrong = np.isnan(columns.value)
@@ -92,7 +89,6 @@ def read_qrels(
     *,
     format: Format | None = None,  # noqa: A002
     name: str | None = None,
-    progress: Progress | None = None,
 ) -> Qrels:
     """Judgements from a path (`-` is standard input), dict of dicts, frame or rows.
 
@@ -110,7 +106,7 @@ def read_qrels(
     if isinstance(source, str | os.PathLike):
         file = qrels_file(source)
         source, chosen = file, chosen_among(source, file)
-    found, columns = _read(source, "qrels", format, progress)
+    found, columns = _read(source, "qrels", format)
     if chosen:
         columns = replace(columns, notes=(*chosen, *columns.notes))
     if not columns.plain:
@@ -158,15 +154,13 @@ def _refused(verb: str, columns: Columns, odd: kernels.Repeated | kernels.Unfit)
     )
 
 
-def _read(
-    source: Any, kind: Kind, form: Format | None, progress: Progress | None
-) -> tuple[str, Columns]:
+def _read(source: Any, kind: Kind, form: Format | None) -> tuple[str, Columns]:
     """A name for the table, and its columns."""
     check_format(form)
     if isinstance(source, str | os.PathLike | Source):
         file = source if isinstance(source, Source) else Source(source)
         known = form or format_of(file, kind)
-        columns = _read_file(file, kind, known, progress)
+        columns = _read_file(file, kind, known)
         file.check_unchanged()
         said = GUESSED.get((known, kind)) if form is None else None
         told = [f"{file.name}: {note}" for note in (*columns.notes, said) if note]
@@ -181,17 +175,17 @@ def _read_object(held: Any, kind: Kind) -> Columns:
     return read_frame(held, kind) if is_frame(held) else read_rows(held, kind)
 
 
-def _read_file(source: Source, kind: Kind, form: Format, progress: Progress | None) -> Columns:
+def _read_file(source: Source, kind: Kind, form: Format) -> Columns:
     if form in REGISTERED:
-        found = REGISTERED[form](source.read(progress), kind)
+        found = REGISTERED[form](source.read(source.report), kind)
         with_place = _read_object(found, kind)
         return replace(with_place, place=lambda row: f"{source.label}: row {row + 1}")
     if form in ("csv", "tsv", "parquet", "arrow"):
-        return read_table(source, kind, form, progress)  # type: ignore[arg-type]
-    return READERS[form](source, kind, progress)
+        return read_table(source, kind, form)  # type: ignore[arg-type]
+    return READERS[form](source, kind)
 
 
-READERS: dict[Format, Callable[[Source, Kind, Progress | None], Columns]] = {
+READERS: dict[Format, Callable[[Source, Kind], Columns]] = {
     "trec": read_trec,
     "plain": read_plain,
     "msmarco": read_msmarco,

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from rankproof.foundation.errors import InputError, import_extra
-from rankproof.foundation.lines import BOM, CHUNK, LINE, Progress, file_signature
+from rankproof.foundation.lines import BOM, CHUNK, LINE, file_signature
 from rankproof.foundation.manifest import READ_ONCE
 from rankproof.foundation.printable import printable_path
+from rankproof.foundation.progress import advance
 
 HEAD = 1 << 16  # enough for a first line
 
@@ -187,6 +188,7 @@ class Source:
         self.label = label_of(self.path)
         self.name = stem(self.path)
         self._held = held
+        self._unreported: int | None = None  # bytes on disk; None before the first report
         self._compression: str | None = None
         self.bom = 0  # bytes of a byte-order mark
         with self.trouble():
@@ -235,14 +237,22 @@ class Source:
         if not same:
             raise changed(self.label)
 
+    def report(self, count: int) -> None:
+        """Report bytes that were read to the progress display, those of a second pass not again."""
+        if self._unreported is None:
+            self._unreported = self._known[0] if self._known else sys.maxsize
+        count = min(count, self._unreported)
+        self._unreported -= count
+        advance(count)
+
     def _raw(self) -> IO[bytes]:
         return io.BytesIO(self._held) if self._held is not None else Path(self.path).open("rb")
 
     @contextmanager
-    def open(self, progress: Progress | None = None) -> Iterator[IO[bytes]]:
+    def open(self, on_read: Callable[[int], None] | None = None) -> Iterator[IO[bytes]]:
         """The content as a stream: decompressed, without a byte-order mark."""
         with self.trouble(), self._raw() as file:
-            raw: Any = file if progress is None else _Counted(file, progress)
+            raw: Any = file if on_read is None else _CountingReader(file, on_read)
             if self._compression is None:
                 raw.read(self.bom)
                 yield raw
@@ -255,14 +265,14 @@ class Source:
     def compressed(self) -> bool:
         return self._compression is not None
 
-    def chunks(self, progress: Progress | None = None) -> Iterator[bytes]:
-        with self.open(progress) as file:
+    def chunks(self, on_read: Callable[[int], None] | None = None) -> Iterator[bytes]:
+        with self.open(on_read) as file:
             while chunk := file.read(CHUNK):
                 yield chunk
 
-    def held_chunks(self, progress: Progress | None = None) -> Iterator[bytes]:
+    def held_chunks(self, on_read: Callable[[int], None] | None = None) -> Iterator[bytes]:
         """`chunks` for a reader that holds them all, which `limit` bounds."""
-        return self._within(self.chunks(progress))
+        return self._within(self.chunks(on_read))
 
     def _within(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         size = 0
@@ -280,8 +290,8 @@ class Source:
                 remedy="give more (--memory, memory=)",
             )
 
-    def read(self, progress: Progress | None = None) -> bytes:
-        return b"".join(self.held_chunks(progress))
+    def read(self, on_read: Callable[[int], None] | None = None) -> bytes:
+        return b"".join(self.held_chunks(on_read))
 
     def too_long(self) -> InputError:
         """The error for a line longer than any, with its place, found by reading again."""
@@ -299,8 +309,8 @@ class Source:
             remedy="check how the file was made",
         )
 
-    def text(self, progress: Progress | None = None) -> str:
-        return self.decode(self.read(progress))
+    def text(self, on_read: Callable[[int], None] | None = None) -> str:
+        return self.decode(self.read(on_read))
 
     def decode(self, data: bytes, lines: int = 0) -> str:
         """Some of the content as text; `lines` of the file come before it."""
@@ -366,16 +376,16 @@ def until_wrong(data: bytes) -> str:
         return data[: data.rfind(b"\n", 0, error.start) + 1].decode()
 
 
-class _Counted:
-    """Passes reads on and tells how many bytes went by."""
+class _CountingReader:
+    """A file that calls `on_read` with the number of bytes of each read."""
 
-    def __init__(self, file: IO[bytes], progress: Progress):
+    def __init__(self, file: IO[bytes], on_read: Callable[[int], None]):
         self._file = file
-        self._progress = progress
+        self._on_read = on_read
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
-        self._progress(len(data))
+        self._on_read(len(data))
         return data
 
     def __getattr__(self, name: str) -> Any:

@@ -18,7 +18,6 @@ from rankproof.data.hits import RANKS
 from rankproof.data.sources import Source
 from rankproof.data.trec import place_in, split_fields
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.lines import Progress
 from rankproof.foundation.phrasing import plural
 
 
@@ -39,17 +38,17 @@ def guess(head: bytes, kind: Kind) -> str | None:
     return "msmarco"
 
 
-def read_plain(source: Source, kind: Kind, progress: Progress | None) -> Columns:
-    return _columns(source, kind, progress)
+def read_plain(source: Source, kind: Kind) -> Columns:
+    return _columns(source, kind)
 
 
-def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+def read_msmarco(source: Source, kind: Kind) -> Columns:
     """Ranks as scores that fall; a rank that two documents share is no tie that was measured."""
     if kind == "qrels":
         raise InputError(
             "MS MARCO's ranks are a run", place=source.label, remedy="name the judgements"
         )
-    found = _columns(source, kind, progress)
+    found = _columns(source, kind)
     wrong = (found.value < 1) | (found.value != np.trunc(found.value)) | np.isinf(found.value)
     if wrong.any():
         at = int(wrong.argmax())
@@ -61,9 +60,9 @@ def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Colum
     return replace(found, value=-found.value, dtype=RANKS, rest=None)
 
 
-def _columns(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+def _columns(source: Source, kind: Kind) -> Columns:
     place = place_in(source)
-    text, wrong = source.decoded(source.read(progress))
+    text, wrong = source.decoded(source.read(source.report))
     lines, fields = split_fields(text)
     query, doc, number = (fields.list.get(at, null_on_oob=True) for at in range(3))
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,14 @@ from rankproof.foundation.files import write_atomically
 from rankproof.foundation.lines import (
     CHUNK,
     LINE,
-    Progress,
-    TooLong,
+    LineTooLong,
     iter_pieces,
     pending_paths,
-    read,
+    read_in_background,
     take_read_ahead,
 )
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import is_shown
 
 _BLANKS = " \t\r\x0b\x0c"
 _FIELDS: dict[Kind, tuple[str, ...]] = {
@@ -55,12 +55,11 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
 }
 
 
-def read_trec(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
-    columns = read_fast(source, kind, progress)
-    # The general reader also sees what float64 leaves of a large number. Bytes that the fast
-    # reader told of are not told of again.
+def read_trec(source: Source, kind: Kind) -> Columns:
+    columns = read_fast(source, kind)
+    # The general reader also sees what float64 leaves of a large number.
     if columns is None or (kind == "run" and not columns.plain and is_large(columns.value)):
-        columns = read_general(source, kind, progress if kernels.native is None else None)
+        columns = read_general(source, kind)
     if not len(columns.codes):
         raise no_rows(source.label)
     return columns
@@ -85,14 +84,14 @@ def place_in(source: Source) -> Place:
 # ------------------------------------------------------------------------------------- compiled
 
 
-def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> Columns | None:
+def read_fast(source: Source, kind: Kind) -> Columns | None:
     """The columns, or None if there is no compiled reader or a line is not well formed."""
     size = source.plain_size
     if kind == "qrels" and size is not None:
         source.check_size(size)
     if size is None:
-        return read_blocks(source, kind, blocks_of(source, source.held_chunks(progress)))
-    return read_range(source, kind, 0, size, progress)
+        return read_blocks(source, kind, blocks_of(source, source.held_chunks(source.report)))
+    return read_range(source, kind, 0, size)
 
 
 def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns | None:
@@ -104,27 +103,35 @@ def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns 
     return _finished(parser, source) if all(map(parser.feed, blocks)) else None
 
 
-def read_range(
-    source: Source, kind: Kind, begin: int, end: int, progress: Progress | None = None
-) -> Columns | None:
+def read_range(source: Source, kind: Kind, begin: int, end: int) -> Columns | None:
     """`read_fast` of the lines that begin in [begin, end) of a plain file."""
     native = kernels.native
     if native is None or not _usual(source, kind):
         return None
-    told = _one_at_a_time(progress) if progress else None
     parser = None
     with _trouble(source):
         if kind == "run" and (begin, end) == (0, source.plain_size):
             if source.path in _laying:
                 columns = _laying.pop(source.path).result()
                 if columns is not None:
-                    if told:
-                        told(end)
+                    source.report(end)
                     return replace(columns, place=place_in(source))
-            parser = take_read_ahead(source.path, told)
+            parser = take_read_ahead(source.path)
+            if parser is not None:
+                source.report(end)
         if parser is None:
-            where = source.path, begin, end, source.bom, CHUNK
-            parser = read(native, len(_FIELDS[kind]), *where, kernels.THREADS, told).done()
+            columns_per_line = len(_FIELDS[kind])
+            parser = read_in_background(
+                native,
+                columns_per_line,
+                source.path,
+                begin,
+                end,
+                bom=source.bom,
+                step=CHUNK,
+                threads=kernels.THREADS,
+                on_read=source.report if is_shown() else None,
+            ).finish()
     return None if parser is None else _finished(parser, source)
 
 
@@ -180,16 +187,6 @@ def _lay(path: str, columns: Future[Columns | None], laid: Future[Laid]) -> None
         laid.set_exception(error)
 
 
-def _one_at_a_time(progress: Progress) -> Progress:
-    lock = Lock()
-
-    def told(count: int) -> None:
-        with lock:
-            progress(count)
-
-    return told
-
-
 def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of a stream of the file's content, whole."""
     held: list[bytes] = []  # an unfinished line
@@ -218,16 +215,16 @@ def _trouble(source: Source) -> Iterator[None]:
     with source.trouble():
         try:
             yield
-        except TooLong:
+        except LineTooLong:
             raise source.too_long() from None
 
 
 # --------------------------------------------------------------------------------------- polars
 
 
-def read_general(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
+def read_general(source: Source, kind: Kind) -> Columns:
     """The columns of any well-formed file; an InputError with the line for the others."""
-    data = b"".join(blocks_of(source, source.held_chunks(progress)))
+    data = b"".join(blocks_of(source, source.held_chunks(source.report)))
     return parse(source, data, kind, place_in(source))
 
 

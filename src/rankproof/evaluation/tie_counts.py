@@ -17,7 +17,6 @@ from rankproof.data.tables import Run
 from rankproof.data.ties import ScoreType, rank_run
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.lines import Progress
 from rankproof.foundation.phrasing import out_of
 from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Column, Table
@@ -80,7 +79,6 @@ def tie_statistics(
     spill_dir: str | os.PathLike[str] | None = None,
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
-    progress: Progress | None = None,
 ) -> TieStatistics:
     """Count a run's ties: distinct scores and group sizes at cutoffs, and where ties cross them.
 
@@ -118,13 +116,11 @@ def tie_statistics(
         def count(rows: Rows) -> _Counted:
             return _count(part_as_run(rows, label, "float64"), cutoffs, score_dtype)
 
-        stream, counted = in_parts(shards, count, memory, spill_dir, progress)
+        stream, counted = in_parts(shards, count, memory, spill_dir)
         dtype = score_dtype or stream.dtype
         return _together(label, dtype, counted, cutoffs, tuple(stream.notes))
 
-    return whole_or_parts(
-        run, whole, parts, memory, spill_dir, name=label, form=format, progress=progress
-    )
+    return whole_or_parts(run, whole, parts, memory, spill_dir, name=label, form=format)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Ctrl-C while others are waited for: the first says for whom and lets them answer, the second
-leaves at once.
+"""Two-stage Ctrl-C: the first lets pending requests end, the second exits at once.
 
-An answer that is under way may be paid already: it is awaited and kept, and nothing more is asked.
+A request that is under way to a paid server may already be charged. So the first Ctrl-C starts no
+new request, waits for the pending ones and keeps their answers; it names the servers it waits for.
 """
 
 from __future__ import annotations
@@ -14,110 +14,132 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
-INTERRUPTED = 130  # what a shell calls a command that Ctrl-C ended
-_KEEPING_S = 0.5  # for an answer to be stored, once it is there
-_RAISED_AGAIN_S = 0.02  # after what swallowed it has returned
+INTERRUPTED = 130  # a shell's exit code of a command that Ctrl-C ended
+_STORE_SECONDS = 0.5  # time to store an answer after it arrived
+_RERAISE_SECONDS = 0.02  # until code that swallowed KeyboardInterrupt has returned
 
-_waits: dict[object, tuple[str, float, int]] = {}  # whom for, since when, in which thread
-_asked = threading.Event()
-_ending = threading.Event()
+
+@dataclass(frozen=True, eq=False)
+class _PendingRequest:
+    server: str
+    start: float  # seconds, monotonic clock
+    thread: int
+
+
+_pending: set[_PendingRequest] = set()
+_interrupt_requested = threading.Event()
+_interrupt_due = threading.Event()  # the next SIGINT was sent by `_interrupt_main_thread`
 
 
 @contextmanager
-def waiting_for(whom: str) -> Iterator[None]:
-    """Inside, a server is at work for us; after Ctrl-C nobody gets here any more."""
-    here = threading.get_ident()
-    if _asked.is_set() and here == threading.main_thread().ident:
+def waiting_for(server: str) -> Iterator[None]:
+    """Mark the block as a request to a server that Ctrl-C waits for.
+
+    After Ctrl-C the main thread cannot enter another such block.
+    """
+    thread = threading.get_ident()
+    is_main = thread == threading.main_thread().ident
+    if _interrupt_requested.is_set() and is_main:
         raise KeyboardInterrupt
-    ticket = object()
-    _waits[ticket] = (whom, time.monotonic(), here)
+    request = _PendingRequest(server, time.monotonic(), thread)
+    _pending.add(request)
     try:
         yield
     finally:
-        del _waits[ticket]
-        if _asked.is_set() and here == threading.main_thread().ident:
-            _soon(_KEEPING_S)
+        _pending.remove(request)
+        if _interrupt_requested.is_set() and is_main:
+            _interrupt_after(_STORE_SECONDS)
 
 
 def stopping() -> bool:
-    """Whether Ctrl-C was pressed: then nothing is tried again."""
-    return _asked.is_set()
+    """True after Ctrl-C was pressed: failed requests are not repeated."""
+    return _interrupt_requested.is_set()
 
 
 @contextmanager
 def two_stage() -> Iterator[None]:
-    """Hear Ctrl-C so, as a command does; a caller's own way of hearing it is left alone."""
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    """Handle Ctrl-C in two stages inside the block, unless the caller has a handler of its own."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    before, untold = signal.signal(signal.SIGINT, _heard), sys.unraisablehook
+    previous_handler = signal.signal(signal.SIGINT, _handle_interrupt)
+    previous_hook = sys.unraisablehook
 
-    def swallowed(lost: sys.UnraisableHookArgs) -> None:
-        """A library that may raise nothing (pydantic, where it compiles a pattern; a destructor)
-        loses Ctrl-C and prints that: it is raised again, where it can be heard."""
-        if issubclass(lost.exc_type, KeyboardInterrupt):
-            _soon(_RAISED_AGAIN_S)
+    def raise_again(unraisable: sys.UnraisableHookArgs) -> None:
+        """Raise KeyboardInterrupt again where a library lost it.
+
+        Code that may not raise (a destructor, pydantic compiling a pattern) prints it instead.
+        """
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            _interrupt_after(_RERAISE_SECONDS)
         else:
-            untold(lost)
+            previous_hook(unraisable)
 
-    sys.unraisablehook = swallowed
+    sys.unraisablehook = raise_again
     try:
         yield
     finally:
-        sys.unraisablehook = untold
-        signal.signal(signal.SIGINT, before)
-        _asked.clear()
+        sys.unraisablehook = previous_hook
+        signal.signal(signal.SIGINT, previous_handler)
+        _interrupt_requested.clear()
 
 
-def _soon(seconds: float) -> None:
-    ending = threading.Timer(seconds, _raise)
-    ending.daemon = True
-    ending.start()
+def _interrupt_after(seconds: float) -> None:
+    timer = threading.Timer(seconds, _interrupt_main_thread)
+    timer.daemon = True
+    timer.start()
 
 
-def _raise() -> None:
-    """End the main thread's work as Ctrl-C does; the request that it waited for is answered."""
-    if not _asked.is_set():  # the command has ended meanwhile
+def _interrupt_main_thread() -> None:
+    """Raise KeyboardInterrupt in the main thread, unless the command has ended meanwhile."""
+    if not _interrupt_requested.is_set():
         return
-    _ending.set()
+    _interrupt_due.set()
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGINT)  # which may be inside a system call
+        signal.pthread_kill(main, signal.SIGINT)  # also ends a system call it may be waiting in
     else:
         _thread.interrupt_main()
 
 
-def _heard(number: int, frame: FrameType | None) -> None:
-    if _ending.is_set():
-        _ending.clear()
+def _handle_interrupt(number: int, frame: FrameType | None) -> None:
+    if _interrupt_due.is_set():
+        _interrupt_due.clear()
         raise KeyboardInterrupt
-    if _asked.is_set():
-        _say("stopped", show_cursor=True)
+    if _interrupt_requested.is_set():
+        _write_stderr("stopped", show_cursor=True)
         os._exit(INTERRUPTED)
-    _asked.set()
-    waits = list(_waits.values())
-    if not waits:
+    _interrupt_requested.set()
+    requests = list(_pending)
+    if not requests:
         raise KeyboardInterrupt
-    whom = ", ".join(dict.fromkeys(name for name, _, _ in waits))
-    longest = time.monotonic() - min(since for _, since, _ in waits)
-    answers = "its answer" if len(waits) == 1 else f"{len(waits)} answers"
-    _say(f"waiting for {answers}: {whom}, {longest:.0f} s so far; Ctrl-C again leaves at once")
-    if all(thread != threading.main_thread().ident for _, _, thread in waits):
-        raise KeyboardInterrupt  # those threads end their requests, and are waited for
+    servers = ", ".join(sorted({request.server for request in requests}))
+    longest = time.monotonic() - min(request.start for request in requests)
+    answers = "its answer" if len(requests) == 1 else f"{len(requests)} answers"
+    _write_stderr(
+        f"waiting for {answers}: {servers}, {longest:.0f} s so far; Ctrl-C again leaves at once"
+    )
+    main = threading.main_thread().ident
+    if all(request.thread != main for request in requests):
+        raise KeyboardInterrupt  # the threads end their requests and are joined
 
 
-def _say(text: str, show_cursor: bool = False) -> None:
-    """Past the buffers of sys.stderr: the line that was interrupted may hold them."""
+def _write_stderr(text: str, show_cursor: bool = False) -> None:
+    """Write past the buffer of sys.stderr, whose lock the interrupted code may hold."""
     cursor = "\x1b[?25h" if show_cursor and sys.stderr.isatty() else ""
     os.write(sys.stderr.fileno(), f"{cursor}rankproof: {text}\n".encode())
 
 
 def interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: before 3.12 Python makes a RuntimeError of what is raised
-    while it makes a class, as modules that load do."""
+    """True if Ctrl-C caused an error, at any depth.
+
+    Before 3.12, Python turns an exception raised while a class is created (as modules do when they
+    load) into a RuntimeError.
+    """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__
     return error is not None

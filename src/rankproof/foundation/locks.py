@@ -1,7 +1,7 @@
-"""One writer at a time: a lock of the operating system, which a killed process lets go of.
+"""Let only one process write to a store or a folder.
 
-`filelock` takes it on Linux, macOS and Windows alike. Who holds it stands in a file of its own:
-Windows lets nobody read a file that is locked.
+The lock is one of the operating system (through filelock), so a killed process releases it. Its
+owner is described in a second file, because Windows lets nobody read a locked one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from filelock import FileLock, Timeout
 
 from rankproof.foundation.errors import InputError, disk_remedy
 
-_PATIENCE = 1.0  # seconds: somebody may be looking who holds it (`owner`), or say one word
+_LOCK_TIMEOUT = 1.0  # seconds; readers hold the lock for a moment to find its owner
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who writes to a store or a folder."""
+    """The process that writes to a store or a folder."""
 
     pid: int
     host: str
@@ -33,32 +33,32 @@ class Owner:
 
 
 class Lock:
-    """Held from the moment it is made until `release`, or until the process ends in any way."""
+    """The right to write to a store, from construction until `release` or the process ends."""
 
     def __init__(self, store: Path):
-        self.path = _beside(store, "lock")
-        self._owner = _beside(store, "owner")
+        self.path = _sibling(store, "lock")
+        self._owner_file = _sibling(store, "owner")
         self._lock = FileLock(self.path, thread_local=False)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=_PATIENCE, poll_interval=0.02)
+            self._lock.acquire(timeout=_LOCK_TIMEOUT, poll_interval=0.02)
         except Timeout:
             raise InputError(
-                f"in use by {_read(self._owner) or 'another process'}",
+                f"in use by {_read_owner(self._owner_file) or 'another process'}",
                 place=str(store),
                 remedy="wait until it has finished, or stop it",
             ) from None
         except OSError as error:
-            raise self._cannot(error) from None
+            raise self._lock_error(error) from None
         try:
             since = datetime.now(UTC).isoformat(timespec="seconds")
             text = json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since})
-            self._owner.write_text(text, encoding="utf-8")
+            self._owner_file.write_text(text, encoding="utf-8")
         except OSError as error:
             self._lock.release()
-            raise self._cannot(error) from None
+            raise self._lock_error(error) from None
 
-    def _cannot(self, error: OSError) -> InputError:
+    def _lock_error(self, error: OSError) -> InputError:
         return InputError(
             f"cannot lock it ({error.strerror or error})",
             place=str(self.path),
@@ -66,8 +66,9 @@ class Lock:
         )
 
     def release(self) -> None:
-        self._owner.unlink(missing_ok=True)
-        if os.name != "nt":  # while it is held, so that nobody else's is removed
+        """Let others write; removes the files of the lock."""
+        self._owner_file.unlink(missing_ok=True)
+        if os.name != "nt":  # while the lock is held, so that no other process's file is removed
             self.path.unlink(missing_ok=True)
         self._lock.release()
 
@@ -78,29 +79,29 @@ class Lock:
         self.release()
 
 
-def owner(store: Path) -> Owner | None:
-    """Who writes to a store now; None if nobody does."""
-    path = _beside(store, "lock")
+def lock_owner(store: Path) -> Owner | None:
+    """Return the process that writes to a store now; None if there is none."""
+    path = _sibling(store, "lock")
     if not path.exists():
         return None
     lock = FileLock(path, thread_local=False)
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        return _read(_beside(store, "owner")) or Owner(0, "this machine", "just now")
-    except OSError:  # a folder that we may not write to: nobody is seen
+        return _read_owner(_sibling(store, "owner")) or Owner(0, "this machine", "just now")
+    except OSError:  # a folder without permission to write: its locks cannot be tried
         return None
     lock.release()
     return None
 
 
-def _beside(store: Path, ending: str) -> Path:
+def _sibling(store: Path, ending: str) -> Path:
     return store.with_name(f"{store.name}.{ending}")
 
 
-def _read(path: Path) -> Owner | None:
+def _read_owner(path: Path) -> Owner | None:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         return Owner(int(value["pid"]), str(value["host"]), str(value["since"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # it is being written
+        return None  # the owner is writing it

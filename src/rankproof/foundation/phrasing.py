@@ -1,5 +1,7 @@
-"""Numbers and paths as sentences say them: `1 query`, `2 queries`; nothing that rounds to 0 has a
-sign, and a command that is told can be typed."""
+"""Counts, numbers and paths as sentences write them.
+
+Nothing that rounds to 0 has a sign, and a command that is shown can be pasted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 
 
 def typed(path: str | Path) -> str:
-    """A path as it stands in a command to type: quoted, and no option if it begins with a dash.
+    """Return a path as it is typed in a shell: quoted, and no option if it begins with a dash.
 
     >>> typed("my run.trec"), typed("-1"), typed(Path("runs") / "a.trec")
     ("'my run.trec'", './-1', 'runs/a.trec')
@@ -18,40 +20,40 @@ def typed(path: str | Path) -> str:
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-def plural(count: int, one: str, more: str | None = None) -> str:
-    """A count and what it counts; `more` where an s does not make the plural.
+def plural(count: int, singular: str, plural: str | None = None) -> str:
+    """Return a count with its noun; `plural` is needed where an s does not make it.
 
-    >>> counted(1, "run"), counted(2, "run"), counted(1_200, "query is", "queries are")
+    >>> plural(1, "run"), plural(2, "run"), plural(1_200, "query is", "queries are")
     ('1 run', '2 runs', '1,200 queries are')
     """
-    if more is None:
-        more = f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"
-    return f"{count:,} {one if count == 1 else more}"
+    if plural is None:
+        plural = f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
-def out_of(count: int, total: int, one: str, does: str, do: str) -> str:
-    """So many of so many, and what they do: the noun is the total's, the verb the count's.
+def out_of(count: int, total: int, noun: str, verb: str, plural_verb: str) -> str:
+    """Return "1 of 30 queries has": the noun agrees with the total, the verb with the count.
 
-    >>> part(1, 30, "query", "has", "have"), part(0, 1, "query", "has", "have")
+    >>> out_of(1, 30, "query", "has", "have"), out_of(0, 1, "query", "has", "have")
     ('1 of 30 queries has', '0 of 1 query has')
     """
-    return f"{count:,} of {plural(total, one)} {does if 1 in (count, total) else do}"
+    return f"{count:,} of {plural(total, noun)} {verb if 1 in (count, total) else plural_verb}"
 
 
 def signed(value: float | None, digits: int = 4) -> str:
-    """Write a difference with its sign; one that is undefined (None, NaN) is a dash.
+    """Return a difference with its sign; an undefined one (None, NaN) is a dash.
 
     >>> signed(0.25), signed(-1e-9), signed(float("nan"))
     ('+0.2500', '0.0000', '–')
     """
     if value is None or math.isnan(value):
         return "–"
-    written = f"{value:+.{digits}f}"
-    return written if float(written) else f"{0:.{digits}f}"
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else f"{0:.{digits}f}"
 
 
 def amount(value: float, digits: int = 4) -> str:
-    """A number above 0 that does not read as 0.
+    """Return a positive number so that it does not read as 0.
 
     >>> amount(0.25), amount(3e-6)
     ('0.2500', '3e-06')

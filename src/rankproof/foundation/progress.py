@@ -15,17 +15,16 @@ silent. Threads started inside a task report to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from threading import Lock
-from typing import Protocol
 
+TYPE_CHECKING = False  # typing itself is slow to load
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
-class Display(Protocol):
-    """Draws one task: a context manager that yields the function to call with work done."""
-
-    def __call__(self, label: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
-        """Begin to draw a task of `total` units."""
-
+    # Draws a task with a label and a total; yields the function to call with work done.
+    Display: TypeAlias = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
 _display: Display | None = None
 _open_tasks: list[Callable[[float], None]] = []  # innermost last; shared by all threads
@@ -52,6 +51,11 @@ def progress(label: str, total: float) -> Iterator[None]:
         finally:
             with _lock:
                 _open_tasks.remove(report)
+
+
+def is_shown() -> bool:
+    """True if somebody sees the progress of the innermost open task."""
+    return bool(_open_tasks)
 
 
 def advance(amount: float = 1) -> None:

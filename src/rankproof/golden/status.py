@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rankproof.foundation.locks import owner
+from rankproof.foundation.locks import lock_owner
 from rankproof.foundation.phrasing import out_of, plural
 from rankproof.golden.annotators import Labeller, labellers
 from rankproof.golden.health import Health, Proved, health, panel
@@ -119,7 +119,7 @@ def standing(store: Store) -> Standing:
         "SELECT COUNT(*), SUM(tokens_in), SUM(tokens_out), SUM(cost), SUM(cost IS NULL) "
         "FROM replies"
     )
-    writer = None if store.write else owner(store.path)
+    writer = None if store.write else lock_owner(store.path)
     return Standing(
         [Step(name, name in done, what[name]) for name in _STAGES],
         judge.get("name"),

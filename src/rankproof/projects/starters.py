@@ -22,9 +22,9 @@ def models_at_hand() -> list[str]:
         return []
     import huggingface_hub
 
-    from rankproof.foundation.model_hub import at_hand
+    from rankproof.foundation.model_hub import cached_models
 
-    return at_hand(huggingface_hub)
+    return cached_models(huggingface_hub)
 
 
 def _cross_encoder() -> tuple[str, bool]:

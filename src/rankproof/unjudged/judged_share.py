@@ -79,7 +79,7 @@ def evaluate_named(
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
     format: Format | None = None,  # noqa: A002
-    reading: Callable[[], AbstractContextManager[Callable[[float], None] | None]] = nullcontext,
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[list[Evaluation], View | None]:
     """Several runs on the same judgements, each under its name, with what is judged of it.
 
@@ -93,7 +93,7 @@ def evaluate_named(
     unasked = holes is None and memory is None and len(runs) <= MANY
     kept: list[Evaluated] | None = [] if holes or unasked else None
     found = []
-    with reading() as told:
+    with reading():
         for name, run in runs.items():
             if isinstance(run, str | os.PathLike):
                 one = evaluate_file(
@@ -102,7 +102,6 @@ def evaluate_named(
                     spill_dir=spill_dir,
                     name=name,
                     format=format,
-                    progress=told,
                     kept=kept,
                 )
             else:
@@ -116,8 +115,8 @@ def evaluate_named(
     if kept is not None and len(kept) == len(runs):
         return found, View.of(kept, qrels, policy)
     check_again(runs.values())
-    with reading() as told:
-        read = [read_run(r, format=format, name=n, progress=told) for n, r in runs.items()]
+    with reading():
+        read = [read_run(r, format=format, name=n) for n, r in runs.items()]
     return found, View(read, qrels, policy)
 
 

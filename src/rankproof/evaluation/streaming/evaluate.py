@@ -40,20 +40,27 @@ from rankproof.evaluation.streaming.merging import (
     strange,
 )
 from rankproof.evaluation.streaming.rows import Rows, joined
-from rankproof.evaluation.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
+from rankproof.evaluation.streaming.shards import (
+    Chunk,
+    Paths,
+    Shard,
+    common_dtype,
+    find_shards,
+)
 from rankproof.evaluation.streaming.spill import spill_folder
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.kernels import warn_if_slow
-from rankproof.foundation.lines import LINE, Progress
-from rankproof.foundation.memory import ROW, available_memory, parse_memory
+from rankproof.foundation.lines import LINE
+from rankproof.foundation.memory import BYTES_PER_ROW, available_memory, parse_memory
 from rankproof.measures.registry import Measure
 
 SHARE = 0.5  # of the memory available, where no bound is named
 WAITING = 3  # chunks held before they are spilled; rows at rest take a quarter of their peak
 
 
-# Of a file that is read whole: how many times ROW a row takes, and how many times its text.
+# For a file that is read whole: the memory of a row as a multiple of BYTES_PER_ROW, and that of its
+# text as a multiple of the file.
 WHOLE: dict[Format, tuple[int, int]] = {
     **dict.fromkeys(("trec", "parquet", "arrow"), (1, 4)),
     **dict.fromkeys(("csv", "tsv"), (2, 8)),
@@ -118,7 +125,7 @@ def fits(source: Source, form: Format | None, memory: int | str | None) -> bool:
         return True
     if memory is None and source.plain_size is not None and shard.size < SMALL:
         return True
-    return shard.rows * row * ROW <= bound
+    return shard.rows * row * BYTES_PER_ROW <= bound
 
 
 def streams(source: object, memory: int | str | None, form: Format | None = None) -> bool:
@@ -143,7 +150,6 @@ def evaluate_file(
     spill_dir: str | os.PathLike[str] | None = None,
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
-    progress: Progress | None = None,
     kept: list[Evaluated] | None = None,
 ) -> Evaluation:
     """A file or a folder of shards → Evaluation: whole where it fits, else in parts.
@@ -162,13 +168,9 @@ def evaluate_file(
         return evaluate_tables(table, qrels, measures, policy, kept)
 
     def parts(shards: list[Shard]) -> Evaluation:
-        return _evaluate(
-            shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label, told=progress
-        )
+        return _evaluate(shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label)
 
-    return whole_or_parts(
-        run, whole, parts, memory, spill_dir, name=label, form=format, progress=progress
-    )
+    return whole_or_parts(run, whole, parts, memory, spill_dir, name=label, form=format)
 
 
 _T = TypeVar("_T")
@@ -183,7 +185,6 @@ def whole_or_parts(
     *,
     name: str,
     form: Format | None,
-    progress: Progress | None,
 ) -> _T:
     """`whole` of a run that fits into memory, `parts` of the shards of one that does not."""
     path = os.fspath(run)
@@ -193,7 +194,7 @@ def whole_or_parts(
     with opened(path, memory, spill_dir) as source:
         if fits(source, form, memory):
             try:
-                return whole(read_run(source, format=form, name=name, progress=progress))
+                return whole(read_run(source, format=form, name=name))
             except TooLarge:
                 shard = Shard(source, form)
                 if not shard.streamed:
@@ -211,7 +212,6 @@ def evaluate_stream(
     spill_dir: str | os.PathLike[str] | None = None,
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
-    progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` for a file, a folder of shards or several files, in parts.
 
@@ -228,9 +228,7 @@ def evaluate_stream(
     """
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     shards = find_shards(run, format)
-    return _evaluate(
-        shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label, told=progress
-    )
+    return _evaluate(shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label)
 
 
 def _evaluate(
@@ -242,14 +240,13 @@ def _evaluate(
     *,
     spill_dir: str | os.PathLike[str] | None,
     label: str,
-    told: Progress | None,
 ) -> Evaluation:
     check_grades(qrels, measures)
 
     def evaluate(rows: Rows) -> Evaluation:
         return evaluate_part(rows, qrels, measures, policy, label, "float64")
 
-    stream, found = in_parts(shards, evaluate, memory, spill_dir, told)
+    stream, found = in_parts(shards, evaluate, memory, spill_dir)
     return merge(
         *(found, qrels, measures, policy, label, stream.dtype, stream.first),
         notes=stream.notes,
@@ -262,13 +259,12 @@ def in_parts(
     work: Callable[[Rows], _T],
     memory: int | str | None,
     spill_dir: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
 ) -> tuple[_Stream, list[_T]]:
     """`work` done on all rows of some queries at a time; what is known of the whole, and each."""
     stream = _Stream(shards, _bound(memory))
     try:
-        found = _all(work, whole_queries(stream.chunks(progress)))
-    except Scattered:  # bytes that were told of are not told of again
+        found = _all(work, whole_queries(stream.chunks()))
+    except Scattered:
         with spill_folder(spill_dir) as folder:
             found = _all(work, _by_hash(stream, folder))
     done, pairs = found
@@ -297,7 +293,7 @@ class _Stream:
         self.shards = shards
         self.bound = bound
         # A chunk is read, brought together with what was held back, and evaluated: three times.
-        self.step = max(1, bound // (3 * ROW))
+        self.step = max(1, bound // (3 * BYTES_PER_ROW))
         self.first = pl.Series("query", [], pl.String)
         self.notes: dict[str, None] = {}  # what reading took for granted, each once
         self._dtypes: dict[str, None] = {}
@@ -306,10 +302,10 @@ class _Stream:
     def dtype(self) -> str:
         return common_dtype(list(self._dtypes))
 
-    def chunks(self, progress: Progress | None = None) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk]:
         rows = 0
         for shard in self.shards:
-            for chunk in shard.chunks(self.step, progress):
+            for chunk in shard.chunks(self.step):
                 self._dtypes[chunk.dtype] = None
                 self.notes |= dict.fromkeys(chunk.notes)
                 if len(self.first) < FEW:

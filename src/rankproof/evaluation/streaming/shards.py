@@ -35,7 +35,7 @@ from rankproof.evaluation.streaming.rows import Rows
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.kernels import series
-from rankproof.foundation.lines import CHUNK, LINE, Progress
+from rankproof.foundation.lines import CHUNK, LINE
 from rankproof.foundation.printable import printable_path
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -122,7 +122,6 @@ class Shard:
     def chunks(
         self,
         rows: int,
-        progress: Progress | None = None,
         first: int = 0,
         last: int | None = None,
     ) -> Iterator[Chunk]:
@@ -136,21 +135,21 @@ class Shard:
             for begin in range(first, total, rows):
                 end = min(total, begin + rows)
                 yield self.scanned_rows(begin, end)
-                if progress is not None:
-                    progress(self.size * end // self.rows - self.size * begin // self.rows)
+                share = self.size * end // self.rows - self.size * begin // self.rows
+                self.source.report(share)
             return
         step = max(LEAST_TEXT, min(self.size_of(rows), rows * LONG_LINE))
         plain = self.source.plain_size
         if self.form == "arrow":
-            yield from self._arrow(step, progress)
+            yield from self._arrow(step)
         elif self.form == "json":
-            yield from self._json(rows, step, progress)
+            yield from self._json(rows, step)
         elif self.form == "jsonl":
-            yield from self._json_lines(step, progress)
+            yield from self._json_lines(step)
         elif self.form in ("csv", "tsv"):
-            yield from self._csv(step, progress)
+            yield from self._csv(step)
         elif plain is None:
-            yield from self._compressed(step, progress)
+            yield from self._compressed(step)
         else:
             total = plain if last is None else last
             for begin in range(first, total, step):
@@ -158,8 +157,7 @@ class Shard:
                 chunk = self.trec_range(begin, end)
                 if len(chunk.rows):
                     yield chunk
-                if progress is not None:
-                    progress(end - begin)
+                self.source.report(end - begin)
 
     def size_of(self, rows: int) -> int:
         """About so many bytes of text hold that many rows."""
@@ -184,10 +182,10 @@ class Shard:
             table = scan.select(names).slice(first, last - first).collect()
         return self._from_table(table, first)
 
-    def _arrow(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+    def _arrow(self, step: int) -> Iterator[Chunk]:
         first = 0
         with self._trouble():
-            for batch in arrow_batches(self.source, max(LINE, step), progress):
+            for batch in arrow_batches(self.source, max(LINE, step)):
                 if batch.height:
                     names = choose_columns(batch.columns, "run", self.label)
                     yield self._from_table(batch.select(names), first)
@@ -201,10 +199,10 @@ class Shard:
 
     # --------------------------------------------------------------------- CSV, TSV, JSON lines
 
-    def _records(self, step: int, quote: str | None, told: Progress | None) -> Iterator[bytes]:
+    def _records(self, step: int, quote: str | None) -> Iterator[bytes]:
         """Whole records: lines, and in CSV whole where a line feed stands between quotes."""
         held = bytearray()
-        for chunk in self.source.chunks(told):
+        for chunk in self.source.chunks(self.source.report):
             held += chunk
             end = end_of_record(held, quote) if len(held) >= step else 0
             if end:
@@ -214,7 +212,7 @@ class Shard:
                 raise self.source.too_long()
         yield bytes(held)
 
-    def _csv(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+    def _csv(self, step: int) -> Iterator[Chunk]:
         separator = SEPARATOR[self.form]
         header = b""
         rows = lines = 0
@@ -226,7 +224,7 @@ class Shard:
             found = checked(frame.select(names), "run", self.label, place, text=True)
             return frame.height, chunk_of(*found, place)
 
-        for records in self._records(step, quote_of(separator), progress):
+        for records in self._records(step, quote_of(separator)):
             block = records
             if not header.strip(b"\r\n"):
                 header, block = csv_header(header + block, self.form)
@@ -238,16 +236,16 @@ class Shard:
             if chunk is not None:
                 yield chunk
 
-    def _json_lines(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+    def _json_lines(self, step: int) -> Iterator[Chunk]:
         reader = JsonLines(self.source, "run")
         lines = 0
-        for block in self._records(step, None, progress):
+        for block in self._records(step, None):
             if block.strip():
                 yield _whole(reader.columns(block, lines))
             lines += block.count(b"\n")
 
-    def _json(self, rows: int, step: int, progress: Progress | None) -> Iterator[Chunk]:
-        members = json_queries(self.source, self.source.chunks(progress), max(LINE, step))
+    def _json(self, rows: int, step: int) -> Iterator[Chunk]:
+        members = json_queries(self.source, self.source.chunks(self.source.report), max(LINE, step))
         first: Columns | None = None
         for columns in read_members(members, "run", self.label, rows):
             first = first or columns
@@ -268,10 +266,10 @@ class Shard:
             columns = self._general(data, inside)
         return self._from_columns(columns, inside)
 
-    def _compressed(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+    def _compressed(self, step: int) -> Iterator[Chunk]:
         held: list[bytes] = []
         begin = size = 0
-        for block in blocks_of(self.source, self.source.chunks(progress)):
+        for block in blocks_of(self.source, self.source.chunks(self.source.report)):
             held.append(block)
             size += len(block)
             if size >= step:

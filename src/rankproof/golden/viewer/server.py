@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.foundation.errors import InputError, MissingExtra, import_extra, shorten
-from rankproof.foundation.locks import owner
+from rankproof.foundation.locks import lock_owner
 from rankproof.foundation.printable import escape_controls
 from rankproof.golden.annotators import labellers
 from rankproof.golden.health import card
@@ -224,7 +224,7 @@ class View:
         path = self.store.path
         if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
             return "you may not write to the file or its folder"
-        writer = owner(path)
+        writer = lock_owner(path)
         return None if writer is None else f"{writer} writes to it"
 
     # ------------------------------------------------------------------------------- changing
