@@ -223,17 +223,6 @@ def test_of_several_numbers_the_wrong_one_is_named() -> None:
         assert "'--margin': 'x' should be a valid number" in done.stderr, done.stderr
 
 
-def test_where_typer_keeps_the_type_of_an_argument_elsewhere_its_looks_alone_change(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rankproof import cli
-
-    monkeypatch.setattr(cli, "_kind", lambda param: None)
-    cli.loaded("eval")([QRELS, TIED, "-m", "nDCG@10", "--format", "json"], standalone_mode=False)
-    assert json.loads(capsys.readouterr().out)["runs"][0]["measures"]["nDCG@10"]["queries"]
-    assert cli.loaded("eval")(["--help"], standalone_mode=False) == 0
-
-
 def test_an_error_ends_in_one_mark_and_its_remedy_fits_the_verb() -> None:
     mistyped = in_text("evla").stderr
     assert re.search(r"Did you mean 'eval'\? See .*rankproof --help\n$", mistyped)
@@ -244,43 +233,21 @@ def test_an_error_ends_in_one_mark_and_its_remedy_fits_the_verb() -> None:
 
 def test_help_says_of_each_verb_the_first_line_of_its_own_help() -> None:
     from rankproof import cli
+    from rankproof.cli import unconverted
 
     for verb, line in cli.VERBS.items():
-        assert cli.loaded(verb).help.partition("\n")[0] == line
+        assert unconverted.loaded(verb).help.partition("\n")[0] == line
 
 
 def test_every_table_that_a_narrow_terminal_cuts_can_be_had_wide() -> None:
     from rankproof import cli
+    from rankproof.cli import unconverted
 
     for verb in cli.VERBS:
-        command = cli.loaded(verb)
+        command = unconverted.loaded(verb)
         for each in getattr(command, "commands", {verb: command}).values():
             options = {name for param in each.params for name in param.opts}
             assert ("--format" in options) <= ("--wide" in options), (verb, each.name)
-
-
-def test_an_argument_is_taken_as_typer_would_take_it() -> None:
-    """Whether an argument is taken as it is or validated, the verb gets the same."""
-    from rankproof import cli
-
-    def given(quick: bool, *words: str) -> Any:
-        command = cli.loaded("eval")
-        if not quick:
-            for param in command.params:
-                param._runtime_param = None
-        try:
-            return command.make_context("eval", list(words)).params
-        except Exception as error:
-            return error.format_message()  # type: ignore[attr-defined]
-
-    for words in (
-        ["q", "a", "b", "-m", "RR", "--order", "docid", "--per-query", "x.csv", "--wide"],
-        ["q", "a", "--order", "doc"],
-        ["q", "a", "--format"],
-        ["q"],
-        ["", "", "--out", "", "--memory", ""],
-    ):
-        assert given(True, *words) == given(False, *words), words
 
 
 def test_measures_lists_the_registry() -> None:

@@ -32,6 +32,9 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof import cli
+from rankproof.cli import unconverted
+from rankproof.cli.command_line import GeneratedCommand
+from rankproof.commands import registry
 from rankproof.commands.verification import REMAKERS, UNMADE, Verification
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.version import __version__
@@ -135,14 +138,18 @@ def names(folder: Path) -> set[str]:
 
 
 def _commands() -> Iterator[str]:
-    """Every verb of the command line."""
+    """Every command of the command line."""
+    yield from (command.name for command in registry.all_commands())
     for verb in cli.VERBS:
         yield from (f"{verb} {name}".strip() for name in getattr(_command(verb), "commands", [""]))
 
 
 def _command(verb: str) -> Any:
+    registered = registry.find_command(verb)
+    if registered is not None:
+        return GeneratedCommand(registered)
     first, *rest = verb.split()
-    found: Any = cli.loaded(first)
+    found: Any = unconverted.loaded(first)
     for word in rest:
         found = found.commands[word]
     return found

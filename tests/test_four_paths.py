@@ -24,7 +24,7 @@ from rankproof_cli import rankproof
 from rich.console import Console
 from test_choose import answer
 
-from rankproof.cli import output
+from rankproof.cli import terminal
 from rankproof.commands import health
 
 README = Path(__file__).parents[1] / "README.md"
@@ -87,7 +87,7 @@ def at_hand(who: str) -> Iterator[dict[str, str]]:
 
 def wrapped(line: str) -> list[str]:
     """What goes to stderr, as a terminal of that width shows it."""
-    return output._wrapped(line, Console(width=80))
+    return terminal._wrap(line, Console(width=80))
 
 
 def printed(who: str, lines: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ def test_the_public_names_are_these() -> None:
     measures += " AP11 GMAP IPrec NumRel NumRelRet NumRet RBPResidual SetAP SetF SetP SetR infAP"
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
     boards = "Gate gate Leaderboard leaderboard"
-    whole = "Prepared init Chosen choose Health doctor"
+    whole = "ties TieReport Prepared init Chosen choose Health doctor"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
     audits = "audit_embeddings audit_logits bench holes Unjudged Verification verify"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rankproof.audit import Audit, audit_embeddings, audit_logits
     from rankproof.commands.health import Health, doctor
+    from rankproof.commands.ties import ties
     from rankproof.commands.verification import Verification, verify
     from rankproof.comparison.gate import Gate, gate
     from rankproof.comparison.leaderboard import Leaderboard, leaderboard
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from rankproof.data.ties import TieGroups
     from rankproof.evaluation import Evaluation, Summary, evaluate
     from rankproof.evaluation.matrices import evaluate_arrays
-    from rankproof.evaluation.tie_counts import TieStatistics, tie_statistics
+    from rankproof.evaluation.tie_counts import TieReport, TieStatistics, tie_statistics
     from rankproof.foundation.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.measures import *  # noqa: F403
     from rankproof.projects import Prepared, init
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged, holes
 
-_HOME = {
+HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
     "projects.choosing": ("Chosen", "choose"),
     "comparison.pairs": ("Comparison", "compare"),
@@ -50,20 +51,21 @@ _HOME = {
     "evaluation.matrices": ("evaluate_arrays",),
     "comparison.leaderboard": ("Leaderboard", "leaderboard"),
     "data": ("read_qrels", "read_run"),
-    "evaluation.tie_counts": ("TieStatistics", "tie_statistics"),
+    "evaluation.tie_counts": ("TieReport", "TieStatistics", "tie_statistics"),
+    "commands.ties": ("ties",),
     "data.tables": ("Qrels", "Run"),
     "data.ties": ("TieGroups",),
     "tradeoffs.bench": ("bench",),
     "unjudged": ("Unjudged", "holes"),
     "commands.verification": ("Verification", "verify"),
 }
-_MEASURES = """
+MEASURES = """
     AP AP11 DCG ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel
     NumRelRet NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success
     UDCG bpref infAP measure nDCG parse
 """.split()  # noqa: SIM905
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
-_MODULE |= dict.fromkeys(_MEASURES, "measures")
+_MODULE = {name: module for module, names in HOME.items() for name in names}
+_MODULE |= dict.fromkeys(MEASURES, "measures")
 
 __all__ = [
     "Audit",
@@ -82,6 +84,7 @@ __all__ = [
     "Run",
     "Summary",
     "TieGroups",
+    "TieReport",
     "TieStatistics",
     "Unjudged",
     "Verification",
@@ -101,9 +104,10 @@ __all__ = [
     "read_qrels",
     "read_run",
     "tie_statistics",
+    "ties",
     "verify",
 ]
-__all__ += _MEASURES
+__all__ += MEASURES
 
 
 def __getattr__(name: str) -> Any:

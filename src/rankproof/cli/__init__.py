@@ -1,41 +1,35 @@
-"""The command line: one file per verb, imported when it is called."""
+"""The command line: the registered commands on click, and how a process begins and ends.
+
+command_line.py  options, help and completion, generated from the commands' signatures
+delivery.py      call the command, print and write its result
+terminal.py      tables, lines, warnings and a progress bar for people
+door.py          errors become one line on stderr and an exit code
+guardian.py      `--cluster` runs in a child process, which Ray may end
+unconverted.py   commands still on typer
+
+It holds no logic of a command: what a command does stands in `commands/`.
+"""
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
-from functools import partial
-from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
+from typing import NoReturn
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-
+from rankproof.cli import terminal
 from rankproof.cli.door import at_home, door, shown_arguments
 from rankproof.cli.later import import_later
-from rankproof.cli.progress import progress as draw_progress
-from rankproof.foundation import manifest as made
+from rankproof.foundation import manifest
 from rankproof.foundation.interrupts import INTERRUPTED, two_stage
-from rankproof.foundation.progress import show_progress
-from rankproof.foundation.version import __version__
+from rankproof.foundation.progress import show_announcements, show_progress
 
-_HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
-
-# What `rankproof --help` says of each, so that it need load none: the first line of the verb's own.
-VERBS = {
+# Commands still on typer, with their first lines. An entry goes as the command is converted.
+VERBS: dict[str, str] = {
     "eval": "Evaluate runs: the expectation over all orders of ties, the range, and what one order "
     "says.",
     "trec_eval": "Print what trec_eval 9 prints, byte for byte, so that a script changes one word.",
-    "ties": "Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses "
-    "them.",
     "compare": "Compare runs pairwise: a − b, its p-value, and what every tie-break would make of "
     "it.",
     "holes": "Say what unjudged documents could change: lowest and highest over every completion.",
@@ -63,189 +57,26 @@ VERBS = {
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
 }
-_MODULE = {"eval": "evaluate"}  # where it is not the verb's name
-
-
-class _Verbs(TyperGroup):
-    """The verbs by name and line; one becomes a command when it is called."""
-
-    def __init__(self, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.commands = {verb: TyperCommand(verb, help=line) for verb, line in VERBS.items()}
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in VERBS:
-            self.commands[args[0]] = loaded(args[0])
-        return super().resolve_command(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """What typer would draw, without rich, whose loading takes longer than all the rest."""
-        width = shutil.get_terminal_size().columns
-        shown = [p.get_help_record(ctx) for p in self.get_params(ctx)]
-        options = [(" ".join(re.split(r"[ ,]+", r[0])), r[1]) for r in shown if r is not None]
-        usage = f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}"
-        lines = ["", *_paragraph(usage, width), "", *_paragraph(self.help or "", width), ""]
-        lines += [*_panel("Options", options, width), *_panel("Commands", VERBS.items(), width)]
-        print("\n".join([*lines, "", *_paragraph(self.epilog or "", width), ""]))
-
-
-def _paragraph(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(20, width - 2), initial_indent=" ", subsequent_indent=" ")
-
-
-def _panel(title: str, rows: Any, width: int) -> list[str]:
-    """Names and what they mean, in a frame."""
-    rows = list(rows)
-    inner = max(len(name) for name, _ in rows) + 2
-    room = max(16, width - inner - 4)
-    lines = []
-    for name, text in rows:
-        for line in textwrap.wrap(text, room, break_on_hyphens=False):
-            lines.append(f"│ {name:<{inner}}{line:<{room}} │")
-            name = ""
-    across = "─" * (inner + room - len(title) - 1)
-    return [f"╭─ {title} {across}╮", *lines, f"╰{'─' * (inner + room + 2)}╯"]
-
-
-app = typer.Typer(
-    name="rankproof",
-    cls=_Verbs,
-    help="Retrieval evaluation you can trust: exact under ties.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings=_HELP,
-    epilog="Exit codes: 0 done, 1 a check failed, 2 bad input.",
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Retrieval evaluation you can trust: exact under ties."""
-
-
-def loaded(verb: str) -> Any:
-    """The command of a verb, its module imported."""
-    module = import_module(f"rankproof.cli.{_MODULE.get(verb, verb)}")
-    host = typer.Typer(add_completion=False)
-    if hasattr(module, "app"):
-        host.add_typer(module.app, name=verb)
-    else:
-        host.command(verb)(module.command)
-    return tidy(typer.main.get_group(host).commands[verb])
-
-
-def tidy(command: Any) -> Any:
-    """Help that wraps at the terminal's width; a flag shows no type, a list that of its items."""
-    command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
-    for param in [*command.params, command.get_help_option(typer.Context(command, **_HELP))]:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-        elif _kind(param) is None:
-            continue
-        elif param.metavar is None:
-            _name_type(param)
-        elif param.nargs == -1:
-            param.display_type_rich = partial(_type_of_items, param)
-        if hasattr(param, "_runtime_param"):
-            param._runtime_param = _Plain()
-    for inner in getattr(command, "commands", {}).values():
-        tidy(inner)
-    return command
-
-
-def _kind(param: Any) -> Any:
-    """The type of an argument; None where typer has it elsewhere, and then shows it its own way."""
-    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
-
-
-def _type_of_items(param: Any, ctx: Any) -> str:
-    return f"<{get_args(_kind(param))[0].__name__.lower()}>"
-
-
-def _name_type(param: Any) -> None:
-    """A list shows the type of its items, and a long choice its words where lines can break."""
-    kind = _kind(param)
-    if getattr(param, "multiple", False):
-        param.metavar = _type_of_items(param, None)
-    enumerated = isinstance(kind, type) and issubclass(kind, Enum)
-    words = [each.value for each in kind] if enumerated else get_args(kind)
-    if len("|".join(map(str, words))) > 20 and all(isinstance(word, str) for word in words):
-        param.metavar = "<choice>"
-        param.help = f"{param.help} One of {', '.join(words)}."
-
-
-_FILES = ("FILE", "RUN")  # what the value of an option that is a file is called
-
-
-class _Plain:
-    """Takes an argument's word where nothing about it is in question; typer has the others.
-
-    For each argument typer has a validator of pydantic, whose loading takes as long as numpy's.
-    """
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        kind = _kind(param)
-        several = param.multiple or param.nargs == -1
-        if value is None:
-            return () if several else None
-        if kind is Path and param.metavar in _FILES:
-            from rankproof.foundation.files import (
-                check_name,  # which names polars: `--help` needs none
-            )
-
-            check_name(value)
-        if several and not isinstance(value, str) and get_args(kind):
-            one = get_args(kind)[0]
-            made = [_plain(word, one) for word in value]
-        else:
-            made = [_plain(value, kind)]
-        if any(word is None for word in made):
-            param._runtime_param = None
-            try:
-                return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
-            except typer.BadParameter as error:  # in pydantic's words, which leave the value out
-                if several and len(value) > 1:
-                    for word in value:  # the one that is wrong says so
-                        self.coerce([word], param, ctx)
-                said = error.message.partition(", unable to parse")[0]
-                given = ", ".join(map(repr, value if several else [value]))
-                error.message = re.sub("^Input(?= should)", lambda _: given, said)
-                raise
-        return made if several else made[0]
-
-
-def _plain(value: Any, kind: Any) -> Any:
-    """The value as its kind; None where that is not plain to see."""
-    if type(value) is kind:
-        return value
-    if type(value) is str and get_origin(kind) is Literal:
-        return value if value in get_args(kind) else None
-    if type(value) is not str or not isinstance(kind, type):
-        return None
-    if issubclass(kind, Enum):
-        return next((member for member in kind if member.value == value), None)
-    return Path(value) if kind is Path else None
 
 
 def main() -> None:
     """Run the command line: whatever happens ends in an exit code and at most one line."""
     code = None
-    show_progress(draw_progress)
+    show_progress(terminal.progress_bar)
+    show_announcements(terminal.warn)
     with door(), two_stage():
         sys.argv[1:] = map(at_home, sys.argv[1:])
-        made.command = shown_arguments(sys.argv[1:])
-        code = tidy(typer.main.get_command(app))(standalone_mode=False)
-        if code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word
+        manifest.command = shown_arguments(sys.argv[1:])
+        first = sys.argv[1] if len(sys.argv) > 1 else ""
+        if first in VERBS:
+            from rankproof.cli import unconverted
+
+            code = unconverted.run(sys.argv[1:])
+        else:
+            from rankproof.cli.command_line import build_command_line
+
+            code = build_command_line(VERBS).main(prog_name="rankproof", standalone_mode=False)
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt
         sys.stdout.flush()
     if isinstance(code, int) and code:
@@ -253,7 +84,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """The entry of the command: `main`, and then no taking apart of the interpreter.
+    """Run `main`, then leave without taking the interpreter apart.
 
     The system frees half a gigabyte at once; the interpreter would do it piece by piece.
     """
@@ -261,21 +92,22 @@ def run() -> None:
     if sys.platform == "linux" and any(word.startswith("--cluster") for word in sys.argv[1:]):
         from rankproof.cli.guardian import guarded  # Ray may end the process that it is in
 
-        os._exit(guarded(_run))
-    _run()
+        os._exit(guarded(_run_and_leave))
+    _run_and_leave()
 
 
-def _run(tell: Callable[[int], None] | None = None) -> NoReturn:
+def _run_and_leave(report_code: Callable[[int], None] | None = None) -> NoReturn:
+    """Run `main` and end the process; `report_code` is called with the exit code before."""
     code = 0
     try:
         main()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # told of before, or nobody is left to be told
+        with suppress(OSError, ValueError):  # already reported, or there is nobody to report to
             stream.flush()
-    if tell is not None:
-        tell(code)
+    if report_code is not None:
+        report_code(code)
     if "ray" in sys.modules:  # which ends its processes as the interpreter goes
         sys.exit(code)
     os._exit(code)

@@ -8,6 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from rankproof.cli import terminal
+
 
 class Format(StrEnum):
     table = "table"
@@ -75,12 +77,10 @@ MeasureOption = Annotated[
         show_default=", ".join(DEFAULT_MEASURES),
     ),
 ]
-wide = False  # whether tables may be wider than the terminal; set by --wide
 
 
 def _widen(wanted: bool) -> None:
-    global wide
-    wide = wanted
+    terminal.wide = wanted
 
 
 WideOption = Annotated[

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +17,10 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.cli import options
 from rankproof.cli.options import Format
+from rankproof.cli.terminal import print_tables
+from rankproof.cli.terminal import say as say
+from rankproof.cli.terminal import warn as warn
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
 from rankproof.foundation.redaction import redact, remove_secrets
@@ -31,12 +32,10 @@ from rankproof.presentation.tables import (
     as_html,
     as_latex,
     as_markdown,
-    draw,
-    fitted,
 )
 
 __all__ = ["Cell", "Column", "Made", "Table", "check_outputs", "deliver", "warn", "write_frame"]
-from rankproof.foundation.printable import escape_controls, escape_formulas
+from rankproof.foundation.printable import escape_formulas
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def _show(form: Format, tables: Sequence[Table], remarks: Sequence[str]) -> None
         for table in tables
     ]
     if form is Format.table:
-        _rich(tables, redact(list(remarks)))
+        print_tables(tables, redact(list(remarks)))
         return
     writer = {
         Format.csv: as_csv,
@@ -140,73 +139,11 @@ def writer(form: Format) -> Writer:
     return write
 
 
-WIDEST = 10_000  # columns: nothing is shortened or left out
-
-
-def _room(console: Any) -> int:
-    """Columns to fill: those of the terminal, or as many as it takes with --wide."""
-    if options.wide:
-        return WIDEST
-    if console.is_terminal or os.environ.get("COLUMNS", "").strip("0").isdigit():
-        return int(console.width) or 80  # where 0 columns are said, nobody knows
-    return 200  # a pipe or a file has no edge to wrap at
-
-
-def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
-    from rich.console import Console
-
-    room = _room(Console(highlight=False))
-    wide = Console(highlight=False, width=WIDEST)  # rows are fitted before: they never wrap
-    for table in tables:
-        shown, padding = fitted(table, room)
-        wide.print(draw(shown, padding))
-        say([f"  {note}" for note in shown.notes], "dim")
-    say(remarks)
-
-
-def say(lines: Iterable[str], style: str = "") -> None:
-    """Lines for people, on standard output."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    words = Console(highlight=False, width=min(_room(console), 200))
-    for line in lines:
-        for part in _wrapped(escape_controls(line), words):
-            words.print(Text(part, style), soft_wrap=True)
-
-
-def _wrapped(line: str, console: Any) -> list[str]:
-    """A line that breaks between words, and goes on below where its text began.
-
-    A command or a path to be copied stays whole: the terminal breaks it, and copies no line end.
-    """
-    from rich.text import Text
-
-    if re.match(r" {6}|next: |page: ", line):
-        return [line.rstrip()]
-    begin = re.match(r" *(?:rankproof: )?", line)
-    indent = len(begin[0]) if begin else 0
-    parts = Text(line[indent:]).wrap(console, max(20, console.width - indent))
-    found = [f"{' ' * indent}{part.plain}".rstrip() for part in parts]
-    return [line[:indent] + found[0][indent:], *found[1:]] if found else [line.rstrip()]
-
-
 def _json(data: Any, unicode: bool | None = None) -> str:
     """JSON in the encoding of standard output; where that is not Unicode, in ASCII."""
     if unicode is None:
         unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     return json.dumps(remove_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
-
-
-def warn(message: str) -> None:
-    """A line on stderr that does not stop anything."""
-    said = f"rankproof: {escape_controls(redact(message))}"
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        said = "\n".join(_wrapped(said, Console(stderr=True)))
-    print(said, file=sys.stderr)
 
 
 def tell(*noted: Any) -> None:

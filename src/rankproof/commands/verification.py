@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rankproof.commands.recording import repeat_call
 from rankproof.comparison.leaderboard import rank_evaluations
 from rankproof.comparison.pairs import compare_evaluations
 from rankproof.data import read_qrels
 from rankproof.data.sources import stem
 from rankproof.evaluation import Evaluation
 from rankproof.evaluation.recorded_inputs import Given
-from rankproof.evaluation.tie_counts import tie_statistics
 from rankproof.foundation.errors import InputError, RankproofError, shorten
 from rankproof.foundation.files import read_text
 from rankproof.foundation.manifest import input_digest
@@ -140,7 +140,7 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
             for role, said in made["inputs"].items()
             if said.get("file") is not None  # what came from memory has a digest and no file
         )
-        again = json.loads(json.dumps(_again(kind)(_given(made, digested))))
+        again = json.loads(json.dumps(_made_again(data, digested)))
     except _Unmade as why:
         unmade = str(why)
     except RankproofError:
@@ -251,6 +251,16 @@ def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Differ
 Remaker: TypeAlias = Callable[[Given], dict[str, Any]]
 
 
+def _made_again(data: dict[str, Any], digested: Sequence[Digested]) -> dict[str, Any]:
+    made = data["manifest"]
+    if "call" not in made:
+        return _again(str(made.get("kind")))(_given(made, digested))
+    result = repeat_call(data, {each.role: each.found for each in digested})
+    if isinstance(result, str):
+        raise _Unmade(result)
+    return result
+
+
 def _again(kind: str) -> Remaker:
     if kind in UNMADE:
         raise _Unmade(UNMADE[kind])
@@ -301,16 +311,6 @@ def _leaderboard(given: Given) -> dict[str, Any]:
     found, view = _evaluations(given)
     board = rank_evaluations(found, seed=given.seed, holes=view)
     return board.to_dict() | {"policy": given.policy.to_dict()}
-
-
-def _ties(given: Given) -> dict[str, Any]:
-    config = given.config
-    how = {"score_dtype": config["score_dtype"], "format": config.get("input_format")}
-    found = [
-        tie_statistics(path, config["cutoffs"], name=role, **how)
-        for role, path in given.files.items()
-    ]
-    return {"runs": [s.to_dict() for s in found]}
 
 
 def _gate(given: Given) -> dict[str, Any]:
@@ -406,7 +406,6 @@ REMAKERS: dict[str, Remaker] = {
     "leaderboard": _leaderboard,
     "gate": _gate,
     "holes": _holes,
-    "ties": _ties,
     "ceilings": _ceilings,
     "audit": _audit,
     "recommendation": _recommendation,
@@ -427,5 +426,5 @@ UNMADE = {
         "it holds none that follows from its inputs alone",
     ),
 }
-MORE = ("per_query", "relevant", "retrieved")  # what --out holds and --format json does not
+MORE = ("per_query", "relevant", "retrieved", "runs")  # what --out holds and --format json does not
 TIMES = ("seconds",)  # what no two runs share

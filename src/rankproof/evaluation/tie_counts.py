@@ -6,12 +6,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rankproof.data import Format, RunLike, read_run
 from rankproof.data.columns import no_rows
+from rankproof.data.hits import RANKS
 from rankproof.data.sources import stem
 from rankproof.data.tables import Run
 from rankproof.data.ties import ScoreType, rank_run
@@ -19,6 +20,7 @@ from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import out_of
 from rankproof.presentation.notebook import Displayed, ranges
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 
 CUTOFFS = (1, 3, 5, 10, 20, 50, 100, 1000)
@@ -68,6 +70,90 @@ class TieStatistics(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ties --format json` prints for this run."""
         return {name: value for name, value in asdict(self).items() if name != "notes"}
+
+
+@dataclass(frozen=True, slots=True)
+class TieReport:
+    """The ties of several runs, in the order in which the runs were named.
+
+    >>> rp.ties(["try/saturated.trec"]).runs[0].tied
+    30
+    """
+
+    kind: ClassVar[str] = "ties"
+    exit_code: ClassVar[int] = 0
+    runs: tuple[TieStatistics, ...]
+
+    def summary(self) -> Summary:
+        return Summary("")
+
+    def tables(self) -> list[Table]:
+        """One row for each run, and one for each run and cutoff."""
+        return [self._overview(), self._at_cutoffs()]
+
+    def charts(self) -> list[Any]:
+        return []
+
+    def figures(self) -> dict[str, float]:
+        return {
+            f"{run.name}/{figure}": float(getattr(run, figure))
+            for run in self.runs
+            for figure in ("tied", "tied_documents", "largest", "cut")
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof ties --format json` prints."""
+        return {"runs": [run.to_dict() for run in self.runs]}
+
+    def _overview(self) -> Table:
+        columns = [
+            Column("run", "text", folds=True),
+            Column("queries"),
+            Column("documents", drop=2),
+            Column("scores", "text", drop=1),
+            *Column.each("tied queries", "tied documents", "largest group", "cut in a tie"),
+        ]
+        rows = [
+            (
+                run.name,
+                run.queries,
+                run.documents,
+                run.score_dtype,
+                run.tied,
+                run.tied_documents,
+                run.largest,
+                run.cut,
+            )
+            for run in self.runs
+        ]
+        notes = [
+            f"{run.name}: {out_of(run.cut, run.queries, 'list', 'ends', 'end')} inside a tie at "
+            "full length; the retriever may have dropped documents that tie with the last"
+            for run in self.runs
+            if run.cut
+        ]
+        notes += [
+            f"the scores of {run.name} are only ranks: ties cannot be seen in them"
+            for run in self.runs
+            if run.score_dtype == RANKS
+        ]
+        notes += [note for run in self.runs for note in run.notes]
+        return Table(columns, rows, notes=notes)
+
+    def _at_cutoffs(self) -> Table:
+        columns = [
+            Column("run", "text", folds=True),
+            *Column.each("k", "distinct scores", "mean group size", "tie crosses k"),
+        ]
+        rows = [
+            (run.name, at.cutoff, at.distinct, at.group_size, at.crossed)
+            for run in self.runs
+            for at in run.at
+        ]
+        notes = [
+            "means over queries; “tie crosses k” is the share of queries where rank k splits a tie"
+        ]
+        return Table(columns, rows, notes=notes)
 
 
 def tie_statistics(

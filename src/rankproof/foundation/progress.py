@@ -65,3 +65,21 @@ def advance(amount: float = 1) -> None:
             report = _open_tasks[-1] if _open_tasks else None
         if report is not None:
             report(amount)
+
+
+_announce: Callable[[str], None] | None = None
+
+
+def show_announcements(write: Callable[[str], None] | None) -> None:
+    """Choose who is told what `announce` says; None tells nobody."""
+    global _announce
+    _announce = write
+
+
+def announce(line: str) -> None:
+    """Tell whoever runs the work one line at once, such as what a judge will cost.
+
+    The command line writes it to standard error; a call from Python is silent.
+    """
+    if _announce is not None:
+        _announce(line)

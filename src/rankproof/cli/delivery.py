@@ -1,0 +1,183 @@
+"""What happens to every command alike: check files, call the function, deliver its result.
+
+`--format`, `--out`, `--wide` and `--explain` belong here and to no command. Standard output holds
+the result alone; warnings and progress go to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rankproof.cli import terminal
+from rankproof.commands.recording import input_roles, make_manifest, name_files, source_arguments
+from rankproof.commands.registry import Command, Output
+from rankproof.foundation.errors import InputError
+from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
+from rankproof.foundation.redaction import redact, remove_secrets
+
+_SHOWN_NOTES = 3  # more of them by --explain
+
+
+@dataclass(frozen=True)
+class _Delivery:
+    """How the user wants a result."""
+
+    format: str
+    out: Path | None
+    wide: bool
+    explain: bool
+    files: Mapping[Output, Path]
+
+    @classmethod
+    def of(cls, command: Command, values: Mapping[str, Any]) -> _Delivery:
+        return cls(
+            format=values.get("format") or "table",
+            out=values.get("out"),
+            wide=bool(values.get("wide")),
+            explain=bool(values.get("explain")),
+            files={o: values[o.name] for o in command.outputs if values.get(o.name) is not None},
+        )
+
+    @property
+    def takes_stdout(self) -> bool:
+        """True if standard output is that of a file, and the result is not printed."""
+        return any(str(path) == STDOUT for path in (self.out, *self.files.values()))
+
+
+def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str, Any]) -> int:
+    """Call a command with what was typed, and deliver what it returns; the exit code."""
+    delivery = _Delivery.of(command, values)
+    _name_several_files(command, arguments)
+    roles = input_roles(command, arguments)
+    check_stdin(roles.values())
+    check_outputs(roles.values(), [delivery.out, *delivery.files.values()])
+    for output, path in delivery.files.items():
+        if output.endings:
+            check_ending(path, output.endings, output.name.replace("_", "-"))
+    if delivery.out is not None or delivery.format == "json":
+        from rankproof.foundation.manifest import digest_ahead
+
+        digest_ahead(roles.values())  # on another core, beside the work
+    if delivery.format == "table" and not command.prints:
+        importlib.import_module("rich.console")  # while other threads read what was begun ahead
+        importlib.import_module("rich.table")
+    result = command.function(**arguments)
+    if command.prints:
+        return int(result or 0)
+    _deliver(command, arguments, result, delivery, roles)
+    for line in dict.fromkeys(getattr(result, "warnings", ())):
+        terminal.warn(line)
+    return int(result.exit_code)
+
+
+def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:
+    """Turn lists of files into {name: file}, globs and folders expanded."""
+    for argument in source_arguments(command):
+        paths = arguments.get(argument.name)
+        if argument.is_list and paths:
+            assert argument.source is not None
+            expand = argument.source.expand
+            paths = [str(path) for path in paths]
+            arguments[argument.name] = name_files(expand(paths, arguments) if expand else paths)
+
+
+def check_stdin(paths: Iterable[str]) -> None:
+    """Refuse to read standard input twice."""
+    if list(paths).count("-") > 1:
+        raise InputError(
+            "standard input (-) is named twice", remedy="it can be read once: name a file"
+        )
+
+
+def check_outputs(inputs: Iterable[str], outputs: Iterable[Path | None]) -> None:
+    """Refuse, before any work, files that cannot be written, are inputs, or are named twice."""
+    sources, seen = list(inputs), []
+    for path in outputs:
+        if path is None:
+            continue
+        target = check_output(path, sources)
+        if target in seen and str(path) == STDOUT:
+            raise InputError("standard output (-) is named twice", remedy="name a file")
+        if target in seen:
+            raise InputError("it is named twice", place=str(path), remedy="name two files")
+        seen.append(target)
+
+
+def _deliver(
+    command: Command,
+    arguments: Mapping[str, Any],
+    result: Any,
+    delivery: _Delivery,
+    roles: Mapping[str, str],
+) -> None:
+    """Write the command's files and the JSON of the result, then print it."""
+    inputs = list(roles.values())
+    for output, path in delivery.files.items():
+        method = getattr(result, output.method)
+        ending = check_ending(path, output.endings, output.name) if output.endings else None
+        content = method() if ending is None else method(ending)
+        _write(path, content, inputs)
+    made = None
+    if delivery.out is not None or delivery.format == "json":
+        record = getattr(result, "record", {})
+        made = make_manifest(command, arguments, result.kind, record)
+    if delivery.out is not None:
+        stored = getattr(result, "to_stored_dict", result.to_dict)()
+        text = to_json(
+            {"manifest": made, **stored}, unicode=None if str(delivery.out) == STDOUT else True
+        )
+        _write(delivery.out, f"{text}\n", inputs)
+    if delivery.takes_stdout:
+        return
+    if delivery.format == "json":
+        print(to_json({"manifest": made, **result.to_dict()}))
+    else:
+        _print_result(result, delivery)
+
+
+def _write(path: Path, content: str | bytes, inputs: Iterable[str]) -> None:
+    """Write a file atomically; what UTF-8 cannot hold is escaped (`\\udce9`), as JSON writes it."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    write_atomically(path, lambda file: file.write_bytes(data), inputs=inputs)
+
+
+def to_json(data: Any, unicode: bool | None = None) -> str:
+    """JSON without secrets; in ASCII where standard output is not Unicode."""
+    if unicode is None:
+        unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    return json.dumps(remove_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
+
+
+def _print_result(result: Any, delivery: _Delivery) -> None:
+    """Print the answer, the tables, the notes and the next step; --explain adds the details."""
+    from rankproof.presentation.tables import as_csv, as_html, as_latex, as_markdown
+
+    tables = [
+        replace(
+            table,
+            rows=remove_secrets([list(row) for row in table.rows]),
+            title=remove_secrets(table.title),
+            notes=redact(list(table.notes)),
+        )
+        for table in result.tables()
+    ]
+    if delivery.format != "table":
+        writers = {"csv": as_csv, "md": as_markdown, "latex": as_latex, "html": as_html}
+        print("\n\n".join(map(writers[delivery.format], tables)))
+        return
+    summary = result.summary()
+    terminal.wide = delivery.wide
+    lines = [*summary.notes]
+    if summary.next_step:
+        lines.append(f"next: {summary.next_step}")
+    if delivery.explain:
+        lines += summary.details
+    if summary.answer:
+        terminal.say(redact(summary.answer.splitlines()))
+    terminal.print_tables(tables, redact(lines))

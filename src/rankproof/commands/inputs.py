@@ -1,0 +1,188 @@
+"""Arguments become judgments, runs, measures and evaluations: the one place that does it.
+
+A command's function takes paths, tables, frames and dicts alike; `EvaluationInputs` holds what
+they turned out to be, and evaluates. Heavy imports stay inside functions: the command line imports
+this module to name files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankproof.commands.recording import ROW, name_files
+from rankproof.foundation.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from rankproof.data import QrelsLike, RunLike
+    from rankproof.data.tables import Qrels
+    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.measures.registry import Measure
+    from rankproof.unjudged.bounds import View
+
+_NOT_POLICY = ("policy", "level", "input_format", "qrels_format", "memory", "spill_dir")
+
+
+def resolve_row(path: str) -> str:
+    """`FOLDER::ROW` is the run of that row of a sweep; any other path is left alone."""
+    folder, _, row = path.partition(ROW)
+    if not row or not Path(folder).is_dir():
+        return path
+    from rankproof.tradeoffs.sweep import row_file
+
+    return str(row_file(folder, row))
+
+
+def is_path(value: object) -> bool:
+    """True for a string or a path-like object."""
+    return isinstance(value, str | os.PathLike)
+
+
+def name_runs(runs: Any) -> dict[str, Any]:
+    """One run or several as {name: run}; paths are named by the shortest names that differ."""
+    from rankproof.evaluation import several
+
+    if is_path(runs):
+        runs = [runs]
+    if isinstance(runs, list | tuple) and runs and all(map(is_path, runs)):
+        return name_files([resolve_row(os.fspath(path)) for path in runs])
+    named = several(runs)
+    if named is None:
+        named = {str(getattr(runs, "name", "run")): runs}
+    return {
+        name: resolve_row(os.fspath(run)) if is_path(run) else run for name, run in named.items()
+    }
+
+
+def size_of(paths: Any) -> int:
+    """Bytes of the files, for a progress bar; those of a folder are its shards."""
+    from rankproof.data.sources import is_file, is_folder
+
+    places = [Path(path) for path in paths if is_path(path) and path != "-"]
+    files = [f for place in places for f in (place.rglob("*") if is_folder(place) else [place])]
+    return sum(file.stat().st_size for file in files if is_file(file))
+
+
+def reading(runs: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """A progress task for reading these runs."""
+    from rankproof.foundation.progress import progress
+
+    label = f"reading {len(runs)} runs" if len(runs) > 1 else "reading"
+    return progress(label, size_of(runs.values()))
+
+
+def read_judgments(
+    qrels: QrelsLike, qrels_format: str | None = None, memory: int | str | None = None
+) -> Qrels:
+    """Read judgments, which are held whole; where `memory` is named they may take no more."""
+    from rankproof.data import read_qrels
+    from rankproof.data.beir import chosen_among, qrels_file
+    from rankproof.data.sources import Source
+    from rankproof.foundation.memory import parse_memory
+    from rankproof.foundation.progress import progress
+
+    if not is_path(qrels):
+        return read_qrels(qrels, format=qrels_format)
+    file = qrels_file(qrels)  # type: ignore[arg-type]
+    with progress("reading judgments", size_of([file])):
+        source = Source(file, limit=None if memory is None else parse_memory(memory))
+        table = read_qrels(source, format=qrels_format)
+    chosen = chosen_among(qrels, file)  # type: ignore[arg-type]
+    return replace(table, notes=(*chosen, *table.notes)) if chosen else table
+
+
+def policy_of(options: Mapping[str, Any]) -> Policy:
+    """The policy that keywords describe, or the whole one among them; both at once is refused."""
+    from rankproof.evaluation import Policy
+
+    parts = {name: value for name, value in options.items() if name not in _NOT_POLICY}
+    whole = options.get("policy")
+    if whole is None:
+        return Policy.of(**parts)
+    if any(value not in (None, False) for value in parts.values()):
+        named = next(name for name, value in parts.items() if value not in (None, False))
+        raise InputError(f"policy and {named} are both given", remedy="give one of the two")
+    if not isinstance(whole, Policy):
+        raise InputError(f"policy {shorten(whole)}", remedy="give a rankproof.Policy")
+    return whole
+
+
+def check_judgments_first(command: str, qrels: object, runs: object) -> None:
+    """Refuse judgments and runs in each other's place, where their types show it."""
+    from rankproof.data.tables import Qrels, Run
+    from rankproof.evaluation import several
+
+    several_runs = not is_path(qrels) and several(qrels) is not None
+    if isinstance(qrels, Run) or isinstance(runs, Qrels) or several_runs:
+        raise InputError(
+            "runs stand where judgments belong",
+            place=command,
+            remedy=f"judgments come first: {command}(qrels, run, …)",
+        )
+
+
+@dataclass(frozen=True)
+class EvaluationInputs:
+    """Judgments, runs by name, measures and policy, as a command's arguments say."""
+
+    qrels: Qrels
+    runs: dict[str, RunLike]
+    measures: list[Measure]
+    policy: Policy
+    options: Mapping[str, Any]
+    are_qrels_files: bool  # else a table that was checked when it was made
+
+    @classmethod
+    def of(
+        cls,
+        command: str,
+        qrels: Any,
+        runs: Any,
+        measures: Any,
+        options: Mapping[str, Any],
+        *,
+        parse: Callable[[Any], list[Measure]] | None = None,
+    ) -> EvaluationInputs:
+        """Read what the arguments name. `parse` reads measures; by default they must be means.
+
+        Where nobody named measures (None), the defaults are adapted to the scale of the grades.
+        """
+        from rankproof.commands.options import DEFAULT_MEASURES
+        from rankproof.data.tables import Qrels
+        from rankproof.evaluation import at_level, parse_means
+
+        check_judgments_first(command, qrels, runs)
+        policy = policy_of(options)
+        are_defaults = measures in (DEFAULT_MEASURES, DEFAULT_MEASURES[:1])
+        parsed = at_level((parse or parse_means)(measures), options.get("level"))
+        named = name_runs(runs)
+        judged = read_judgments(qrels, options.get("qrels_format"), options.get("memory"))
+        if are_defaults:
+            parsed = [measure.on_scale(judged.scale) for measure in parsed]
+        return cls(judged, named, parsed, policy, options, not isinstance(qrels, Qrels))
+
+    @property
+    def reading_options(self) -> dict[str, Any]:
+        """How `evaluate_named` is to read runs."""
+        names = {"format": "input_format", "memory": "memory", "spill_dir": "spill_dir"}
+        return {name: self.options.get(option) for name, option in names.items()}
+
+    def evaluate(
+        self, *, holes: bool | None = False, measures: Sequence[Measure] | None = None
+    ) -> tuple[list[Evaluation], View | None]:
+        """Evaluate every run; with `holes` also all of them whole, for bounds (see there)."""
+        from rankproof.unjudged.judged_share import evaluate_named
+
+        return evaluate_named(
+            self.runs,
+            self.qrels,
+            self.measures if measures is None else measures,
+            self.policy,
+            holes=holes,
+            reading=lambda: reading(self.runs),
+            **self.reading_options,
+        )

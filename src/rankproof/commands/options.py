@@ -1,0 +1,151 @@
+"""Parameters that several commands share, each described once.
+
+A command takes them by `**options: Unpack[EvaluationOptions]`; the first line of a TypedDict's
+docstring heads its panel in the help. Types that are heavy to import are written as strings, which
+type checkers read and the command line takes as text.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+
+from rankproof.commands.registry import Needs, Option, Source
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from rankproof.data import QrelsLike, RunLike
+    from rankproof.evaluation import Policy
+    from rankproof.measures.registry import Measure
+
+Order = Literal["input", "docid", "trec_eval"]
+Missing = Literal["zero", "skip"]
+ScoreType = Literal["float64", "float32", "float16", "bfloat16"]
+Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
+
+FORMATS = "trec, plain, msmarco, csv, tsv, json, jsonl, mteb, parquet, arrow"
+DEFAULT_MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
+MAIN_MEASURE = DEFAULT_MEASURES[:1]
+
+
+def _measure_names() -> Sequence[str]:
+    from rankproof import MEASURES  # names alone: loads neither numpy nor the measures
+
+    return [name for name in MEASURES if name[0].isupper() or name == "nDCG"]
+
+
+Qrels = Annotated[
+    "QrelsLike", Source("QRELS", "qrels"), "Relevance judgments; - is standard input."
+]
+Runs = Annotated[
+    "RunLike | Sequence[RunLike] | Mapping[str, RunLike]",
+    Source("RUN..."),
+    "Runs, or rows of a sweep (FOLDER::ROW); - is standard input.",
+]
+Measures = Annotated[
+    "str | Measure | Iterable[str | Measure]",
+    Option(
+        ("-m", "--measure"),
+        "MEASURE,...",
+        default_text=",".join(DEFAULT_MEASURES),
+        completions=_measure_names,
+    ),
+    "Such as nDCG@10 or AP(rel=2)@100. `rankproof measures` lists them.",
+]
+Seed = Annotated[int, Option(minimum=0), "Seed of every random draw."]
+Holes = Annotated[
+    bool | None,
+    "Add the range over every grade that unjudged documents could have; `rankproof holes` says "
+    "more.",
+]
+
+
+class PolicyOptions(TypedDict, total=False):
+    """Policy.
+
+    How lists are ordered and which queries and documents count. `policy` is all of it as one value.
+    """
+
+    policy: Annotated["Policy | None", Option(hidden=True)]
+    order: Annotated[
+        Order | None, Option(default_text="input"), "Tie-break behind the value as listed."
+    ]
+    missing: Annotated[
+        Missing | None,
+        Option(default_text="zero"),
+        "A judged query that the run lacks counts 0, or is skipped.",
+    ]
+    candidates_only: Annotated[bool, "Count as relevant only what the run retrieved (rerankers)."]
+    score_dtype: Annotated[
+        ScoreType | None,
+        Option(default_text="as they come"),
+        "Round scores to this format before comparing them.",
+    ]
+    like: Annotated[
+        Like | None,
+        "Reproduce another tool (trec_eval is 9 and pytrec_eval): its score format, tie-break and "
+        "choice of queries.",
+    ]
+    condensed: Annotated[bool, "Drop unjudged documents before ranking (trec_eval -J)."]
+    depth: Annotated[
+        int | None, Option(metavar="N", minimum=1), "End each list after rank N (trec_eval -M)."
+    ]
+    level: Annotated[
+        int | None,
+        Option(metavar="GRADE"),
+        "The lowest grade that is relevant, for measures that name none (trec_eval -l).",
+    ]
+
+
+class InputOptions(TypedDict, total=False):
+    """Input.
+
+    How files are read.
+    """
+
+    input_format: Annotated[
+        str | None,
+        Option(metavar="FORMAT", default_text="by ending and first bytes"),
+        f"Format of the runs: {FORMATS}.",
+    ]
+    qrels_format: Annotated[
+        str | None,
+        Option(metavar="FORMAT", default_text="by ending and first bytes"),
+        f"Format of QRELS: {FORMATS}.",
+    ]
+
+
+class MemoryOptions(TypedDict, total=False):
+    """Large runs.
+
+    They change no value: a run that is read in parts has the same values to the last bit.
+    """
+
+    memory: Annotated[
+        int | str | None,
+        Option(metavar="SIZE", default_text="half of what is available", recorded=False),
+        "Read runs that would take more in parts, such as 2GB.",
+    ]
+    spill_dir: Annotated[
+        "str | os.PathLike[str] | None",
+        Option(metavar="FOLDER", default_text="the system's temporary folder", recorded=False),
+        "Where a run is spilled that is read in parts and whose queries are scattered.",
+    ]
+
+
+class EvaluationOptions(PolicyOptions, InputOptions, MemoryOptions, total=False):
+    """Everything that a command which evaluates runs takes."""
+
+
+_SETTINGS = ("pydantic", "yaml")
+_STACK = (*_SETTINGS, "httpx2", "tenacity", "scipy", "bm25s")
+_COMPONENTS = ("torch", "pgvector", "milvus", "elasticsearch", "opensearch")
+COMPONENT_SETTINGS = Needs("retrieval", _SETTINGS)
+RETRIEVAL = Needs("retrieval", _STACK, dict.fromkeys(_COMPONENTS, "their components"))
+EMBEDDING = Needs("retrieval", _STACK, {"torch": "its models"})
+JUDGING = Needs(
+    "retrieval", _STACK, {"judge": "a chat model", "viewer": "corrections in the browser"}
+)
+DOCUMENTS = Needs("retrieval", _STACK, {"documents": "PDF and HTML"})
+CHOOSING = Needs("rag", (*_STACK, "jinja2"))
+DEMO = Needs("demo", (*_STACK, "wordllama", "ml_dtypes", "jinja2"))

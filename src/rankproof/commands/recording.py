@@ -1,0 +1,138 @@
+"""How a result was made, so that `verify` can call the same command again.
+
+A manifest names the command, its arguments that are not files, and its files by role with their
+digests. `verify` looks for the files by digest, calls the command with the same arguments and
+compares `to_dict()`; no command needs code of its own for that.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rankproof.commands.registry import Argument, Command, find_command
+
+ROW = "::"  # between a sweep's folder and one of its configurations
+
+
+def split_row(path: str) -> tuple[str, str]:
+    """`folder::row` → the folder and "::row"; any other path → itself and ""."""
+    folder, mark, row = path.partition(ROW)
+    return (folder, mark + row) if mark and Path(folder).is_dir() else (path, "")
+
+
+def source_arguments(command: Command) -> list[Argument]:
+    """The command's arguments that are files to read."""
+    return [argument for argument in command.arguments() if argument.source is not None]
+
+
+def name_files(paths: list[str]) -> dict[str, str]:
+    """Several files as {name: path}, with names that differ."""
+    from rankproof.data.sources import names_of
+
+    return dict(zip(names_of(paths), paths, strict=True))
+
+
+def input_roles(command: Command, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Every file that the arguments name, by its role among the manifest's inputs."""
+    from rankproof.foundation.manifest import role_of
+
+    roles: dict[str, str] = {}
+    for argument in source_arguments(command):
+        value = arguments.get(argument.name)
+        assert argument.source is not None
+        if isinstance(value, Mapping):
+            roles |= {_run_role(argument, name): os.fspath(path) for name, path in value.items()}
+        elif value is not None:
+            roles[argument.source.role or role_of(argument.name)] = split_row(os.fspath(value))[0]
+    return roles
+
+
+def _run_role(argument: Argument, name: str) -> str:
+    """A run's role is its name; other files of which there are several begin with their role."""
+    from rankproof.foundation.manifest import role_of
+
+    assert argument.source is not None
+    return f"{argument.source.role} {name}" if argument.source.role else role_of(name)
+
+
+def make_manifest(
+    command: Command, arguments: Mapping[str, Any], kind: str, record: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The manifest of a result that `command` returned for these arguments.
+
+    `record` is what the command learned while it worked and a repeated call needs, such as the
+    replies of a judge.
+    """
+    from rankproof.foundation.manifest import manifest, role_of
+
+    files: dict[str, Any] = {}
+    for argument in source_arguments(command):
+        value = arguments.get(argument.name)
+        assert argument.source is not None
+        if isinstance(value, Mapping):
+            files[argument.name] = {name: _run_role(argument, name) for name in value}
+        elif value is not None:
+            role = argument.source.role or role_of(argument.name)
+            files[argument.name] = role + split_row(os.fspath(value))[1]
+    recorded = {a.name for a in command.arguments() if a.source is None and a.option.recorded}
+    config = {name: value for name, value in arguments.items() if name in recorded}
+    call: dict[str, Any] = {"command": command.name, "files": files}
+    if record:
+        call["record"] = dict(record)
+    made = manifest(
+        kind, config=config, inputs=input_roles(command, arguments), seed=arguments.get("seed")
+    )
+    return made | {"call": call}
+
+
+def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[str, Any] | str:
+    """Call the command of a stored result again, and return what it gives as a dict.
+
+    `paths` are the inputs by role. Where the call cannot be repeated, the reason is returned.
+    """
+    manifest = stored["manifest"]
+    call = manifest["call"]
+    command = find_command(call["command"])
+    if command is None:
+        return f"this version has no command {call['command']}"
+    if isinstance(command.replay, str):
+        return command.replay
+    with tempfile.TemporaryDirectory(prefix="rankproof-") as folder:
+        arguments: dict[str, Any] = dict(manifest["config"] or {})
+        for name, roles in call["files"].items():
+            if isinstance(roles, Mapping):
+                arguments[name] = {run: str(paths[role]) for run, role in roles.items()}
+            else:
+                role, row = _split_role(roles, paths)
+                recorded_name = manifest["inputs"][role]["file"]
+                arguments[name] = _under_name(paths[role], recorded_name, Path(folder)) + row
+        if callable(command.replay):
+            replayed = command.replay(arguments, stored)
+            if isinstance(replayed, str):
+                return replayed
+            arguments = replayed
+        result = command.function(**arguments)
+        again: dict[str, Any] = getattr(result, "to_stored_dict", result.to_dict)()
+        return again
+
+
+def _split_role(text: str, paths: Mapping[str, Path]) -> tuple[str, str]:
+    """A role, and the "::row" that follows it."""
+    if text in paths:
+        return text, ""
+    role, mark, row = text.partition(ROW)
+    return role, mark + row
+
+
+def _under_name(path: Path, name: str, folder: Path) -> str:
+    """The path of a file under the name that it had: results name runs after their files."""
+    name = "-" if name == "<stdin>" else Path(name).name
+    if path.name == name:
+        return str(path)
+    link = Path(tempfile.mkdtemp(dir=folder)) / name
+    link.symlink_to(path.resolve())
+    return str(link)
