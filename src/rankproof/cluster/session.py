@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +58,7 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     # A task has one core: polars in it must not take them all.
-    quiet["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
+    quiet["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}, **_quoted_python(started)}
     if started is None and "RAY_ADDRESS" not in os.environ:
         quiet["include_dashboard"] = False
     for last in (False, True):
@@ -73,6 +74,19 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _quoted_python(address: str | None) -> dict[str, str]:
+    """Settings under which workers on this machine start from a folder with a blank in its name.
+
+    Ray passes the path of Python to a shell without quotes. On other machines it may be another.
+    """
+    host = "" if address is None else address.removeprefix("ray://").rpartition(":")[0]
+    is_local = host in ("", "localhost", "127.0.0.1", "[::1]")
+    if not is_local or "RAY_ADDRESS" in os.environ or sys.platform == "win32":
+        return {}
+    quoted = shlex.quote(sys.executable)
+    return {} if quoted == sys.executable else {"py_executable": quoted}
 
 
 @contextmanager
