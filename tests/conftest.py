@@ -132,7 +132,7 @@ def _skip_if_package_is_absent(
 
 @pytest.fixture(autouse=True)
 def _no_secret_is_known_from_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankproof.foundation.redaction._known", {})
+    monkeypatch.setattr("rankproof.foundation.redaction._spellings", {})
 
 
 @pytest.fixture

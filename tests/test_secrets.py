@@ -182,7 +182,7 @@ def test_the_password_of_a_connection_string_is_known_from_where_it_is_read(
         "host=h password=Tr0ub4dor:3&co",
         "postgresql://me:Tr0ub4dor%3A3&co@h/db",
     ):
-        monkeypatch.setattr("rankproof.foundation.redaction._known", {})
+        monkeypatch.setattr("rankproof.foundation.redaction._spellings", {})
         monkeypatch.setenv("MY_DSN", text)
         read_secret("MY_DSN", "PostgreSQL")
         assert str(InputError(f"FATAL: {PASSWORD} is wrong")) == "FATAL: … is wrong"

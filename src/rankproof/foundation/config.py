@@ -1,7 +1,7 @@
-"""Configuration files that people write: YAML in, a checked model out, or one clear line.
+"""Read YAML configurations into checked models, or explain in one line what is wrong.
 
-A model is a pydantic class made from `Settings`. An unknown key is refused with the nearest known
-one; a path in a file is taken from where the file lies. Secrets are never in a file: a setting
+A model is a pydantic class derived from `Settings`. An unknown key is refused with the nearest
+known one; a path is relative to the folder of its file. Secrets are never in a file: a setting
 names the environment variable that holds one.
 """
 
@@ -35,7 +35,7 @@ except ImportError as absent:
 
 
 class Settings(BaseModel):
-    """A part of a configuration: immutable, and nothing in it that is not known.
+    """A section of a configuration: immutable, and without unknown keys.
 
     >>> from rankproof.foundation.config import Settings
     >>> class Halves(Settings):
@@ -47,11 +47,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     operation: ClassVar[frozenset[str]] = frozenset()
-    """Keys that no answer depends on: how it is asked for, and where. A property `decides` may say
-    what its answers depend on beside its keys: the source of a function, say."""
+    """Keys that do not change any result (addresses, timeouts, batch sizes). A property `decides`
+    may add what results depend on besides the keys, such as the source of a function."""
 
     def model_post_init(self, context: Any, /) -> None:
-        """What an address holds in secret is known from here on, and shown nowhere."""
+        """Register the secrets in addresses, so that they are shown nowhere."""
         texts = [value for value in self.__dict__.values() if isinstance(value, str)]
         public = frozenset(text for text in texts if "://" not in text)
         for text in texts:
@@ -66,21 +66,22 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def resolve_beside(path: Path, info: ValidationInfo) -> Path:
+    """Return a path relative to the folder of the configuration file, if there is one."""
     folder, path = (info.context or {}).get("folder"), path.expanduser()
     return path if folder is None or path.is_absolute() else Path(folder) / path
 
 
 def _folder_beside(name: str, info: ValidationInfo) -> str:
     folder = (info.context or {}).get("folder")
-    resolve_beside = None if folder is None else Path(folder) / name
-    return str(resolve_beside) if resolve_beside is not None and resolve_beside.is_dir() else name
+    path = None if folder is None else Path(folder) / name
+    return str(path) if path is not None and path.is_dir() else name
 
 
 BesidePath = Annotated[Path, AfterValidator(resolve_beside)]
-"""A path which, in a file, is taken from the folder of that file."""
+"""A path; in a file, relative to the folder of that file."""
 
 ModelName = Annotated[str, AfterValidator(_folder_beside)]
-"""A folder, in a file taken from the folder of that file; or a name on the hub."""
+"""A model: a folder, in a file relative to the folder of that file; or a name on the hub."""
 
 T = TypeVar("T", bound=Settings)
 
@@ -88,17 +89,17 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 def read_config(path: str | Path, model: type[T]) -> T:
-    """A YAML (or JSON) file as a model; InputError names the file, the key and a remedy."""
+    """Return a YAML (or JSON) file as a model; InputError names the file, the key and a remedy."""
     data = read_keys(path, f"it takes {', '.join(list(model.model_fields)[:6])}, …")
     return check_config(data, model, place=str(path), folder=Path(path).resolve().parent)
 
 
-def read_keys(path: str | Path, takes: str = "write `key: value`") -> dict[str, Any]:
-    """What a YAML (or JSON) file says, not yet checked."""
+def read_keys(path: str | Path, remedy: str = "write `key: value`") -> dict[str, Any]:
+    """Return the keys of a YAML (or JSON) file, unchecked; `remedy` is for a file without keys."""
     text = read_text(path)
     try:
         data = yaml.load(text, Loader=_Strict)  # a SafeLoader: no objects are made
-    except _Expanding:
+    except _TooManyAliases:
         raise InputError(
             f"its aliases (*name) stand for more than {_MOST_ALIASED:,} values, or for themselves",
             place=str(path),
@@ -106,10 +107,10 @@ def read_keys(path: str | Path, takes: str = "write `key: value`") -> dict[str, 
         ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        at = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InputError(f"not YAML: {problem}", place=at, remedy="check that line") from None
-    except (ValueError, RecursionError) as error:  # 2025-13-01 looks like a date and is none
+        raise InputError(f"not YAML: {problem}", place=place, remedy="check that line") from None
+    except (ValueError, RecursionError) as error:  # 2025-13-01 looks like a date
         raise InputError(
             f"not YAML: {error}", place=str(path), remedy="quote what is meant as text"
         ) from None
@@ -117,7 +118,7 @@ def read_keys(path: str | Path, takes: str = "write `key: value`") -> dict[str, 
         raise InputError(
             f"{shorten(data)} where keys belong" if data is not None else "the file is empty",
             place=str(path),
-            remedy=takes,
+            remedy=remedy,
         )
     return data
 
@@ -125,22 +126,22 @@ def read_keys(path: str | Path, takes: str = "write `key: value`") -> dict[str, 
 def check_config(
     data: dict[str, Any], model: type[T], *, place: str, folder: Path | None = None
 ) -> T:
-    """A dict as a model; InputError names the place, the key and a remedy."""
+    """Return a dict as a model; InputError names the place, the key and a remedy."""
     try:
         return model.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        found = _first(error, model)
-        raise InputError(found.problem, place=place, remedy=found.remedy) from None
+        problem = _first_problem(error, model)
+        raise InputError(problem.problem, place=place, remedy=problem.remedy) from None
 
 
-def read_secret(variable: str | None, what: str) -> str | None:
-    """The value of an environment variable that a setting names; None where it names none."""
+def read_secret(variable: str | None, setting: str) -> str | None:
+    """Return the value of the environment variable that a setting names, and register it."""
     if variable is None:
         return None
     if not re.fullmatch(r"\w+", variable, re.ASCII):
         raise InputError(
             "what should name an environment variable is not a name",  # unquoted: it may be the key
-            place=what,
+            place=setting,
             remedy="write the variable's name there, and the secret into the variable",
         )
     value = os.environ.get(variable)
@@ -149,7 +150,7 @@ def read_secret(variable: str | None, what: str) -> str | None:
             f"the environment variable {variable} is not set"
             if is_variable(variable)
             else "the environment variable of that name is not set",  # it may be the key itself
-            place=what,
+            place=setting,
             remedy=f"export {variable}=… and run again"
             if is_variable(variable)
             else "write the variable's name there, and the secret into the variable",
@@ -161,14 +162,14 @@ def read_secret(variable: str | None, what: str) -> str | None:
 _MOST_ALIASED = 100_000  # values that aliases repeat, beside those that are written
 
 
-class _Expanding(Exception):
-    """Aliases of aliases, which no code could walk through."""
+class _TooManyAliases(Exception):
+    """Aliases of aliases stand for more values than any code could visit."""
 
 
 def _expanded_size(node: Any, known: dict[int, float]) -> float:
-    """Return how many values a node stands for, each alias counted as what it repeats."""
+    """Return the number of values of a node, each alias counted as what it repeats."""
     if id(node) not in known:
-        known[id(node)] = inf  # of a node inside itself
+        known[id(node)] = inf  # for a node that contains itself
         inner = node.value if isinstance(node, yaml.CollectionNode) else []
         pairs = [part for pair in inner for part in (pair if isinstance(pair, tuple) else (pair,))]
         known[id(node)] = 1 + sum(_expanded_size(part, known) for part in pairs)
@@ -176,13 +177,13 @@ def _expanded_size(node: Any, known: dict[int, float]) -> float:
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML in which a key may stand once; `<<: *other` may be overridden, as it is made for."""
+    """YAML loader that refuses repeated keys (except after a merge, `<<: *other`)."""
 
     def get_single_node(self) -> Any:
         node = super().get_single_node()
         sizes: dict[int, float] = {}
         if node is not None and _expanded_size(node, sizes) > _MOST_ALIASED + len(sizes):
-            raise _Expanding
+            raise _TooManyAliases
         return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:
@@ -200,74 +201,81 @@ class _Strict(yaml.SafeLoader):
 
 
 class KeyProblem(InputError):
-    """What is wrong at or below a key; where a part of a file is checked by itself, the keys above
-    it are put before its own. `said` holds {} where the keys go."""
+    """A problem with a key of a section.
 
-    def __init__(self, keys: tuple[str, ...], said: str, remedy: str | None):
-        self.keys, self.said = keys, said
-        where = ".".join(keys)
-        super().__init__(said.format(where) if where else said.removeprefix("{}: "), remedy=remedy)
+    `template` has {} where the dotted key goes: the sections above put their keys before it.
+    """
+
+    def __init__(self, keys: tuple[str, ...], template: str, remedy: str | None):
+        self.keys, self.template = keys, template
+        key = ".".join(keys)
+        problem = template.format(key) if key else template.removeprefix("{}: ")
+        super().__init__(problem, remedy=remedy)
 
 
 def validate_nested(data: Any, model: type[T], info: ValidationInfo) -> T:
-    """Settings inside a configuration, whose model was chosen while it was read."""
+    """Return a section of a configuration as a model that was chosen while reading it."""
     try:
         return model.model_validate(data, context=info.context)
     except ValidationError as error:
-        raise _first(error, model) from None
+        raise _first_problem(error, model) from None
 
 
-def _first(error: ValidationError, model: type[BaseModel]) -> KeyProblem:
-    """The first problem of many, in our words."""
+def _first_problem(error: ValidationError, model: type[BaseModel]) -> KeyProblem:
+    """Return the first of pydantic's problems (unknown keys before others), in plain words."""
     problems = error.errors(include_url=False)
     first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     holders, keys = _descend(model, first["loc"])
     if first["type"] == "extra_forbidden":
         known = sorted({name for holder in holders for name in holder.model_fields})
-        near = get_close_matches(keys[-1] if keys else "", known, 1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+        matches = get_close_matches(keys[-1] if keys else "", known, 1)
+        remedy = f"did you mean {matches[0]!r}?" if matches else f"it takes {', '.join(known)}"
         return KeyProblem(keys, "unknown key {!r}", remedy)
     if first["type"] == "missing":
         return KeyProblem(keys, "{!r} is missing", "add it")
     cause = first.get("ctx", {}).get("error") if first["type"] == "value_error" else None
     if isinstance(cause, KeyProblem):
-        return KeyProblem((*keys, *cause.keys), cause.said, cause.remedy)
+        return KeyProblem((*keys, *cause.keys), cause.template, cause.remedy)
     if isinstance(cause, InputError):
-        return KeyProblem(keys, "{}: " + _plain(cause.problem), cause.remedy)
+        return KeyProblem(keys, "{}: " + _escape_braces(cause.problem), cause.remedy)
     message = first["msg"][:1].lower() + first["msg"][1:]
     message = message.removeprefix("value error, ")
-    else_ = [p["msg"] for p in problems if p is not first and _descend(model, p["loc"])[1] == keys]
-    message = ", or ".join([message, *(text.removeprefix("Input should be ") for text in else_)])
-    return KeyProblem(keys, "{}: " + _plain(shorten(first["input"])), message)
+    alternatives = [
+        problem["msg"].removeprefix("Input should be ")
+        for problem in problems
+        if problem is not first and _descend(model, problem["loc"])[1] == keys
+    ]
+    message = ", or ".join([message, *alternatives])
+    return KeyProblem(keys, "{}: " + _escape_braces(shorten(first["input"])), message)
 
 
-def _plain(text: str) -> str:
-    """Words that are not to be formatted."""
+def _escape_braces(text: str) -> str:
+    """Protect text from `str.format`."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def _descend(
     model: type[BaseModel], loc: tuple[int | str, ...]
 ) -> tuple[list[type[BaseModel]], tuple[str, ...]]:
-    """The models that hold the last key of `loc`, and the keys that a user wrote."""
+    """Return the models that may hold the last key of a location, and the keys a user wrote."""
     holders: list[type[BaseModel]] = [model]
     below = holders
     keys: list[str] = []
-    for at, step in enumerate(loc):
+    for index, step in enumerate(loc):
         if step == "[key]":
             continue
-        if at and isinstance(loc[at - 1], int) and isinstance(step, str) and not below:
-            continue  # of several kinds of number or word in a list, the one that was tried
+        if index and isinstance(loc[index - 1], int) and isinstance(step, str) and not below:
+            continue  # the name of a type that pydantic tried for an item of a list
         keys.append(str(step))
         holders = below
         fields = [m.model_fields[step] for m in below if step in m.model_fields]
         if fields:
-            below = [found for field in fields for found in _models(field.annotation)]
+            below = [inner for field in fields for inner in _models(field.annotation)]
     return holders, tuple(keys)
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Every model inside an annotation: of a union, a list, a dict."""
+    """Return every model inside an annotation (a union, a list, a dict)."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for part in typing.get_args(annotation) for found in _models(part)]
+    return [model for part in typing.get_args(annotation) for model in _models(part)]

@@ -1,4 +1,4 @@
-"""SQLite files of ours, opened and complained of in one way.
+"""Open SQLite files of rankproof's own, and explain what goes wrong with them.
 
 A write-ahead log lets several processes read while one writes, and a killed writer loses nothing
 that it had stored.
@@ -17,13 +17,15 @@ from typing import Literal
 from rankproof.foundation.errors import InputError, disk_remedy
 from rankproof.foundation.files import create_private
 
-_WAIT_S = 60.0  # for another process that is writing
+_BUSY_TIMEOUT = 60.0  # seconds to wait for another process that writes
 
 
 def connect(path: Path, write: bool = True) -> sqlite3.Connection:
-    """A connection that any thread may use; each statement is its own transaction unless BEGIN says
-    otherwise. Nothing is changed yet: whose file it is can be looked at first. For reading, a
-    folder that cannot be written to will do."""
+    """Open a connection that any thread may use, in autocommit mode.
+
+    Nothing is changed yet, so that the caller can first check whose file it is. A file to read may
+    lie in a folder without permission to write.
+    """
     mode = "rwc" if write else "ro"
     if write:
         try:
@@ -34,23 +36,23 @@ def connect(path: Path, write: bool = True) -> sqlite3.Connection:
                 place=str(path.parent),
                 remedy=disk_remedy("name another place", error),
             ) from None
-        create_private(path)  # they hold passages, and what people and models said of them
+        create_private(path)  # these files hold passages and what annotators wrote about them
     log = path.with_name(f"{path.name}-wal")
-    logged = log.is_file() and log.stat().st_size > 0  # a killed writer's last rows
-    if not write and not logged and not os.access(path.parent, os.W_OK):
-        mode = "ro&immutable=1"  # a reader of a write-ahead log writes beside it, else
+    has_log = log.is_file() and log.stat().st_size > 0  # the last rows of a killed writer
+    if not write and not has_log and not os.access(path.parent, os.W_OK):
+        mode = "ro&immutable=1"  # otherwise even a reader writes files beside the database
     return sqlite3.connect(
         f"{path.resolve().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        timeout=_WAIT_S,
+        timeout=_BUSY_TIMEOUT,
     )
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing."""
+    """Commit everything the block does, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -61,42 +63,46 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+_WRITE_FAILED = ("it could not be written", "make room and run again: what is there stays")
+# SQLite calls only ENOSPC "full"; a quota or a limit on file size is a failed write.
+_PROBLEMS = {  # beginning of SQLite's error name → problem and remedy
+    "SQLITE_FULL": ("the disk is full", "make room and run again: what is there stays"),
+    "SQLITE_IOERR_WRITE": _WRITE_FAILED,
+    "SQLITE_IOERR_SHMSIZE": _WRITE_FAILED,
+    "SQLITE_IOERR": ("the disk failed", "see to it and run again: what is there stays"),
+    "SQLITE_NOTADB": ("this is not {kind}", "{remedy}"),
+    "SQLITE_CORRUPT": ("the file is damaged", "take a copy, or {remedy}"),
+    "SQLITE_READONLY": ("it cannot be written to", "copy it to where you may write"),
+    "SQLITE_CANTOPEN": ("it cannot be opened", "check the path and its rights"),
+    "SQLITE_BUSY": ("another program holds it", "close that one and run again"),
+}
+
+
 @contextmanager
 def explain_database_errors(
-    path: Path, what: str, remedy: str = "name another file"
+    path: Path, kind: str, remedy: str = "name another file"
 ) -> Iterator[None]:
-    """What goes wrong with a file, in one line: `what` is what it should be, such as a cache."""
+    """Turn SQLite's errors about a file into an InputError; `kind` is what it should be."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        known = {
-            "SQLITE_FULL": ("the disk is full", "make room and run again: what is there stays"),
-            # SQLite calls only ENOSPC full; a quota or a largest file size is a failed write.
-            **dict.fromkeys(
-                ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"),
-                ("it could not be written", "make room and run again: what is there stays"),
-            ),
-            "SQLITE_IOERR": ("the disk failed", "see to it and run again: what is there stays"),
-            "SQLITE_NOTADB": (f"this is not {what}", remedy),
-            "SQLITE_CORRUPT": ("the file is damaged", f"take a copy, or {remedy}"),
-            "SQLITE_READONLY": ("it cannot be written to", "copy it to where you may write"),
-            "SQLITE_CANTOPEN": ("it cannot be opened", "check the path and its rights"),
-            "SQLITE_BUSY": ("another program holds it", "close that one and run again"),
-        }
         code = getattr(error, "sqlite_errorname", "") or ""
-        found = next((said for name, said in known.items() if code.startswith(name)), None)
-        if found is None:
-            raise  # a mistake of ours, not of the user's
-        raise InputError(found[0], place=str(path), remedy=found[1]) from None
+        name = next((name for name in _PROBLEMS if code.startswith(name)), None)
+        if name is None:
+            raise  # a mistake in our SQL, not in the user's file
+        problem, advice = _PROBLEMS[name]
+        raise InputError(
+            problem.format(kind=kind), place=str(path), remedy=advice.format(remedy=remedy)
+        ) from None
 
 
 def write_ahead(connection: sqlite3.Connection, synchronous: Literal["FULL", "NORMAL"]) -> None:
-    """Change the file to a write-ahead log; FULL has what was stored survive a power cut too.
+    """Switch the file to a write-ahead log; with FULL, stored rows survive a power cut.
 
-    Of two processes that do so at once SQLite refuses one, unwaited.
+    When two processes switch at once, SQLite refuses one of them at once, so this repeats.
     """
     connection.execute(f"PRAGMA synchronous = {synchronous}")
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + _BUSY_TIMEOUT
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

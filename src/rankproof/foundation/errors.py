@@ -1,15 +1,12 @@
-"""Every error a user can meet.
+"""Every error that a user can see.
 
     RankproofError
     ├── InputError          a file, frame, name or setting that cannot be used
-    │   ├── MeasureError    a measure that does not exist or cannot take that value
-    │   ├── Refused         a server says no (retrieval/http.py)
-    │   ├── Unanswered      a server gave no answer in all attempts (retrieval/http.py)
-    │   ├── CostReached     a golden set may cost no more (golden/judge_client.py): exit code 1
-    │   └── TooManyFailed   too many judgements failed to export (golden/export.py): exit code 1
-    └── MissingExtra        something needs a package that is not installed
+    │   └── MeasureError    a measure that does not exist, or a parameter that it cannot take
+    └── MissingExtra        a package that is not installed
 
-The command line prints the message alone and exits with 2; nothing else is caught.
+Packages add subclasses of InputError for what their callers handle (a server refused, a budget is
+spent). The command line prints the message in one line and exits with `exit_code`.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from typing import Any
 
 from rankproof.foundation.redaction import redact
 
-_LONGEST = 1000  # characters of a message; a name or a value in it may have any number
+_MESSAGE_LIMIT = 1000  # characters; a name or a value in a message may be of any length
 
 
 def _cut(text: str, limit: int) -> str:
@@ -30,7 +27,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 class RankproofError(Exception):
-    """Anything rankproof refuses to do, said in one line.
+    """Anything that rankproof refuses to do, explained in one line.
 
     >>> issubclass(rp.InputError, rp.RankproofError)
     True
@@ -40,7 +37,7 @@ class RankproofError(Exception):
 
 
 class InputError(RankproofError, ValueError):
-    """Input that cannot be used: where it stands, what is wrong, what to do about it.
+    """Input that cannot be used: its location, the problem, and a remedy.
 
     >>> str(rp.InputError("score 'nan' is not a number", place="run.trec:41",
     ...                   remedy="drop the line or rescore it"))
@@ -48,12 +45,12 @@ class InputError(RankproofError, ValueError):
     """
 
     def __init__(self, problem: str, *, place: str | None = None, remedy: str | None = None):
-        self.problem = problem = _cut(redact(problem), _LONGEST)
+        self.problem = problem = _cut(redact(problem), _MESSAGE_LIMIT)
         self.place = place = redact(place)
-        self.remedy = remedy = remedy and _cut(redact(remedy), 2 * _LONGEST)
-        before = f"{place}: " if place else ""
-        after = f"; {remedy}" if remedy else ""
-        super().__init__(f"{before}{problem}{after}")
+        self.remedy = remedy = remedy and _cut(redact(remedy), 2 * _MESSAGE_LIMIT)
+        prefix = f"{place}: " if place else ""
+        suffix = f"; {remedy}" if remedy else ""
+        super().__init__(f"{prefix}{problem}{suffix}")
 
 
 class MeasureError(InputError):
@@ -73,11 +70,11 @@ class MissingExtra(RankproofError, ImportError):
     "audit needs torch: pip install 'rankproof[torch]'"
     """
 
-    def __init__(self, what: str, package: str, extra: str):
-        super().__init__(f"{what} needs {package}: pip install 'rankproof[{extra}]'")
+    def __init__(self, feature: str, package: str, extra: str):
+        super().__init__(f"{feature} needs {package}: pip install 'rankproof[{extra}]'")
 
 
-_PACKAGES = {
+_PACKAGES = {  # distributions whose name differs from their module
     "Stemmer": "PyStemmer",
     "faiss": "faiss-cpu",
     "ml_dtypes": "ml_dtypes",
@@ -85,54 +82,57 @@ _PACKAGES = {
 }
 
 
-def import_extra(module: str, what: str, extra: str) -> Any:
-    """A module that an extra brings; without it, what cannot be done and how to install it."""
+def import_extra(module: str, feature: str, extra: str) -> Any:
+    """Import a module that an extra installs; without it, MissingExtra says what needs it."""
     try:
         return import_module(module)
     except ImportError:
         first = module.partition(".")[0]
         package = _PACKAGES.get(first, first.replace("_", "-"))
-        raise MissingExtra(what, package, extra) from None
+        raise MissingExtra(feature, package, extra) from None
 
 
-def check_choice(what: str, given: object, known: Iterable[str]) -> None:
-    """Refuse a word that is none of those known."""
-    words = list(known)
-    if given not in words:
-        ways = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
-        raise InputError(f"{what} {shorten(given)} is unknown", remedy=f"use {ways}")
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a value that is not one of the choices."""
+    words = list(choices)
+    if value not in words:
+        known = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+        raise InputError(f"{name} {shorten(value)} is unknown", remedy=f"use {known}")
 
 
-def check_whole_number(what: str, given: object, least: int = 1, remedy: str | None = None) -> None:
-    """Refuse what is no whole number, or less than the least."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-        raise InputError(f"{what} = {shorten(given)}", remedy=remedy or f"give {least} or more")
+def check_whole_number(
+    name: str, value: object, minimum: int = 1, remedy: str | None = None
+) -> None:
+    """Refuse a value that is not a whole number, or below the minimum."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InputError(f"{name} = {shorten(value)}", remedy=remedy or f"give {minimum} or more")
 
 
-_NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_DISK_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 def disk_remedy(remedy: str, error: OSError) -> str:
     """Return the remedy of a failed write: to make room on a full disk or in a full quota."""
-    return "make room" if error.errno in _NO_ROOM else remedy
+    return "make room" if error.errno in _DISK_FULL else remedy
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, or its kind where it says nothing."""
+    """Return the first line of another library's error, or its type where it has no text."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def first_few(names: Sequence[str], most: int = 3) -> str:
-    """The first of many, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def first_few(names: Sequence[str], limit: int = 3) -> str:
+    """Return the first names of a list and the number of the others."""
+    others = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + others
 
 
 def shorten(value: object, limit: int = 60) -> str:
     """Return `repr` of a value for one line of an error message, however large the value is.
 
-    Of nested lists and mappings no more is visited than is shown: a few lines of YAML can stand for
-    billions of values. Secrets go first: half of one that was cut in two would not be known again.
+    Nested lists and mappings are visited only as far as they are shown: with aliases, a few lines
+    of YAML can stand for billions of values. Secrets are removed before the text is cut, since half
+    of a secret could not be recognized.
     """
     parts: list[str] = []
     size = 0
@@ -154,18 +154,18 @@ _BRACKETS: dict[type, tuple[str, str]] = {
 
 
 def _repr_parts(value: Any) -> Iterator[str]:
-    """Yield `repr` of a value a piece at a time, so that whoever has enough can stop."""
+    """Yield `repr` of a value in pieces, so that the caller can stop early."""
     kind = type(value)
     if kind not in _BRACKETS or (kind is set and not value):
         try:
             yield repr(value)
-        except Exception:  # a class of the user's, or an integer of thousands of digits
+        except Exception:  # a user's class, or an integer of thousands of digits
             yield f"<{kind.__name__}>"
         return
     opening, closing = _BRACKETS[kind]
     yield opening
-    for at, item in enumerate(value):
-        if at:
+    for index, item in enumerate(value):
+        if index:
             yield ", "
         yield from _repr_parts(item)
         if kind is dict:

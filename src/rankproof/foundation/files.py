@@ -1,17 +1,9 @@
-"""Where results go: nothing is destroyed, and a file appears whole or not at all.
+"""Read small files, and write results so that nothing is lost or left half-written.
 
-    check_output   refuse, before any work, a place that must not be written to
-    check_name     refuse a name of a file that ends in a slash: it is a folder's
-    check_ending   refuse a name whose ending says no format that can be written
-    read_text      a small file, whole
-    csv_rows       a table of CSV
-    json_lines     JSON lines, each with its number
-    write_whole    a file: written beside, synced, renamed; the folder synced
-    claim_folder   a folder for a verb to fill, refused if it holds what the verb does not write
-
-A symbolic link is followed to what it names. What is there and is no regular file (a pipe, a
-device, a folder) is refused, and so is one of the inputs, by whatever name, and a place inside one
-that is a folder. `-` is standard output.
+A file appears whole or not at all (written beside its place, synced, renamed). Before any work,
+`check_output` refuses a place that must not be written to: one of the inputs under whatever name, a
+place inside an input folder, and anything that exists but is no regular file (a pipe, a device, a
+folder). A symbolic link is followed. `-` is standard output.
 """
 
 from __future__ import annotations
@@ -36,131 +28,85 @@ from rankproof.foundation.printable import printable_path
 if TYPE_CHECKING:
     import csv
 
-STDOUT = "-"  # the name of standard output, as of standard input
-SMALL = 64 << 20  # bytes of a file that is read as one text
-_PRIVATE = 0o600
-_MARKS = (".*", "Thumbs.db", "desktop.ini", "report.html")  # of the system, and of `report`
+STDOUT = "-"
+SMALL = 64 << 20  # bytes of the largest file that is read as one text
+_OWNER_ONLY = 0o600
+# Files that file browsers leave in a folder, and the page that `rankproof report` writes there.
+_ALWAYS_ALLOWED = (".*", "Thumbs.db", "desktop.ini", "report.html")
 
 
 class WriteError(InputError):
-    """A file or folder that the system does not let anybody write, or has no room for."""
+    """A file or folder cannot be written: no permission, or no space."""
+
+
+# ----------------------------------------------------------------------------------- checks
 
 
 def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
-    """The file that would be written: behind links, no input, and regular if it is there."""
+    """Return the file behind links that would be written, or refuse it (see the module)."""
     check_name(path)
     place = Path(path)
     if str(path) == STDOUT:
         return place
     try:
         target = place.resolve() if place.is_symlink() else place
-        there = _status(target)
-        if there is not None and stat.S_ISDIR(there.st_mode):
+        status = _status(target)
+        if status is not None and stat.S_ISDIR(status.st_mode):
             raise _refused(path, "this is a directory", "name a file inside it")
-        if there is not None and not stat.S_ISREG(there.st_mode):
-            raise _refused(
-                path, "this is not a regular file", "name a file, or - for standard output"
-            )
-        for given in inputs:
-            other = None
-            if str(given) != STDOUT:
-                with suppress(OSError):  # a loop of links, say: whoever reads it says so
-                    other = _status(Path(given))
-            if other is None:
-                continue
-            if stat.S_ISDIR(other.st_mode) and target.resolve().is_relative_to(
-                Path(given).resolve()
-            ):
-                raise _refused(path, f"this lies in an input ({given})", "name another folder")
-            if there is not None and os.path.samestat(there, other):
-                raise _refused(path, f"this is an input ({given})", "name another file")
-    except (OSError, RuntimeError) as error:  # a loop of links is one or the other
-        raise _cannot_write(path, error) from None
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            remedy = "name a file, or - for standard output"
+            raise _refused(path, "this is not a regular file", remedy)
+        for source in inputs:
+            _check_not_input(path, target, status, source)
+    except (OSError, RuntimeError) as error:  # both are raised for a loop of links
+        raise _write_error(path, error) from None
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise _cannot_write(path, error) from None  # a name with a NUL
+        raise _write_error(path, error) from None  # a name with a NUL
     return target
 
 
+def _check_not_input(
+    path: str | Path, target: Path, status: os.stat_result | None, source: str | Path
+) -> None:
+    """Refuse an output that is an input, or that lies inside an input folder."""
+    if str(source) == STDOUT:
+        return
+    try:
+        source_status = _status(Path(source))
+    except OSError:  # such as a loop of links, which reading the input reports
+        return
+    if source_status is None:
+        return
+    is_folder = stat.S_ISDIR(source_status.st_mode)
+    if is_folder and target.resolve().is_relative_to(Path(source).resolve()):
+        raise _refused(path, f"this lies in an input ({source})", "name another folder")
+    if status is not None and os.path.samestat(status, source_status):
+        raise _refused(path, f"this is an input ({source})", "name another file")
+
+
 def check_name(path: str | Path) -> None:
-    """A `Path` has lost its last slash: whoever is given a string asks before making one of it."""
+    """Refuse a file's name that ends in a slash; check strings, since `Path` drops the slash."""
     if str(path).endswith(("/", os.sep)) and str(path) != os.sep:
         raise _refused(path, "this names a folder", "name a file inside it")
 
 
-def check_ending(path: Path, endings: Sequence[str], what: str) -> str:
-    """The ending of a file's name, in small letters, where it is one of these; of `-` the first."""
+def check_ending(path: Path, endings: Sequence[str], content: str) -> str:
+    """Return the ending of a file's name in lower case, if it is allowed; for `-` the first one."""
     ending = endings[0] if str(path) == STDOUT else path.suffix.lower()
     if ending not in endings:
         *first, last = endings
         raise _refused(
             path,
-            f"{ending or 'no ending'} is not a format for {what}",
+            f"{ending or 'no ending'} is not a format for {content}",
             f"end the name in {', '.join(first)} or {last}",
         )
     return ending
 
 
-def write_atomically(
-    path: Path, write: Callable[[Path], object], *, inputs: Iterable[str | Path] = ()
-) -> Path:
-    """Let `write` fill a temporary file, then rename it: readers see all of it or nothing.
-
-    It is on disk when this returns, also if the power goes. A file that is replaced hands on its
-    permissions.
-    """
-    target = check_output(path, inputs)
-    if str(path) == STDOUT:
-        with tempfile.TemporaryDirectory() as folder:
-            temporary = Path(folder) / "whole"
-            write(temporary)
-            sys.stdout.flush()
-            with temporary.open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.flush()
-        return path
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f".{printable_path(target.name)[:40]}."  # of 255 bytes; text, which polars needs
-        handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            write(temporary)
-            there = _status(target)
-            temporary.chmod(_usual_mode() if there is None else stat.S_IMODE(there.st_mode))
-            _sync(temporary)
-            temporary.replace(target)
-            _sync_folder(target.parent)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise _cannot_write(path, error) from None
-    except TypeError:
-        if printable_path(str(target.parent)) == str(target.parent):
-            raise
-        raise WriteError(  # polars takes no other names
-            "its folder has a name that is not UTF-8",
-            place=str(path),
-            remedy="name another folder",
-        ) from None
-    return path
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """Text that is written whole, a line at a time."""
-
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-    return write_atomically(path, write)
-
-
 def check_folder(path: str | Path) -> Path:
-    """A folder to read: one that is there, and no file."""
+    """Return an existing folder to read from."""
     place = Path(path)
     if place.exists() and not place.is_dir():
         raise _refused(path, "this is a file", "name the folder that it is in")
@@ -169,78 +115,105 @@ def check_folder(path: str | Path) -> Path:
     return place
 
 
-def read_text(path: str | Path, most: int = SMALL) -> str:
-    """A small file that people write or read, such as a configuration; never what has no end."""
-    try:
-        with Path(path).open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
-            data = b"" if device else file.read(most + 1)
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-    except FileNotFoundError:
-        raise _refused(path, "there is no such file", "check the path") from None
-    except UnicodeDecodeError:
-        raise _refused(path, "cannot read it (not UTF-8)", "save it as UTF-8") from None
-    except (OSError, ValueError) as error:  # a name with a NUL is one of the latter
-        said = getattr(error, "strerror", None) or error
-        raise _refused(path, f"cannot read it ({said})", "check the path") from None
-    if device or len(data) > most:
-        what = "a device" if device else f"larger than {most >> 20} MiB"
-        raise _refused(path, f"it is {what}, not a file to be read whole", "check the path")
-    return text
+def claim_folder(folder: str | Path, own_files: Iterable[str], owner: str) -> Path:
+    """Return a folder to fill, if everything in it was written by `owner`.
 
-
-def create_private(path: Path) -> None:
-    """An empty file that its owner alone may read, where there is none yet: it will hold texts.
-
-    Where that cannot be, whoever opens the file says why.
+    `own_files` are names or patterns such as `*.svg`.
     """
-    with suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
-
-
-def claim_folder(folder: str | Path, ours: Iterable[str], what: str) -> Path:
-    """A folder that holds nothing but what `what` writes: names, or patterns such as `*.svg`."""
     place = Path(folder)
-    allowed = (*ours, *_MARKS)
+    allowed = (*own_files, *_ALWAYS_ALLOWED)
     try:
         if not place.exists():
             return place
         if not place.is_dir():
             raise _refused(place, "this is a file", "name a folder")
-        for name in sorted(os.listdir(place)):  # noqa: PTH208 - names are all that is asked for
+        for name in sorted(os.listdir(place)):  # noqa: PTH208 - names are enough
             if not any(fnmatchcase(name, pattern) for pattern in allowed):
                 raise _refused(
                     place,
-                    f"this folder holds {shorten(name)}, which {what} did not write",
+                    f"this folder holds {shorten(name)}, which {owner} did not write",
                     "name a new folder, or an empty one",
                 )
     except OSError as error:
-        raise _cannot_write(place, error) from None
+        raise _write_error(place, error) from None
     return place
 
 
-def _status(path: Path) -> os.stat_result | None:
+# ---------------------------------------------------------------------------------- writing
+
+
+def write_atomically(
+    path: Path, write: Callable[[Path], object], *, inputs: Iterable[str | Path] = ()
+) -> Path:
+    """Let `write` fill a temporary file, sync it, and rename it to `path`.
+
+    Readers see the old content or the new, also after a power cut. A replaced file hands on its
+    permissions. For `-` the content goes to standard output.
+    """
+    target = check_output(path, inputs)
+    if str(path) == STDOUT:
+        _write_to_stdout(write)
+        return path
     try:
-        return path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Names may have 255 bytes, and polars needs text.
+        prefix = f".{printable_path(target.name)[:40]}."
+        handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            status = _status(target)
+            temporary.chmod(_default_mode() if status is None else stat.S_IMODE(status.st_mode))
+            _sync(temporary)
+            temporary.replace(target)
+            _sync_folder(target.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise _write_error(path, error) from None
+    except TypeError:  # polars takes only names that are UTF-8
+        if printable_path(str(target.parent)) == str(target.parent):
+            raise
+        raise WriteError(
+            "its folder has a name that is not UTF-8",
+            place=str(path),
+            remedy="name another folder",
+        ) from None
+    return path
 
 
-def _refused(path: str | Path, problem: str, remedy: str) -> InputError:
-    return InputError(problem, place=str(path), remedy=remedy)
+def _write_to_stdout(write: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / "whole"
+        write(temporary)
+        sys.stdout.flush()
+        with temporary.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.flush()
 
 
-def _cannot_write(path: str | Path, error: BaseException) -> InputError:
-    said = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
-    return WriteError(
-        f"cannot write it ({said or type(error).__name__})",
-        place=str(path),
-        remedy="make room, or name another place",
-    )
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """Write lines of text atomically, without holding them all."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    return write_atomically(path, write)
 
 
-def _usual_mode() -> int:
+def create_private(path: Path) -> None:
+    """Create an empty file that only its owner can read, unless it exists.
+
+    An error is left to whoever opens the file next.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY))
+
+
+def _default_mode() -> int:
     mask = os.umask(0)  # it can be read only by setting it
     os.umask(mask)
     return 0o666 & ~mask
@@ -255,7 +228,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Windows has no such call: there a rename is in the journal of the file system."""
+    """Sync the entry of a renamed file; Windows keeps renames in its file system's journal."""
     if os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -264,20 +237,67 @@ def _sync_folder(path: Path) -> None:
     os.close(handle)
 
 
+# ---------------------------------------------------------------------------------- reading
+
+
+def read_text(path: str | Path, limit: int = SMALL) -> str:
+    """Return the text of a small UTF-8 file, such as a configuration; refuse devices."""
+    try:
+        with Path(path).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+            data = b"" if is_device else file.read(limit + 1)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError:
+        raise _refused(path, "there is no such file", "check the path") from None
+    except UnicodeDecodeError:
+        raise _refused(path, "cannot read it (not UTF-8)", "save it as UTF-8") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise _refused(path, f"cannot read it ({reason})", "check the path") from None
+    if is_device or len(data) > limit:
+        kind = "a device" if is_device else f"larger than {limit >> 20} MiB"
+        raise _refused(path, f"it is {kind}, not a file to be read whole", "check the path")
+    return text
+
+
 def read_csv_rows(text: str, delimiter: str) -> csv.DictReader[str]:
-    """The rows of a table, read strictly; a cell may be of any length."""
+    """Return the rows of a CSV table, parsed strictly; a cell may be of any length."""
     import csv
     import io
 
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # of the whole process
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # for the whole process
     return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
 
 def read_json_lines(text: str) -> Iterator[tuple[int, Any]]:
-    """Number and value of each line that is not blank; None for one that is not JSON."""
+    """Yield the number and value of each line that is not blank; None for one that is not JSON."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
                 yield number, json.loads(line)
             except (ValueError, RecursionError):
                 yield number, None
+
+
+# ----------------------------------------------------------------------------------- errors
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _refused(path: str | Path, problem: str, remedy: str) -> InputError:
+    return InputError(problem, place=str(path), remedy=remedy)
+
+
+def _write_error(path: str | Path, error: BaseException) -> InputError:
+    reason = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
+    return WriteError(
+        f"cannot write it ({reason or type(error).__name__})",
+        place=str(path),
+        remedy="make room, or name another place",
+    )

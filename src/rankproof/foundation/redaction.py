@@ -1,15 +1,15 @@
-"""One redaction: what is secret stays out of every message, manifest, store, log and report.
+"""Keep secrets and private paths out of everything that is shown or written.
 
 A secret becomes known where it is read: a key or connection string from the environment
-(`config.secret`), the user, password and query string of an address in a configuration
-(`config.Settings`). From then on
+(`config.read_secret`), or the user, password and query string of an address in a configuration
+(`config.Settings`). From then on three functions clean a text, or every text in lists and dicts:
 
-    without_secrets(value)   the known ones are gone: whole, cut short, starred, in JSON, in HTML,
-                             percent-encoded, in base64 (of `user:password` too), in hex
-    redact(value)            and so is what looks like one in an address, known or not
-    published(value)         and so are the folders of whoever made it
+    remove_secrets(value)            removes known secrets in every spelling: whole, cut short,
+                                     starred, in JSON, HTML, percent-encoding, base64 and hex
+    redact(value)                    also what looks like a secret in an address, known or not
+    redact_for_publication(value)    also the folders of paths
 
-each for a text, or for every text in lists and dicts. The mark that stays is `…`.
+A removed part is replaced by `…`.
 """
 
 from __future__ import annotations
@@ -24,87 +24,80 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MARK = "…"
-_WHOLE = 8  # characters from which on a secret is found inside other words
-_LEAST = 4  # below it a secret is a word like any other: only its place in an address gives it away
-_PIECE = 8  # characters of a secret, a digit and a letter among them, that are shown nowhere
-_WORDS = 12  # the same without: a key may hold words that others use too
+_LONG = 8  # characters from which a secret is also searched for inside other words
+_SHORTEST = 4  # below it a secret cannot be told from a word; only its place in an address hides it
+_PIECE = 8  # characters of a secret, with a digit and a letter, that must not be shown
+_WORDY_PIECE = 12  # the same without a digit: a key may contain ordinary words
 
 _AUTHORITY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]{0,30}://)[^\s/?#\"'<>]*@")
-_TELLS = "key|token|secret|passw|pwd|pass|auth|sig|cred|code|session|access"
-_SECRET = rf"(?=[\w.-]*(?:{_TELLS}))[\w.-]++"  # each letter read twice, however often one tells
-_NAMED = re.compile(
-    rf"([?&;]{_SECRET}=|\bpassw(?:or)?d\s*=\s*)('[^']*'|[^\s&;#\"'<>)\]}}|]+)", re.IGNORECASE
+_SECRET_WORDS = "key|token|secret|passw|pwd|pass|auth|sig|cred|code|session|access"
+_SECRET_NAME = rf"(?=[\w.-]*(?:{_SECRET_WORDS}))[\w.-]++"  # linear: possessive after one lookahead
+_NAMED_SECRET = re.compile(
+    rf"([?&;]{_SECRET_NAME}=|\bpassw(?:or)?d\s*=\s*)('[^']*'|[^\s&;#\"'<>)\]}}|]+)", re.IGNORECASE
 )
-_KEY = re.compile(
+_SECRET_KEY = re.compile(
     r"(?:^|[_-])(?:passw(?:or)?d|pwd|secrets?|token|credentials?|apikey)$|"
     r"(?:api|access|secret|private|auth)[_-]?(?:key|token)$",
     re.IGNORECASE,
 )
-_QUERY = re.compile(r"([?&;][^=?&;#\s]*=)([^&;#\s]+)")
+_QUERY_VALUE = re.compile(r"([?&;][^=?&;#\s]*=)([^&;#\s]+)")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w+/.~=-]{4,}", re.IGNORECASE)
-_MASK = re.compile(r"[*•●…]+|\.{2,}|[xX]{3,}")
+_STARS = re.compile(r"[*•●…]+|\.{2,}|[xX]{3,}")
 _VERSION = re.compile(r"v?[\d.]{1,12}|\d{4}-\d\d-\d\d(-preview)?")
 _PASSWORD = re.compile(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", re.IGNORECASE)
 
-_known: dict[str, tuple[str, ...]] = {}  # secret → how else it may be written, longest first
+_spellings: dict[str, tuple[str, ...]] = {}  # known secret → how it may be written, longest first
+
+
+# -------------------------------------------------------------------------- registering secrets
 
 
 def register_secret(secret: str | None) -> None:
-    """Make a secret known; of an address or a connection string, the secrets in it."""
+    """Remember a secret, or the secrets in an address or a connection string."""
     text = (secret or "").strip()
     if "://" in text:
         register_address(text)
     elif passwords := _PASSWORD.findall(text):
         for quoted, plain in passwords:
-            _learn(re.sub(r"\\(.)", r"\1", quoted) or plain)
+            _register(re.sub(r"\\(.)", r"\1", quoted) or plain)
     else:
-        _learn(text)
+        _register(text)
 
 
 def register_address(url: str, public: frozenset[str] = frozenset()) -> None:
-    """Make the secrets of an address known: user and password, and after `?` what is named as one
-    or looks random.
+    """Remember the secrets of an address: user, password, and suspicious values after `?`.
 
-    Versions are none, nor is what the configuration also says elsewhere (`public`).
+    Versions are no secrets, nor are the texts in `public` (said elsewhere in the configuration).
     """
     for part in _credentials(url):
         if part not in public and not _VERSION.fullmatch(part):
-            _learn(part)
+            _register(part)
 
 
-def register_settings(keys: Any, name: str = "") -> None:
-    """Make known what the keys of a user's own class hold: addresses, and what a key names so."""
-    if isinstance(keys, dict):
-        for key, inner in keys.items():
+def register_settings(value: Any, name: str = "") -> None:
+    """Remember the secrets in the settings of a user's own class: addresses, and values of keys
+    whose names say that they are secret."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
             register_settings(inner, str(key))
-    elif isinstance(keys, list | tuple):
-        for inner in keys:
+    elif isinstance(value, list | tuple):
+        for inner in value:
             register_settings(inner, name)
-    elif isinstance(keys, str) and "://" in keys:
-        register_address(keys)
-    elif isinstance(keys, str) and _KEY.search(name) and not name.endswith("_env"):
-        _learn(keys.strip())
+    elif isinstance(value, str) and "://" in value:
+        register_address(value)
+    elif isinstance(value, str) and _SECRET_KEY.search(name) and not name.endswith("_env"):
+        _register(value.strip())
 
 
-def remove_secrets(value: Any) -> Any:
-    """A text without the secrets that are known; or a JSON value, all its texts so."""
-    return _each(value, _scrub)
-
-
-def redact(value: Any) -> Any:
-    """The same, and without what an address may hold: a user, a password, a key after `?`."""
-    return _each(value, lambda text: _addresses(_scrub(text)))
-
-
-def redact_for_publication(value: Any) -> Any:
-    """The same, and of every path the last part alone: where files lie is nobody's business."""
-    return _each(value, lambda text: _last(_addresses(_scrub(text))), paths=True)
-
-
-# ------------------------------------------------------------------------------ what is known
+def is_variable(name: str) -> bool:
+    """True if a text looks like the name of an environment variable rather than a secret."""
+    is_identifier = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+    looks_random = len(name) >= 24 or re.search(r"\d{3}", name) is not None
+    return is_identifier and (name.isupper() or not looks_random)
 
 
 def _credentials(url: str) -> Iterator[str]:
+    """Yield the parts of an address that may be secret, as written and percent-decoded."""
     try:
         parts = urlsplit(url.strip())
     except ValueError:
@@ -115,29 +108,31 @@ def _credentials(url: str) -> Iterator[str]:
         yield unquote(password)
         yield f"{user}:{password}"
         yield f"{unquote(user)}:{unquote(password)}"
-    elif user:  # a token may stand where a user does
+    elif user:  # a token can take the place of a user
         yield user
         yield unquote(user)
     for pair in re.split(r"[&;]", parts.query):
         name, equals, value = pair.partition("=")
         value = value if equals else name
-        random = len(value) >= _WORDS and re.search(r"\d", value) and re.search(r"[^\W\d_]", value)
-        if random or re.fullmatch(_SECRET, name, re.IGNORECASE):
+        is_long = len(value) >= _WORDY_PIECE
+        is_random = is_long and re.search(r"\d", value) and re.search(r"[^\W\d_]", value)
+        if is_random or re.fullmatch(_SECRET_NAME, name, re.IGNORECASE):
             yield value
             yield unquote(value.replace("+", " "))
 
 
-def _learn(secret: str) -> None:
-    if len(secret) >= _LEAST and secret not in _known:
-        forms = {form for form in _forms(secret) if len(form) >= _WHOLE}
-        _known[secret] = tuple(sorted(forms, key=len, reverse=True))
+def _register(secret: str) -> None:
+    if len(secret) >= _SHORTEST and secret not in _spellings:
+        spellings = {text for text in _encodings(secret) if len(text) >= _LONG}
+        _spellings[secret] = tuple(sorted(spellings, key=len, reverse=True))
 
 
-def _forms(secret: str) -> Iterator[str]:
+def _encodings(secret: str) -> Iterator[str]:
+    """Yield the ways in which other software may write a secret."""
     yield secret
-    for made in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
-        yield made
-        yield re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), made)
+    for percent_encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield percent_encoded
+        yield re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), percent_encoded)
     for escaped in (json.dumps(secret), json.dumps(secret, ensure_ascii=False), repr(secret)):
         yield escaped[1:-1]
         yield escaped[1:-1].replace("/", "\\/")
@@ -145,109 +140,138 @@ def _forms(secret: str) -> Iterator[str]:
     raw = secret.encode("utf-8", "replace")
     yield raw.hex()
     yield raw.hex().upper()
-    for before in range(3):  # as it stands inside a longer text that was encoded as a whole
-        encoded = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
-        inner = encoded[(before * 8 + 5) // 6 :]
-        certain = inner if (before + len(raw)) % 3 == 0 else inner[:-1]
-        yield certain
-        yield certain.translate(str.maketrans("+/", "-_"))
+    for shift in range(3):  # inside a longer text, base64 depends on the position modulo 3
+        encoded = base64.b64encode(b"\0" * shift + raw).decode().rstrip("=")
+        inner = encoded[(shift * 8 + 5) // 6 :]
+        whole = inner if (shift + len(raw)) % 3 == 0 else inner[:-1]
+        yield whole
+        yield whole.translate(str.maketrans("+/", "-_"))
 
 
-# ------------------------------------------------------------------------- taking it out again
+# ---------------------------------------------------------------------------- removing secrets
 
 
-def _each(value: Any, change: Callable[[str], str], paths: bool = False) -> Any:
+def remove_secrets(value: Any) -> Any:
+    """Return a text, or a JSON value with all its texts, without the known secrets."""
+    return _map_texts(value, _without_known)
+
+
+def redact(value: Any) -> Any:
+    """`remove_secrets`, and remove what may be secret in an address: user, password, key."""
+    return _map_texts(value, lambda text: _without_address_secrets(_without_known(text)))
+
+
+def redact_for_publication(value: Any) -> Any:
+    """`redact`, and shorten each path to its last part: folders are private."""
+
+    def publish(text: str) -> str:
+        return _last_part(_without_address_secrets(_without_known(text)))
+
+    return _map_texts(value, publish, paths=True)
+
+
+def _map_texts(value: Any, change: Callable[[str], str], paths: bool = False) -> Any:
+    """Return a JSON value with `change` applied to its texts (with `paths`, to paths too)."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
         return {
-            _each(name, change): _variable(inner)
+            _map_texts(name, change): _variable_name(inner)
             if isinstance(name, str) and name.endswith("_env")
-            else _each(inner, change, paths)
+            else _map_texts(inner, change, paths)
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        if set(map(type, value)) <= {int, float}:  # a vector: nothing to read
+        if set(map(type, value)) <= {int, float}:  # a vector: skip it, it may be long
             return value
-        made = [_each(inner, change, paths) for inner in value]
-        return made if isinstance(value, list) else tuple(made)
+        items = [_map_texts(inner, change, paths) for inner in value]
+        return items if isinstance(value, list) else tuple(items)
     return change(str(value)) if paths and isinstance(value, PurePath) else value
 
 
-def _variable(value: Any) -> Any:
-    """The name of a variable; a secret that was written in its place stays out."""
+def _variable_name(value: Any) -> Any:
+    """Return the name of an environment variable; a secret typed in its place is removed."""
     return value if not isinstance(value, str) or is_variable(value) else MARK
 
 
-def is_variable(name: str) -> bool:
-    """Whether a text reads as the name of an environment variable, and not as a secret."""
-    plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
-    return plain and (name.isupper() or (len(name) < 24 and not re.search(r"\d{3}", name)))
-
-
-def _scrub(text: str) -> str:
-    for secret, forms in tuple(_known.items()):
-        for form in forms:
-            text = text.replace(form, MARK)
-        if len(secret) < _WHOLE:
+def _without_known(text: str) -> str:
+    for secret, spellings in tuple(_spellings.items()):
+        for spelling in spellings:
+            text = text.replace(spelling, MARK)
+        if len(secret) < _LONG:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MARK, text)
             continue
         text = _without_pieces(text, secret)
-        text = _without_ends(text, secret)
+        text = _without_starred(text, secret)
     return text
 
 
 def _without_pieces(text: str, secret: str) -> str:
-    """A server, or a line that is too long, may show a part of it."""
-    for at in range(len(secret) - _PIECE + 1):
-        piece = secret[at : at + _PIECE]
+    """Remove long pieces of a secret, as a server or a cut line may show them."""
+    for start in range(len(secret) - _PIECE + 1):
+        piece = secret[start : start + _PIECE]
         if not (re.search(r"\d", piece) and re.search(r"[^\W\d_]", piece)):
-            piece = secret[at : at + _WORDS]
-            if len(piece) < _WORDS:
+            piece = secret[start : start + _WORDY_PIECE]
+            if len(piece) < _WORDY_PIECE:
                 continue
-        while piece in text:  # again where the mark is part of a secret and made another of it
-            made, done = [], 0
-            while (found := text.find(piece, done)) >= 0:
-                end = len(piece)
-                while secret[at + end : at + end + 1] == text[found + end : found + end + 1] != "":
-                    end += 1
-                made += [text[done:found], MARK]
-                done = found + end
-            text = "".join([*made, text[done:]])
+        while piece in text:  # again, since a mark that is part of a secret can form it anew
+            text = _without_piece(text, secret, start, piece)
     return text
 
 
-def _without_ends(text: str, secret: str) -> str:
-    """`sk-a****wxyz` shows both ends of a key. Looked for from the stars on: a word may be long."""
-    made, at = [], 0
-    for found in _MASK.finditer(text):
-        start, end = found.span()
-        if start < at:
+def _without_piece(text: str, secret: str, start: int, piece: str) -> str:
+    """Remove a piece and the characters of the secret that follow it."""
+    parts: list[str] = []
+    done = 0
+    while (position := text.find(piece, done)) >= 0:
+        length = len(piece)
+        while (
+            secret[start + length : start + length + 1]
+            == text[position + length : position + length + 1]
+            != ""
+        ):
+            length += 1
+        parts += [text[done:position], MARK]
+        done = position + length
+    return "".join([*parts, text[done:]])
+
+
+def _without_starred(text: str, secret: str) -> str:
+    """Remove the two ends of a key that is shown as `sk-a****wxyz`.
+
+    The search starts from the stars, because the words around them may be long.
+    """
+    parts: list[str] = []
+    done = 0
+    for stars in _STARS.finditer(text):
+        start, end = stars.span()
+        if start < done:
             continue
-        sizes = range(len(secret), 2, -1)
-        before = next((n for n in sizes if text.endswith(secret[:n], at, start)), 0)
-        sizes = range(len(secret), 0 if before else 2, -1)
-        after = next((n for n in sizes if text.startswith(secret[-n:], end)), 0)
+        lengths = range(len(secret), 2, -1)
+        before = next((n for n in lengths if text.endswith(secret[:n], done, start)), 0)
+        lengths = range(len(secret), 0 if before else 2, -1)
+        after = next((n for n in lengths if text.startswith(secret[-n:], end)), 0)
         if before or after:
-            made += [text[at : start - before], MARK]
-            at = end + after
-    return "".join([*made, text[at:]])
+            parts += [text[done : start - before], MARK]
+            done = end + after
+    return "".join([*parts, text[done:]])
 
 
-def _addresses(text: str) -> str:
-    if re.match(r"[A-Za-z][\w+.-]*://\S*$", text):  # a setting: any value after `?` may be one
-        text = _QUERY.sub(
-            lambda found: found[0] if _VERSION.fullmatch(found[2]) else f"{found[1]}{MARK}", text
+def _without_address_secrets(text: str) -> str:
+    if re.match(r"[A-Za-z][\w+.-]*://\S*$", text):  # an address alone: any value may be secret
+        text = _QUERY_VALUE.sub(
+            lambda pair: pair[0] if _VERSION.fullmatch(pair[2]) else f"{pair[1]}{MARK}", text
         )
     if "://" in text:
         text = _AUTHORITY.sub(rf"\1{MARK}@", text)
     if "=" in text:
-        text = _NAMED.sub(rf"\1{MARK}", text)
+        text = _NAMED_SECRET.sub(rf"\1{MARK}", text)
     return _BEARER.sub(rf"\1 {MARK}", text)
 
 
-def _last(text: str) -> str:
-    if "://" in text:  # of an address what follows `?` may be anybody's secret
+def _last_part(text: str) -> str:
+    """Return a path's last part; of an address everything before `?`, where keys may follow."""
+    if "://" in text:
         return re.split(r"[?#]", text, maxsplit=1)[0].replace(f"{MARK}@", "")
     if re.match(r"[/~\\]|\.\.[/\\]|[A-Za-z]:[/\\]", text) and "\n" not in text:
         return re.split(r"[/\\]", text.rstrip("/\\"))[-1] or text
