@@ -30,7 +30,7 @@ def value(spec: str, order: tuple[str, ...], grades: dict[str, int]) -> float:
     """A measure of one ordered list, as its oracle reads."""
     measure = rp.parse(spec)
     ranked = [grades.get(doc) for doc in order]
-    parameters = dict(measure.given)
+    parameters = dict(measure.explicit)
     return ORACLES[measure.name](ranked, list(grades.values()), measure.cutoff, 5, **parameters)
 
 

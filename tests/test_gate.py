@@ -21,7 +21,7 @@ from rankproof.comparison.gate import gate_sides
 from rankproof.comparison.gate_inputs import Side
 from rankproof.data.tables import Qrels
 from rankproof.evaluation import Evaluation, Policy
-from rankproof.measures.registry import Outcomes, parse
+from rankproof.measures import Outcomes, parse
 from rankproof.statistics.intervals import difference_intervals
 
 ROOT = Path(__file__).parents[1]

@@ -21,7 +21,6 @@ from rankproof.measures import REGISTRY, parse
 from rankproof.unjudged.bounds import View
 from rankproof.unjudged.judging_order import Asked, Settling, judge_next, merged, settle, write_next
 from rankproof.unjudged.leave_one_out import contributions, leave_one_out
-from rankproof.unjudged.rules import RULES, rule
 from rankproof.unjudged.sampling import draw, estimate
 from rankproof.unjudged.unjudged_documents import Ends, Holed
 
@@ -377,19 +376,19 @@ def test_an_estimate_stays_within_what_grades_could_make_of_it(share: float) -> 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_an_estimate_of_a_measure_of_ones_own_is_not_held_between_0_and_1(sign: float) -> None:
     """It was not said to be endless, and values say that it is."""
-    known, rules = dict(REGISTRY), dict(RULES)
+    known = dict(REGISTRY)
+
+    def ends(measure: rp.Measure, run: Holed) -> Ends:
+        now = run.now(measure).expected
+        then = now + sign * run.of_query
+        return Ends(np.minimum(now, then), np.maximum(now, then))
+
     try:
 
-        @rp.measure("Gathered")
+        @rp.measure("Gathered", unjudged=ends)
         def gathered(groups: rp.TieGroups) -> rp.Outcomes:
             """Relevant documents listed; or less them."""
             return rp.Outcomes.certain(sign * groups.sum_by_query(groups.doc_query, groups.grade))
-
-        @rule("Gathered")
-        def ends(measure: rp.Measure, holed: Holed) -> Ends:
-            now = holed.now(measure).expected
-            then = now + sign * holed.of_query
-            return Ends(np.minimum(now, then), np.maximum(now, then))
 
         world = {
             f"q{q:02}": {f"d{d}": int(d < 3 or q % 3 == 0) for d in range(6)} for q in range(30)
@@ -407,8 +406,6 @@ def test_an_estimate_of_a_measure_of_ones_own_is_not_held_between_0_and_1(sign: 
     finally:
         REGISTRY.clear()
         REGISTRY.update(known)
-        RULES.clear()
-        RULES.update(rules)
 
 
 def test_a_sample_is_refused_where_it_cannot_estimate() -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rankproof.data.ties import Pool, TieGroups
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Int
-from rankproof.measures.registry import parse
+from rankproof.measures import parse
 
 T = TypeVar("T")
 

@@ -16,8 +16,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof.comparison.leaderboard import ALPHA, expand, rank_evaluations
 from rankproof.evaluation import Evaluation, Policy
-from rankproof.measures import parse
-from rankproof.measures.registry import Outcomes
+from rankproof.measures import Outcomes, parse
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 
 Runs = dict[str, dict[str, dict[str, float]]]

@@ -60,7 +60,7 @@ def test_a_measure_is_written_as_it_was_read(spelling: str) -> None:
 def test_the_spellings_above_name_every_measure_and_parameter() -> None:
     measures = [rp.parse(spelling) for spelling in SPELLINGS]
     for name, definition in REGISTRY.items():
-        named = {key for m in measures if m.name == name for key, _ in m.given}
+        named = {key for m in measures if m.name == name for key, _ in m.explicit}
         assert any(m.name == name for m in measures), name
         assert named == set(definition.parameters), name
 
@@ -235,7 +235,7 @@ def test_what_other_tools_call_a_measure_is_it(definition: Definition) -> None:
     for alias in definition.aliases:
         for tail in tails[definition.at]:
             found = rp.parse(alias.partition("(")[0] + tail)
-            assert (found.name, found.asked) == (definition.name, alias.partition("(")[0] + tail)
+            assert (found.name, found.alias) == (definition.name, alias.partition("(")[0] + tail)
             assert found.cutoff == (7 if definition.takes_cutoff else None)
 
 

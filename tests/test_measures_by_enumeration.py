@@ -108,7 +108,7 @@ def by_definition(measure: Measure, ranked: Ranked, pool: Pool, max_grade: int) 
     oracle = ORACLES[measure.name]
     if measure.name != "infAP":  # which alone tells pooled documents from others
         ranked = [None if grade is None or grade < 0 else grade for grade in ranked]
-    return oracle(ranked, pool, measure.cutoff, max_grade, **dict(measure.given))
+    return oracle(ranked, pool, measure.cutoff, max_grade, **dict(measure.explicit))
 
 
 Figures = dict[str, dict[str, dict[str, Any]]]  # measure → query → figure → value
@@ -200,7 +200,7 @@ def test_every_registered_measure_and_parameter_is_enumerated() -> None:
     measures = [rp.parse(spec) for spec in GRADED + SETS]
     for name, definition in REGISTRY.items():
         mine = [m for m in measures if m.name == name]
-        assert {key for m in mine for key, _ in m.given} == set(definition.parameters), name
+        assert {key for m in mine for key, _ in m.explicit} == set(definition.parameters), name
         cutoffs = {m.cutoff for m in mine}
         assert (cutoffs - {None} != set()) == definition.takes_cutoff, name
         assert (None in cutoffs) == (not definition.needs_cutoff), name
@@ -376,7 +376,7 @@ def test_a_missing_query_scores_zero(spec: str) -> None:
     assert list(rows) == ["a", "b", "c"]
     assert [rows["b"][name] for name in ("expected", "min", "max", "oblivious")] == [0.0] * 4
     assert rows["b"]["std"] in (0.0, None)
-    counted = result.outcomes[rp.parse(spec)].averaged()
+    counted = result.outcomes[rp.parse(spec)].in_mean()
     defined = [value for value in counted.tolist() if not math.isnan(value)]
     assert (result[spec].queries, result[spec].undefined) == (len(defined), 3 - len(defined))
     assert result[spec].expected == pytest.approx(sum(defined) / len(defined), rel=1e-15)
@@ -401,7 +401,7 @@ def test_a_summary_is_over_the_queries_that_count_and_define_the_measure(
         summary = result[measure]
         if measure.definition.geometric:
             continue
-        counted = ~np.isnan(result.outcomes[measure].averaged())
+        counted = ~np.isnan(result.outcomes[measure].in_mean())
         rows = result.per_query.filter(pl.col("measure") == str(measure)).filter(pl.Series(counted))
         assert summary.queries == len(rows)
         assert summary.queries + summary.undefined == len(case.queries)

@@ -16,7 +16,7 @@ import rankproof as rp
 from rankproof.comparison.pairs import compare_evaluations
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.foundation.arrays import Array
-from rankproof.measures.registry import Outcomes, parse
+from rankproof.measures import Outcomes, parse
 from rankproof.statistics import distributions, flips, randomisation
 from rankproof.statistics.intervals import (
     FEW,

@@ -16,17 +16,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracles import ORACLES, enumerate_orderings
+from oracles import ORACLES, Pool, Ranked, enumerate_orderings
 from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.evaluation import Policy
 from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import REGISTRY, Measure, parse
+from rankproof.measures.linear import linear
 from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import lowest_mean
 from rankproof.unjudged.judging_order import fill_holes, merged, settle
-from rankproof.unjudged.rules import RULES
+from rankproof.unjudged.rules import rule_of
 
 GRADED = [
     "Hits@2", "P@1", "P@3", "P(rel=2)@3", "R@2", "R@4", "R(rel=2)@3", "R", "F1@2", "F1@4",
@@ -43,7 +45,7 @@ SETS = [
     "RAnWG@2", "RAnWG@3", "RAnWG(alpha=0.5,cap4=0.3)@3", "NRecall4@1", "NRecall4@3", "NRecall5@2",
     "P4@2", "Harm@2", "Harm@3", "Hit@2", "Hit@3", "UDCG@2", "UDCG(penalty=1.0)@3",
 ]  # fmt: skip
-EXACT_PAIRS = {"P", "Hits", "RBP", "R", "nDCG"}
+EXACT_PAIRS = {"P", "Hits", "RBP", "R", "SetR", "nDCG"}
 
 Scores = Mapping[str, float]
 Grades = Mapping[str, int]
@@ -74,7 +76,7 @@ def values(measure: Measure, scores: Scores, grades: Grades) -> list[float]:
     pool = list(grades.values())
     orders = enumerate_orderings(list(scores.values()), [grades.get(doc) for doc in scores])
     oracle = ORACLES[measure.name]
-    return [oracle(o, pool, measure.cutoff, max(pool), **dict(measure.given)) for o in orders]
+    return [oracle(o, pool, measure.cutoff, max(pool), **dict(measure.explicit)) for o in orders]
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,7 @@ def check_run(
         ]
         low, high = (min(every), max(every)) if every else (math.nan, math.nan)
         # A hole above the highest grade so far changes what ERR takes every grade for.
-        known = (
-            measure.name != "ERR" or bool(measure.given) or max(case.grades.values()) == scale[-1]
-        )
+        known = not measure.has_open_scale or max(case.grades.values()) == scale[-1]
         # NumRel is at least 1 where a query counts, which its rule does not say; AP11's ends are
         # the means of those of its levels.
         loose = measure.name == "AP11" and holes
@@ -242,11 +242,67 @@ def test_a_difference_of_set_measures_holds_every_completion_and_order(case: Cas
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_every_registered_measure_has_a_rule_for_holes(name: str) -> None:
-    assert name in RULES, f"{name} has no rule in rankproof/unjudged/rules.py"
+def test_every_measure_declares_how_unjudged_documents_move_it(name: str) -> None:
+    assert rule_of(Measure.of(name)) is not None, f"{name} declares neither rising nor unjudged"
     assert name in ("Judged", "RBPResidual", "GMAP") or any(
         parse(spec).name == name for spec in GRADED + SETS
     )
+
+
+# --------------------------------------------------------------------- a measure of one's own
+
+
+@pytest.fixture
+def root_gain() -> Iterator[None]:
+    """RootGain, a user's measure: relevant documents, each over the square root of its rank."""
+
+    def one_document(measure: Measure, rank: Int) -> Float:
+        inside = (rank > 0) & (rank <= (measure.cutoff or 0))
+        return np.where(inside, 1.0 / np.sqrt(np.maximum(rank, 1)), 0.0)
+
+    @rp.measure("RootGain", at="cutoff", endless=True, rising=True, additive=one_document)
+    def gain(groups: rp.TieGroups, cutoff: int, rel: int = 1) -> rp.Outcomes:
+        """Relevant documents in the top k, each over the square root of its rank."""
+        relevant = (groups.grade >= rel).astype(float)
+        return linear(groups, relevant, 1.0, cutoff, weigh=lambda gain, rank: gain / np.sqrt(rank))
+
+    def oracle(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, rel: int = 1) -> float:
+        top = enumerate(ranked[:cutoff], 1)
+        return sum(1 / math.sqrt(rank) for rank, grade in top if grade is not None and grade >= rel)
+
+    ORACLES["RootGain"] = oracle
+    EXACT_PAIRS.add("RootGain")
+    yield
+    EXACT_PAIRS.remove("RootGain")
+    del ORACLES["RootGain"], REGISTRY["RootGain"]
+
+
+@pytest.mark.usefixtures("root_gain")
+def test_a_users_measure_is_bounded_by_what_it_declares() -> None:
+    @given(cases([0, 1, 2], ties=False) | cases([0, 1, 2], ties=True))
+    def check(case: Case) -> None:
+        ties = len(set(case.a.values())) < len(case.a) or len(set(case.b.values())) < len(case.b)
+        check_run(case, ["RootGain@2", "RootGain(rel=2)@3"], range(3), ties)
+        check_pair(case, ["RootGain@2", "RootGain(rel=2)@3"], range(3), ties)
+
+    check()
+
+
+@pytest.mark.usefixtures("root_gain")
+def test_a_users_measure_has_flips_intervals_and_bounds_in_a_comparison() -> None:
+    rng = np.random.default_rng(2)
+    docs = [f"d{d}" for d in range(8)]
+    qrels = {f"q{q}": {doc: int(rng.integers(2)) for doc in docs[:6]} for q in range(12)}
+    runs = {
+        name: {q: {doc: float(rng.integers(3)) for doc in docs} for q in qrels} for name in "ab"
+    }
+    comparison = rp.compare(runs, qrels, "RootGain@5")
+    difference = comparison.pairs[0].measures[parse("RootGain@5")]
+    assert 0.0 < difference.flip < 0.5
+    assert difference.ci is not None
+    assert difference.ci[0] < difference.expected < difference.ci[1]
+    bound = rp.holes(qrels, runs, "RootGain@5").pairs[0].measures[parse("RootGain@5")]
+    assert bound.lowest < difference.expected < bound.highest
 
 
 # ---------------------------------------------------------------------------------------- laws
@@ -500,7 +556,7 @@ def test_judgements_made_since_stay_on_their_scale(tmp_path: Path) -> None:
     assert filled.grade.max() == 3  # a judge's 5 is the top of the scale, not of what occurs
 
 
-def test_a_user_measure_without_a_rule_is_refused_in_one_line() -> None:
+def test_a_measure_that_declares_nothing_about_unjudged_documents_is_refused_in_one_line() -> None:
     known = dict(REGISTRY)
     try:
 
@@ -510,7 +566,10 @@ def test_a_user_measure_without_a_rule_is_refused_in_one_line() -> None:
             zero = np.zeros(groups.queries)
             return rp.Outcomes(zero, zero, zero, zero, zero)
 
-        with pytest.raises(rp.InputError, match="Mine has no rule for holes"):
+        with pytest.raises(
+            rp.InputError,
+            match="Mine does not declare how unjudged documents move it; declare rising",
+        ):
             rp.holes({"q": {"a": 1}}, {"q": {"b": 1.0}}, mine @ 3)
     finally:
         REGISTRY.clear()

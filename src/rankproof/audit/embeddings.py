@@ -21,7 +21,7 @@ from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, p
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number, shorten
 from rankproof.foundation.phrasing import out_of
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.precision.array_types import is_torch
 from rankproof.precision.exact_search import (
     OVERSAMPLE,

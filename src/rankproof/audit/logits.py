@@ -24,7 +24,7 @@ from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import out_of, plural
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.precision.activations import sigmoid, softmax
 from rankproof.precision.formats import numpy_dtype, round_to
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankproof.audit.results import Audit, Reading, Scoring
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import told
 
 SHORT = {

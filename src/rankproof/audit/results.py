@@ -17,7 +17,7 @@ from rankproof.evaluation import Evaluation
 from rankproof.evaluation.tie_counts import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.version import __version__
-from rankproof.measures.registry import Measure, parse
+from rankproof.measures import Measure, parse
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import sign
 from rankproof.presentation.notebook import Displayed, ranges
@@ -369,7 +369,7 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
         }
         apart = (rows["expected"] - rows["expected_b"]).to_numpy()
         seen = rows.select("expected", "expected_b").to_numpy()
-        least, most = range_of(seen, parse(str(measure)).most)
+        least, most = range_of(seen, parse(str(measure)).upper)
         low, high = difference_intervals(apart[None], most - least)[0].tolist()
         found[str(measure)] |= {"ci": (low, high), "queries": rows.height}
     return found

@@ -9,7 +9,7 @@ from itertools import groupby
 from rankproof.audit.results import Apart, Audit, Lead, Reading, Scoring
 from rankproof.evaluation import Summary
 from rankproof.foundation.phrasing import signed
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.lead_wording import ZERO, sign
 
 HOW: dict[Scoring, str] = {

@@ -18,7 +18,7 @@ from rankproof.foundation.manifest import digest_ahead
 if TYPE_CHECKING:
     from rankproof.data.tables import Qrels
     from rankproof.evaluation import Evaluation, Policy
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
     from rankproof.statistics.two_phase import TwoPhase
 
 
@@ -103,7 +103,7 @@ def command(
 
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
     from rankproof.evaluation.thresholds import parse_limit
-    from rankproof.measures.registry import parse
+    from rankproof.measures import parse
     from rankproof.presentation import views
     from rankproof.unjudged.judged_share import (
         Beside,

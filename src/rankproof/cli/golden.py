@@ -24,7 +24,7 @@ from rankproof.presentation.json_values import told
 if TYPE_CHECKING:
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
     from rankproof.statistics.agreement import Coefficient
 
 app = typer.Typer(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankproof.data.tables import Qrels
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
     from rankproof.unjudged import Unjudged
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging_order import Asked, Grader, Settled
@@ -235,7 +235,7 @@ def command(
 
 def _settle(asked: dict[str, Any], goal: Any, config: Path, view: View) -> Settled:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
-    from rankproof.measures.registry import parse
+    from rankproof.measures import parse
     from rankproof.unjudged.judging_order import Settling
 
     measure = parse(asked["measures"][0])

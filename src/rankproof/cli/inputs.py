@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rankproof.data.tables import Qrels, Run, Scale
     from rankproof.evaluation import Policy
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
 
 
 def check_stdin(paths: list[str]) -> None:

@@ -16,7 +16,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 
 if TYPE_CHECKING:
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
     from rankproof.statistics.two_phase import TwoPhase
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]

@@ -22,7 +22,7 @@ from rankproof.data import QrelsLike, read_qrels
 from rankproof.evaluation import parse_means
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.precision.formats import FORMATS
 
 

@@ -49,7 +49,7 @@ from rankproof.evaluation.streaming.rows import Rows
 from rankproof.evaluation.streaming.shards import Chunk, common_dtype
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.unjudged.judged_share import set_beside, with_judged
 
 ROWS = 1 << 21  # of a task, read or measured

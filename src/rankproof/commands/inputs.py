@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankproof.data import QrelsLike, RunLike
     from rankproof.data.tables import Qrels
     from rankproof.evaluation import Evaluation, Policy
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
     from rankproof.unjudged.bounds import View
 
 _NOT_POLICY = ("policy", "level", "input_format", "qrels_format", "memory", "spill_dir")

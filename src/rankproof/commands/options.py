@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rankproof.data import QrelsLike, RunLike
     from rankproof.evaluation import Policy
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
 
 Order = Literal["input", "docid", "trec_eval"]
 Missing = Literal["zero", "skip"]

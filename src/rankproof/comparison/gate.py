@@ -49,7 +49,7 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.foundation.phrasing import out_of, plural, signed
 from rankproof.foundation.printable import escape_controls, escape_markdown
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import told
 from rankproof.presentation.lead_wording import ZERO, could
 from rankproof.presentation.notebook import Displayed, ranges

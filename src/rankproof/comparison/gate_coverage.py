@@ -14,10 +14,10 @@ import polars as pl
 
 from rankproof.comparison.gate_inputs import Side
 from rankproof.data.tables import Qrels, Run
-from rankproof.evaluation import Policy, threshold
+from rankproof.evaluation import Policy
 from rankproof.foundation.arrays import Bool, Float
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.lead_wording import ZERO
 
 
@@ -104,7 +104,7 @@ def _relevant_lost(qrels: Qrels, baseline: Side, candidate: Side, measure: Measu
     Between two runs they are counted query by query and grade by grade, so that more on one query
     do not hide fewer on another. Of a stored result only the total is known.
     """
-    least = threshold(measure)
+    least = measure.threshold
     if baseline.run is not None and candidate.run is not None:
         before, after = (_listed(qrels, run) for run in (baseline.run, candidate.run))
         levels = [

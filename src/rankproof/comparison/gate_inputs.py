@@ -18,7 +18,7 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Evaluation, Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.measures import Measure, Outcomes, parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, import_extra
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import put_ahead
@@ -105,7 +105,7 @@ class Leaderboard(Displayed):
     missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
 
     def __getitem__(self, measure: str | Measure) -> Standing:
-        from rankproof.measures.registry import parse
+        from rankproof.measures import parse
 
         return self.measures[parse(measure)]
 
@@ -483,7 +483,7 @@ def _standing(
         np.array([math.fsum(row) / queries for row in values[name].tolist()])
         for name in ("expected", "min", "max", "oblivious")
     )
-    ends = mean_intervals(values["expected"], measure.most)
+    ends = mean_intervals(values["expected"], measure.upper)
     gained = sign * expected
     rank = _ranked(gained)
     few_differ = np.stack([_level(values["expected"], one) for one in range(len(rank))])

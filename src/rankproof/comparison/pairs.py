@@ -17,9 +17,8 @@ from rankproof.evaluation import Evaluation, Like, Missing, Policy, Several, par
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, plural, signed
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import told
-from rankproof.presentation.judged_column import taken_for
 from rankproof.presentation.lead_wording import ZERO, asked, could, rests, sign, turned
 from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Table
@@ -129,7 +128,7 @@ class Difference:
             return (
                 f"{measure}: {open_} {rests(self.holes_exact)} unjudged documents "
                 f"({a} − {b} {most}from {signed(low)} to {signed(high)} over what they could be, "
-                f"{signed(self.expected)} with all of them {taken_for(measure.name)})."
+                f"{signed(self.expected)} with all of them {measure.unjudged_count_as})."
             )
         if sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
@@ -444,7 +443,7 @@ def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Fl
         for row, (evaluation, places) in enumerate(zip(evaluations, at, strict=True)):
             outcomes = evaluation.outcomes[measure]
             if getattr(outcomes, name) is not None:
-                values[row, places] = outcomes.averaged(name)
+                values[row, places] = outcomes.in_mean(name)
         figures[name] = values
     return figures
 
@@ -502,7 +501,7 @@ def _paired(
         return np.asarray(values.sum(axis=1) / n)
 
     p, exact = randomisation(apart, seed=seed)
-    least, most = range_of(figure["expected"], measure.most)
+    least, most = range_of(figure["expected"], measure.upper)
     ends = difference_intervals(apart, most - least)
     differing = (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64)
     found = {
@@ -550,7 +549,7 @@ class _Orders:
         one, other = a[open_], b[open_]
         shared = ~np.isnan(self._figure["expected"][one] - self._figure["expected"][other])
         v = np.where(shared, self._figure["variance"][one] + self._figure["variance"][other], 0.0)
-        step = flips.step_of(self._measure)
+        step = self._measure.step
         chance = flips.normal_flips(total[open_], v.sum(axis=1), (v * v).sum(axis=1), step)
         for at in np.flatnonzero(np.isnan(chance)):
             sums = [self._sums(int(run[at]), shared[at]) for run in (one, other)]

@@ -32,8 +32,8 @@ from rankproof.compat.dict_groups import nested, settled
 from rankproof.data import read_qrels, read_run
 from rankproof.evaluation import Policy, evaluate_some, measure_all
 from rankproof.foundation import kernels
-from rankproof.measures.registry import Measure as OurMeasure
-from rankproof.measures.registry import Outcomes, parse
+from rankproof.measures import Measure as OurMeasure
+from rankproof.measures import Outcomes, parse
 
 FIGURES = {
     "rankproof": lambda found: found.oblivious,

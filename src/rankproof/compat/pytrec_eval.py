@@ -25,7 +25,7 @@ from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
-from rankproof.measures.registry import Outcomes
+from rankproof.measures import Outcomes
 
 __all__ = [
     "RelevanceEvaluator",

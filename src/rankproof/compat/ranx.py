@@ -37,7 +37,7 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.printable import escape_controls
-from rankproof.measures.registry import Measure, parse
+from rankproof.measures import Measure, parse
 from rankproof.presentation.tables import Cell, Column, Marked, as_latex
 from rankproof.presentation.tables import Table as Shown
 from rankproof.retrieval.fusion import fuse as fuse_runs

@@ -38,7 +38,7 @@ from rankproof.evaluation import (
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.errors import InputError, MeasureError, shorten
-from rankproof.measures.registry import Measure, parse
+from rankproof.measures import Measure, parse
 
 Formula = Callable[[Any], Any]  # tie groups → (Q,) figures; of relstring, texts
 Make = Callable[[int, Any], Measure | Formula]  # level (-l), what follows the dot →

@@ -38,7 +38,6 @@ from rankproof.evaluation.matching import counts as counts
 from rankproof.evaluation.matching import match
 from rankproof.evaluation.matching import measure_all as measure_all
 from rankproof.evaluation.matching import meet as meet
-from rankproof.evaluation.matching import threshold as threshold
 from rankproof.evaluation.matching import undecided as undecided
 from rankproof.evaluation.matching import undefined_is_zero as undefined_is_zero
 from rankproof.evaluation.policy import LIKE as LIKE
@@ -50,7 +49,7 @@ from rankproof.evaluation.result import Evaluation as Evaluation
 from rankproof.evaluation.result import Summary as Summary
 from rankproof.evaluation.result import summarise as summarise
 from rankproof.foundation.errors import InputError, MeasureError
-from rankproof.measures.registry import Measure, parse
+from rankproof.measures import Measure, parse
 
 Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
 
@@ -203,8 +202,8 @@ def at_level(measures: list[Measure], level: int | None) -> list[Measure]:
         return measures
     return [
         m(rel=level)
-        if isinstance(dict(m.resolved).get("rel"), int)
-        and dict(m.given).keys().isdisjoint({"rel", "max"})
+        if isinstance(m.parameters.get("rel"), int)
+        and dict(m.explicit).keys().isdisjoint({"rel", "max"})
         and "gain" not in m.definition.parameters
         else m
         for m in measures

@@ -15,7 +15,7 @@ from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import Measure, renamed
+from rankproof.measures import Measure, alias_notes
 
 _GRADES = 6  # a scale of judgements has hardly more steps
 _SCORES = 12  # and what takes more values is hardly one
@@ -139,7 +139,7 @@ def scale_notes(name: str, scale: Scale | None, measures: Sequence[Measure]) -> 
 
 def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
     """What is to be said of judgements and measures, whatever the run."""
-    notes = [*renamed(measures), *qrels.notes]
+    notes = [*alias_notes(measures), *qrels.notes]
     if qrels.negative:
         notes.append(
             f"{plural(qrels.negative, 'negative grade')} in {qrels.name} "

@@ -14,7 +14,7 @@ from rankproof.data.ties import Pool, Ranking, TieGroups, pool_of, rank_run, tie
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.measures.registry import Measure, Outcomes
+from rankproof.measures import Measure, Outcomes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,13 +117,7 @@ def counts(groups: TieGroups, measure: Measure) -> Bool:
     """(Q,) the queries that a mean is over: those with a relevant document."""
     if measure.definition.grades is not None:  # a scale of its own has its own rule
         return np.ones(groups.queries, np.bool_)
-    return np.asarray(groups.relevant(threshold(measure)) > 0, np.bool_)
-
-
-def threshold(measure: Measure) -> int:
-    """The least grade that the measure calls relevant."""
-    rel = dict(measure.resolved).get("rel", 1)
-    return rel if isinstance(rel, int) else 1  # NumRet(rel=None) asks for no grade
+    return np.asarray(groups.relevant(measure.threshold) > 0, np.bool_)
 
 
 def undecided(

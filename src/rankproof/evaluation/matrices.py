@@ -14,7 +14,7 @@ from rankproof.evaluation import Evaluation, Policy, check_scale, measure_all, p
 from rankproof.foundation.arrays import Array, Bool, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import Measure, Outcomes
+from rankproof.measures import Measure, Outcomes
 
 
 def evaluate_arrays(
@@ -103,7 +103,7 @@ def evaluate_arrays(
     return Evaluation(
         name=name,
         queries=pl.Series("query", np.arange(len(lengths))).cast(pl.String),
-        outcomes={m: Outcomes.together([part[m] for part in parts]) for m in parsed},
+        outcomes={m: Outcomes.concatenate([part[m] for part in parts]) for m in parsed},
         missing=0,
         unjudged=0,
         tied=tied,

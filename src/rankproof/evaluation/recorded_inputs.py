@@ -13,7 +13,7 @@ from rankproof.data.sources import names_of
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, parse_all
 from rankproof.foundation.manifest import run_of
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rankproof.evaluation.checks import Seen
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.measures import Measure, Outcomes, parse
 from rankproof.presentation.json_values import told
 from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Table
@@ -166,7 +166,7 @@ class Evaluation(Displayed):
                     str(measure): {
                         figure: None
                         if getattr(values, figure) is None
-                        else [None if x != x else x for x in values.averaged(figure).tolist()]
+                        else [None if x != x else x for x in values.in_mean(figure).tolist()]
                         for figure in figures
                     }
                     for measure, values in self.outcomes.items()
@@ -187,7 +187,7 @@ class Evaluation(Displayed):
 
 def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
     """Means over the queries that count and define it, correctly rounded in any order."""
-    defined = ~np.isnan(outcomes.averaged())
+    defined = ~np.isnan(outcomes.in_mean())
     count = int(defined.sum())
 
     def mean(values: Float) -> float:

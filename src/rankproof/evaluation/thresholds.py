@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rankproof.evaluation import Evaluation
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.measures.registry import Measure, parse
+from rankproof.measures import Measure, parse
 
 SIGNS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

@@ -33,7 +33,7 @@ from rankproof.statistics.two_phase import TwoPhase, two_phase_of
 
 if TYPE_CHECKING:
     from rankproof.data.tables import Qrels, Run, Scale
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
 
 Pairs = list[tuple[int, int]]  # (judge, person)
 RELEVANT = 4  # of the judge's grades

@@ -1,4 +1,19 @@
-"""Measures as values; each is registered where it is written."""
+"""Measures as values, `nDCG@10`: one function each, which declares the measure's properties.
+
+What a measure is computed from are tie groups; nothing here ranks, reads files or draws at random.
+Outside this package measures are read by `parse`, looked up in `REGISTRY` and computed by
+`Measure.outcomes`.
+
+registry.py     the decorator `measure`, what it declares, and the value it makes
+parsing.py      text → measure, names of other tools included
+outcomes.py     the values of a measure for every query, over all orders of its ties
+properties.py   how unjudged documents move a measure, and which judged ones it reads
+linear.py       counts, precision, recall, RBP, nDCG: sums of a weight times a gain
+average_precision.py, first_relevant.py, expected_reciprocal_rank.py, preference.py,
+inferred_precision.py, interpolated_precision.py    measures with mathematics of their own
+counts.py, sets.py, utility.py    a list as a set; sets of passages for a generator
+padded_rows.py, hypergeometric.py    sums over rows of unequal length; drawing without replacement
+"""
 
 from __future__ import annotations
 
@@ -27,8 +42,11 @@ from rankproof.measures.linear import r_precision as Rprec
 from rankproof.measures.linear import rbp as RBP
 from rankproof.measures.linear import rbp_residual as RBPResidual
 from rankproof.measures.linear import recall as R
+from rankproof.measures.outcomes import Outcomes
+from rankproof.measures.parsing import alias_notes, parse
 from rankproof.measures.preference import bpref
-from rankproof.measures.registry import REGISTRY, Definition, Measure, Outcomes, measure, parse
+from rankproof.measures.properties import CountOverNorm, CountOverRelevant, Extremes, GainSum
+from rankproof.measures.registry import REGISTRY, Definition, Measure, measure
 from rankproof.measures.sets import harm as Harm
 from rankproof.measures.sets import hit as Hit
 from rankproof.measures.sets import n_recall_4 as NRecall4
@@ -49,7 +67,11 @@ __all__ = [
     "REGISTRY",
     "RR",
     "UDCG",
+    "CountOverNorm",
+    "CountOverRelevant",
     "Definition",
+    "Extremes",
+    "GainSum",
     "Harm",
     "Hit",
     "Hits",
@@ -72,9 +94,10 @@ __all__ = [
     "SetP",
     "SetR",
     "Success",
+    "alias_notes",
     "bpref",
     "infAP",
     "measure",
     "nDCG",
     "parse",
-]
+]  # fmt: skip

@@ -16,20 +16,29 @@ import numpy as np
 from rankproof.data.ties import TieGroups
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float, Int
-from rankproof.measures.linear import REL, limit
+from rankproof.measures.linear import REL, last_rank
+from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import row_sum, tables
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.registry import measure
 
 
-@measure("AP", at="cutoff", limits=REL, aliases=("MAP", "map_cut", "average_precision"))
+@measure(
+    "AP",
+    at="cutoff",
+    limits=REL,
+    aliases=("MAP", "map_cut", "average_precision"),
+    meaning="Precision at the rank of each relevant passage, averaged over all relevant ones.",
+    unjudged="average precision",
+    reads="relevant",
+)
 def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Average precision [T 22–24]: precision at the rank of each relevant document, over R.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP")["AP"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP")["AP"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.417, 0.458, 0.5)
     """
-    cut = limit(groups, cutoff)
+    cut = last_rank(groups, cutoff)
     relevant = groups.relevant(rel).astype(np.float64)
     relevant[relevant == 0] = np.nan
     if groups.alone:
@@ -38,7 +47,7 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     columns = groups.size, groups.first, groups.query, groups.start, groups.rank
     sums = kernels.averages(groups.grade, rel, cut, *columns)
     if sums is not None:
-        return Outcomes.of_sums(sums, relevant)
+        return Outcomes.from_sums(sums, relevant)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
     query = groups.doc_query[chosen]
     number = kernels.numbered(query)  # 1 for the first relevant document of its query
@@ -73,14 +82,14 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     )
 
 
-@measure("GMAP", limits=REL, aliases=("gm_map",), geometric=True)
+@measure("GMAP", limits=REL, aliases=("gm_map",), geometric=True, unjudged="average precision")
 def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Geometric mean of AP over queries, an AP below 0.00001 counted as that.
 
     `expected` is the geometric mean of what each query may expect; it has no std.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "GMAP")["GMAP"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "GMAP")["GMAP"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.417, 0.458, 0.5)
     """
     found = average_precision(rel=rel).outcomes(groups)

@@ -18,12 +18,22 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Float, Int
-from rankproof.measures.linear import limit
+from rankproof.measures.linear import last_rank
+from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import alike, row_product, row_sum, tables
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.registry import measure
 
 
-@measure("ERR", at="cutoff", limits={"max": (1, 1000)}, aliases=("expected_reciprocal_rank",))
+@measure(
+    "ERR",
+    at="cutoff",
+    limits={"max": (1, 1000)},
+    aliases=("expected_reciprocal_rank",),
+    rising=True,
+    unjudged="stopping",
+    open_scale="max",
+    reads="listed",
+)
 def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcomes:  # noqa: A002
     """Expected reciprocal rank: Σ_r (1/r) · P(the reader stops at rank r).
 
@@ -31,8 +41,8 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
     grade of the scale, by default the highest in the judgements (gdeval and TREC's web tracks take
     4, whatever the judgements hold: ERR(max=4)). No std where thousands of documents tie.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "ERR")["ERR"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "ERR")["ERR"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.229, 0.271, 0.312)
     """
     top = groups.pool.max_grade if max is None else max
@@ -43,7 +53,7 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
         groups.by_place(groups.judged[groups.doc_group] - 1 - place),
     )
     falling = stop[best]
-    cut = limit(groups, cutoff)
+    cut = last_rank(groups, cutoff)
 
     def total(order: Int, rank: Int) -> Float:
         """The measure of one order of the judged documents."""

@@ -17,9 +17,10 @@ import numpy as np
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.measures.linear import REL, limit
+from rankproof.measures.linear import REL, last_rank
+from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import row_sum, tables
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.registry import measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,24 @@ def _first(groups: TieGroups, rel: int) -> _First:
     return _First(groups.query[at], groups.first[at] - 1, groups.size[at], 1 * relevant[at])
 
 
-@measure("RR", at="cutoff", limits=REL, aliases=("MRR", "recip_rank", "reciprocal_rank"))
+@measure(
+    "RR",
+    at="cutoff",
+    limits=REL,
+    aliases=("MRR", "recip_rank", "reciprocal_rank"),
+    meaning="One over the rank of the first relevant passage: 1 where it stands first, 0.5 second.",
+    rising=True,
+    unjudged="first relevant",
+    reads="first",
+)
 def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """One over the rank of the first relevant document [T 17–21]; 0 if it is not in the top k.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "RR")["RR"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "RR")["RR"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.333, 0.417, 0.5)
     """
-    cut = limit(groups, cutoff)
+    cut = last_rank(groups, cutoff)
     first = _first(groups, rel)
     last = cut[first.query]
 
@@ -88,13 +98,22 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
     )
 
 
-@measure("Success", at="cutoff", limits=REL, aliases=("success", "hit_rate", "hitrate"))
+@measure(
+    "Success",
+    at="cutoff",
+    limits=REL,
+    aliases=("success", "hit_rate", "hitrate"),
+    meaning="1 where any passage of the top k is relevant, else 0.",
+    step=1.0,
+    rising=True,
+    unjudged="first relevant",
+    reads="listed",
+)
 def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """1 if any of the top k is relevant, else 0: E = 1 − C(g−m, t)/C(g, t), t of g in the top k.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Success@2")
-    >>> found = found["Success@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Success@2")["Success@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.5, 1.0)
     """
     first = _first(groups, rel)

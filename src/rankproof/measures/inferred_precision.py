@@ -37,14 +37,21 @@ from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.foundation.kernels import numbered
 from rankproof.measures.linear import REL
+from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import row_sum, tables
 from rankproof.measures.preference import before
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.registry import measure
 
 EPSILON = 0.00001
 
 
-@measure("infAP", limits=REL)
+@measure(
+    "infAP",
+    limits=REL,
+    unjudged="inferred precision",
+    ignores_unjudged=True,
+    best_by_grade=False,
+)
 def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Inferred average precision: AP of a pool of which a sample was judged; others are negative.
 

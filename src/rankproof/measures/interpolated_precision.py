@@ -23,8 +23,9 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.kernels import numbered
 from rankproof.measures.linear import REL
+from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import alike, row_sum, tables
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.registry import measure
 
 _PLACES = 1 << 18  # of the relevant documents of tied queries in one walk
 _MOST = 1 << 22  # places of one query: more could not be held
@@ -37,26 +38,26 @@ LEVELS = tuple(number / 10 for number in range(11))
     at="recall",
     limits={"recall": (0.0, 1.0), **REL},
     aliases=("iprec_at_recall", "interpolated_precision_at_recall"),
+    unjudged="interpolated precision",
 )
 def interpolated_precision(groups: TieGroups, recall: float = 0.0, rel: int = 1) -> Outcomes:
     """Interpolated precision at a level of recall (@0.1): the highest precision from there on.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "IPrec@0.5")
-    >>> found = found["IPrec@0.5"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "IPrec@0.5")["IPrec@0.5"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.5, 0.5)
     """
     return _mean(groups, (recall,), rel)
 
 
-@measure("AP11", limits=REL, aliases=("11pt_avg", "11pt"))
+@measure("AP11", limits=REL, aliases=("11pt_avg", "11pt"), unjudged="interpolated precision")
 def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Mean of interpolated precision at recall 0, 0.1, …, 1 (11-point average).
 
     No std: the points hang together.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP11")["AP11"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP11")["AP11"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.5, 0.5)
     """
     return _mean(groups, LEVELS, rel)

@@ -13,17 +13,25 @@ import numpy as np
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Float, Int
 from rankproof.measures.linear import REL
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.outcomes import Outcomes
+from rankproof.measures.registry import measure
 
 
-@measure("bpref", limits=REL, aliases=("binary_preference",))
+@measure(
+    "bpref",
+    limits=REL,
+    aliases=("binary_preference",),
+    unjudged="preference",
+    ignores_unjudged=True,
+    best_by_grade=False,
+)
 def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Binary preference: (1/R) Σ over relevant retrieved of 1 − min(K, R)/min(R, N).
 
     K counts the judged non-relevant documents above, N those in the judgements.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "bpref")["bpref"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "bpref")["bpref"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.125, 0.25)
     """
     relevant = groups.relevant(rel)

@@ -11,10 +11,12 @@ import math
 import numpy as np
 
 from rankproof.data.ties import Pool, TieGroups
-from rankproof.foundation.arrays import Float
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.measures.linear import counted, linear
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.linear import counted, linear, places
+from rankproof.measures.outcomes import Outcomes
+from rankproof.measures.properties import CountOverNorm, CountOverRelevant
+from rankproof.measures.registry import measure
 
 SCALE = (1, 5)
 
@@ -24,7 +26,10 @@ SCALE = (1, 5)
     at="cutoff",
     limits={"alpha": (0.0, math.inf), "cap4": (0.0, 1.0), "cap3": (0.0, 1.0)},
     aliases=("RA-nWG", "ra_nwg"),
+    meaning="How much of the best set of k passages the top k is, from 0 to 1. Passages are "
+    "graded 1 to 5; those that answer count most, the more so the rarer they are.",
     grades=SCALE,
+    unjudged="rarity gain",
 )
 def ra_nwg(
     groups: TieGroups, cutoff: int, alpha: float = 1.0, cap4: float = 1.0, cap3: float = 0.25
@@ -35,8 +40,8 @@ def ra_nwg(
     b5, b4, b3 = 1, 0.5, 0.1 and p_g the share of grade g in the pool. Without a grade 5 in the
     pool w4 = 1 and w3 = 0.2. Undefined where the pool holds nothing of grade 3 or more.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "RAnWG@2")["RAnWG@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "RAnWG@2")["RAnWG@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.333, 0.667)
     """
     weight = rarity_weights(groups.pool, alpha, cap4, cap3)
@@ -66,60 +71,102 @@ def rarity_weights(pool: Pool, alpha: float, cap4: float, cap3: float) -> Float:
     return weight
 
 
-def _normalised_recall(groups: TieGroups, cutoff: int, rel: int) -> Outcomes:
-    most = np.minimum(groups.relevant(rel), cutoff)
-    return counted(groups, groups.grade >= rel, most, cutoff)
+def _most_that_fit(relevant: Int, cutoff: Array | int) -> Float:
+    """The norm of recall in a set: min(K, R)."""
+    return np.minimum(relevant, cutoff).astype(np.float64)
 
 
-@measure("NRecall4", at="cutoff", aliases=("N-Recall4+", "nrecall4+"), grades=SCALE)
+def _normalized_recall(groups: TieGroups, cutoff: int, rel: int) -> Outcomes:
+    norm = _most_that_fit(groups.relevant(rel), cutoff)
+    return counted(groups, groups.grade >= rel, norm, cutoff)
+
+
+@measure(
+    "NRecall4",
+    at="cutoff",
+    aliases=("N-Recall4+", "nrecall4+"),
+    meaning="Of the passages graded 4 or 5 that k places could hold, the share in the top k.",
+    grades=SCALE,
+    unjudged=CountOverRelevant(_most_that_fit, rel=4),
+)
 def n_recall_4(groups: TieGroups, cutoff: int) -> Outcomes:
     """Passages of grade 4 or 5 in the top K over the most that fit, min(K, R4) [R §2.4].
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "NRecall4@2")
-    >>> found = found["NRecall4@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "NRecall4@2")["NRecall4@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.25, 0.5)
     """
-    return _normalised_recall(groups, cutoff, 4)
+    return _normalized_recall(groups, cutoff, 4)
 
 
-@measure("NRecall5", at="cutoff", aliases=("N-Recall5", "nrecall5"), grades=SCALE)
+@measure(
+    "NRecall5",
+    at="cutoff",
+    aliases=("N-Recall5", "nrecall5"),
+    meaning="Of the passages graded 5 that k places could hold, the share in the top k.",
+    grades=SCALE,
+    unjudged=CountOverRelevant(_most_that_fit, rel=5),
+)
 def n_recall_5(groups: TieGroups, cutoff: int) -> Outcomes:
     """Passages of grade 5 in the top K over the most that fit, min(K, R5) [R §2.4].
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "NRecall5@2")
-    >>> found = found["NRecall5@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "NRecall5@2")["NRecall5@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.5, 1.0)
     """
-    return _normalised_recall(groups, cutoff, 5)
+    return _normalized_recall(groups, cutoff, 5)
 
 
-@measure("P4", at="cutoff", aliases=("Precision4+",), grades=SCALE)
+@measure(
+    "P4",
+    at="cutoff",
+    aliases=("Precision4+",),
+    meaning="The share of the top k that is graded 4 or 5.",
+    grades=SCALE,
+    step="1/k",
+    unjudged=CountOverNorm(places, grades=(4, 5)),
+)
 def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 4 or 5 [R §2.4].
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "P4@2")["P4@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "P4@2")["P4@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.25, 0.5)
     """
     return counted(groups, groups.grade >= 4, cutoff, cutoff)
 
 
-@measure("Harm", at="cutoff", aliases=("harm",), grades=SCALE, less_is_better=True)
+@measure(
+    "Harm",
+    at="cutoff",
+    aliases=("harm",),
+    meaning="The share of the top k that is graded 1 or 2: text that misleads. Less is better.",
+    grades=SCALE,
+    less_is_better=True,
+    step="1/k",
+    unjudged=CountOverNorm(places, grades=(1, 2)),
+    best_by_grade=False,
+)
 def harm(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 1 or 2 [R §2.4]; lower is better.
 
     An unjudged passage counts as neither harm nor help: read Judged@K beside it.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "Harm@2")["Harm@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "Harm@2")["Harm@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.75, 1.0)
     """
     return counted(groups, groups.grade <= 2, cutoff, cutoff)
 
 
-@measure("Hit", at="cutoff", aliases=("all_hit", "hit_all"), grades=SCALE)
+@measure(
+    "Hit",
+    at="cutoff",
+    aliases=("all_hit", "hit_all"),
+    grades=SCALE,
+    step=1.0,
+    unjudged="all relevant",
+)
 def hit(groups: TieGroups, cutoff: int) -> Outcomes:
     """1 if every passage of grade 4 or 5 is in the top K, else 0 [R §2.4]: E = C(t, m)/C(g, m).
 
@@ -127,8 +174,8 @@ def hit(groups: TieGroups, cutoff: int) -> Outcomes:
     that one relevant passage is in the top K: that is Success(rel=4)@K. Undefined where no passage
     has grade 4 or more.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "Hit@3")["Hit@3"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "Hit@3")["Hit@3"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.0, 0.0)
     """
     wanted = groups.relevant(4)

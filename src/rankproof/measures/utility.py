@@ -17,20 +17,29 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.measures.registry import Outcomes, measure
+from rankproof.measures.outcomes import Outcomes
+from rankproof.measures.properties import Extremes
+from rankproof.measures.registry import measure
 
 _THIRDS = {3: 2, 2: 1}  # grade → thirds of a distraction
 
 
-@measure("UDCG", at="cutoff", limits={"penalty": (0.0, 1.0)}, grades=(1, 5))
+@measure(
+    "UDCG",
+    at="cutoff",
+    limits={"penalty": (0.0, 1.0)},
+    grades=(1, 5),
+    unjudged=Extremes(low=3, high=5),  # what nearly answers distracts most
+    best_by_grade=False,
+)
 def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     """Utility and distraction aware gain (arXiv 2510.21440), from grades: σ of help less harm.
 
     u = 1 for grades 4 and 5, which help; (grade − 1)/3 for the others, which distract. Not graded:
     neither, but it takes up a place. A query without a list scores 0.
 
-    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "UDCG@2")["UDCG@2"]
-    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "UDCG@2")["UDCG@2"]
+    >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.486, 0.554, 0.622)
     """
     size = groups.size

@@ -23,7 +23,7 @@ from rankproof.data import read_qrels, read_run
 from rankproof.data.ties import ScoreType
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_tables, parse_all
 from rankproof.foundation.errors import InputError, import_extra, shorten
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.precision.model_patching import InFloat32, high_precision, is_supported
 
 MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
@@ -127,7 +127,7 @@ def _name(measure: Measure) -> str:
     """mteb's name of a measure: ndcg_at_10; others are spelt the same way."""
     text = str(measure)
     known = _NAMES.get(measure.name)
-    if known is not None and not measure.given:
+    if known is not None and not measure.explicit:
         text = known + text.removeprefix(measure.name)
     return text.lower().replace("@", "_at_")
 

@@ -9,11 +9,6 @@ NOTE = "judged: share of the top k that has a judgement; no other counts as rele
 CONDENSED = "condensed lists: documents that nobody judged are left out"
 
 
-def taken_for(measure: str) -> str:
-    """What a measure of this name takes unjudged documents for."""
-    return "left out" if measure in ("Harm", "bpref", "infAP") else "not relevant"
-
-
 def at_most(names: Iterable[str]) -> str:
     """That no grades reach the ends of some measures; nothing where there is none."""
     found = ", ".join(dict.fromkeys(names))

@@ -19,23 +19,6 @@ _INDEXES = {"flat": "exact", "hnsw": "HNSW"}
 _CITED = re.compile(r" ?\[[A-Z] [^\]]*\]")  # of a paper's equation
 _MEASURE = re.compile(r"\b([A-Za-z][A-Za-z0-9]*)(?:\([^)]*\))?@(?:\d+|prompt)")
 
-# In plain words, for who did not read the paper; the others say their formula.
-PLAIN = {
-    "RAnWG": "How much of the best set of k passages the top k is, from 0 to 1. Passages are "
-    "graded 1 to 5; those that answer count most, the more so the rarer they are.",
-    "NRecall4": "Of the passages graded 4 or 5 that k places could hold, the share in the top k.",
-    "NRecall5": "Of the passages graded 5 that k places could hold, the share in the top k.",
-    "P4": "The share of the top k that is graded 4 or 5.",
-    "Harm": "The share of the top k that is graded 1 or 2: text that misleads. Less is better.",
-    "nDCG": "How near the order of the top k is to the best order, from 0 to 1; what stands first "
-    "counts most.",
-    "RR": "One over the rank of the first relevant passage: 1 where it stands first, 0.5 second.",
-    "AP": "Precision at the rank of each relevant passage, averaged over all relevant ones.",
-    "R": "The share of all relevant passages that is in the top k.",
-    "P": "The share of the top k that is relevant.",
-    "Success": "1 where any passage of the top k is relevant, else 0.",
-    "Judged": "The share of the top k that somebody judged.",
-}
 TERMS = {
     "low": "The lower end of the 95% interval over queries.",
     "high": "The upper end of the 95% interval over queries.",
@@ -105,7 +88,7 @@ def meaning(term: str) -> str | None:
             return None
         name = measure.name
         cutoff = "the passages of the prompt" if "@prompt" in term else measure.cutoff
-    said = PLAIN.get(name) or _CITED.sub("", REGISTRY[name].summary)
+    said = REGISTRY[name].meaning or _CITED.sub("", REGISTRY[name].summary)
     return said if cutoff is None else f"{said} Here k = {cutoff}."
 
 

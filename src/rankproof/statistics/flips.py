@@ -20,7 +20,7 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups, pool_of
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
 
@@ -30,18 +30,6 @@ LIKELY = 0.001  # a flip below this is no real possibility
 
 _NOTHING = 1e-4  # of the variance: a hundredth of the deviation
 _LEVEL = 1e-9  # a sum below this is none: rounding
-# To these a document of grade 0 is one that nobody judged; orders are drawn without them.
-_ALONE = frozenset(("DCG", "ERR", "Hits", "P", "RBP", "RR", "Success"))  # whatever else is relevant
-_OF_ALL = frozenset(("AP", "F1", "R", "Rprec"))  # of all that is
-
-
-def step_of(measure: Measure) -> float:
-    """The step of the lattice that a measure's values lie on under every order; 0: no lattice."""
-    if measure.name in ("Hits", "Success", "Hit"):
-        return 1.0
-    if measure.name in ("P", "P4", "Harm") and measure.cutoff:
-        return 1.0 / measure.cutoff
-    return 0.0
 
 
 def normal_flips(total: Float, variance: Float, squares: Float, step: float) -> Float:
@@ -86,9 +74,9 @@ def drawn_sums(
     drawn of the queries that carry them; the others together are nearly normal, or next to nothing.
     """
     carrying = np.ones(len(queries), np.bool_)
-    if variance is not None and not step_of(measure):
+    if variance is not None and not measure.step:
         carrying = _carrying(variance)
-    few = only(in_reach(groups, measure), queries[carrying])
+    few = only(deciding_groups(groups, measure), queries[carrying])
     sums = np.zeros(ORDERS)
     if variance is not None:
         rest = math.fsum(variance[~carrying])
@@ -114,25 +102,25 @@ def _carrying(variance: Float) -> Bool:
     return carrying
 
 
-def in_reach(groups: TieGroups, measure: Measure) -> TieGroups:
-    """The groups and documents whose order can change a measure."""
-    if measure.name in _ALONE:
+def deciding_groups(groups: TieGroups, measure: Measure) -> TieGroups:
+    """The groups and documents whose order can change a measure, as it declares by `reads`."""
+    reads = measure.definition.reads
+    if reads in ("listed", "first"):
         groups = _relevant(groups, 1)
-    elif measure.name == "nDCG":
+    elif reads == "best":
         groups = _relevant(groups, measure.cutoff)
-    elif measure.name in _OF_ALL:
+    elif reads == "relevant":
         groups = _relevant(groups, None)
-    elif measure.name == "infAP":
+    elif measure.definition.unjudged == "inferred precision":
         groups = groups.sampled or groups
     if measure.cutoff is not None:
         return groups.within(measure.cutoff)
-    if measure.name != "RR":
+    if reads != "first":
         return groups
     # The first relevant document is in the first group that holds one.
     last = np.full(groups.queries, np.iinfo(np.int64).max)
-    rel = dict(measure.resolved)["rel"]
-    good = groups.doc_group[groups.grade >= (rel if isinstance(rel, int) else 1)]
-    np.minimum.at(last, groups.query[good], groups.first[good])
+    relevant = groups.doc_group[groups.grade >= measure.threshold]
+    np.minimum.at(last, groups.query[relevant], groups.first[relevant])
     return groups.chosen(groups.first <= last[groups.query])
 
 

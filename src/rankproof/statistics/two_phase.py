@@ -48,7 +48,7 @@ from rankproof.statistics.intervals import (
 
 if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
 
 WEAK = 0.5  # ρ below which the judge saves little
 TELLING = 3.0  # queries that must show how the judge errs
@@ -186,13 +186,13 @@ def two_phase_of(
 
     found = {}
     for mine, other in theirs.items():
-        people = labelled.outcomes[other].averaged()
+        people = labelled.outcomes[other].in_mean()
         own = pl.DataFrame({"query": labelled.queries, "people": people})
         told = pl.DataFrame({"query": judged.queries})
         both = told.join(own, on="query", how="left", maintain_order="left")["people"]
         asked = both.is_not_null().to_numpy()
         values = both.fill_null(math.nan).to_numpy()
-        found[mine] = two_phase(judged.outcomes[mine].averaged(), values, asked, other.most)
+        found[mine] = two_phase(judged.outcomes[mine].in_mean(), values, asked, other.upper)
     return found
 
 

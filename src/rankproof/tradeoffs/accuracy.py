@@ -20,7 +20,7 @@ from rankproof.data.ties import Order, check_order
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.measures.registry import parse
+from rankproof.measures import parse
 from rankproof.presentation.json_values import plain
 from rankproof.statistics.intervals import (
     ROUNDING,

@@ -22,7 +22,7 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import REGISTRY, Measure, parse
+from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.presentation.json_values import told
 from rankproof.presentation.judged_column import NOTE, some_unjudged
@@ -47,7 +47,6 @@ PROC_IS_IDEAL = (
     "is the ideal by construction and says nothing of what retrieval misses"
 )
 # Of these more is not better, document by document.
-WITHOUT = ("Harm", "Judged", "bpref", "infAP", "UDCG")
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +265,7 @@ def ceilings(
     extremes = {measure: (proc, proc) for measure, proc in stated.items()}
     if len(cut) and len(pools) == 1:
         extremes = _extremes(listed[0], judged, wanted, policy, pool_depth)
-    figures = {m: (actual.outcomes[m].averaged(), stated[m], ideal[m]) for m in wanted}
+    figures = {m: (actual.outcomes[m].in_mean(), stated[m], ideal[m]) for m in wanted}
     columns = np.stack([column for three in figures.values() for column in three], axis=1)
     means = resampled_means(columns, seed, resamples)  # all measures from the same draws
     found = {
@@ -327,8 +326,8 @@ def measures_at(
         for k in cutoffs:
             found[bare @ k if bare is not None else parse(f"{given}@{k}")] = None
     for measure in found:
-        if measure.name in WITHOUT:
-            better = ", ".join(name for name in REGISTRY if name not in WITHOUT)
+        if not measure.definition.best_by_grade:
+            better = ", ".join(name for name, d in REGISTRY.items() if d.best_by_grade)
             raise MeasureError(f"{measure} has no ceiling", remedy=f"use one of {better}")
     return list(found)
 
@@ -404,7 +403,7 @@ def _let_in(graded: pl.DataFrame, depth: int | None, descending: bool) -> pl.Dat
 def graded_weights(qrels: Qrels, measure: Measure) -> Float:
     """(N,) what RAnWG with these parameters gives each judged passage."""
     pool = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
-    weight = rarity_weights(pool, **dict(measure.resolved))  # type: ignore[arg-type]
+    weight = rarity_weights(pool, **measure.parameters)
     return weight[pool.query, qrels.grade]
 
 
@@ -431,7 +430,7 @@ def _ceiling(
         return math.fsum(values[defined]) / int(defined.sum())
 
     def ends(values: Float) -> Interval:
-        low, high = mean_intervals(values[None], measure.most)[0]
+        low, high = mean_intervals(values[None], measure.upper)[0]
         return (float(low), float(high))
 
     left = ends(ideal - actual)
@@ -446,7 +445,7 @@ def _ceiling(
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
     apart = ((proc - actual) - (ideal - proc))[None]
-    least, most = range_of(np.stack([actual, ideal]), measure.most)
+    least, most = range_of(np.stack([actual, ideal]), measure.upper)
     balance = difference_intervals(apart, most - least)[0].tolist()
     low, high = percent_intervals(percent[:, None], actual[None], proc[None])[:, 0].tolist()
     return Ceiling(

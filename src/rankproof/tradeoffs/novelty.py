@@ -31,8 +31,8 @@ from rankproof.data.ties import Order, check_order
 from rankproof.evaluation import Summary, check_scale, summarise
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
+from rankproof.measures import Measure, Outcomes, parse
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.presentation.json_values import told
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import graded_weights
@@ -137,7 +137,7 @@ def novelty(
     expected, least, most, stated = (
         _by_query(frame, judged) / norm for frame in _figures(listed, k, beta)
     )
-    outcomes = Outcomes(expected, least, most, stated, variance=None).settled()
+    outcomes = Outcomes(expected, least, most, stated, variance=None).consistent()
     return Novelty(
         name=mine.name,
         measure=weighed,

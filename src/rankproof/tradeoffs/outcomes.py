@@ -403,12 +403,12 @@ class Wanted:
         view = View([ranked.final], self.qrels, policy)
         bounds = {str(m): view.run_bound(0, m) for m in self.qualities}
         outcomes = [evaluation.outcomes[m] for m in self.measures]
-        best = [ceiling.outcomes[m].averaged("max") for m in self.limited]
+        best = [ceiling.outcomes[m].in_mean("max") for m in self.limited]
         values: dict[str, Float] = {
             "value": np.stack([o.expected for o in outcomes]),
             "min": np.stack([o.min for o in outcomes]),
             "max": np.stack([o.max for o in outcomes]),
-            "counted": np.stack([o.averaged() for o in outcomes]),
+            "counted": np.stack([o.in_mean() for o in outcomes]),
             "proc": np.stack(best) if best else np.empty((0, len(self.qrels.queries))),
         }
         return Figures(row, {n: (b.lowest, b.highest) for n, b in bounds.items()}, values)
@@ -453,11 +453,11 @@ def _with_intervals(
     added: list[pl.Series] = []
     for at, measure in enumerate(wanted.measures):
         rows: Float = np.stack([f.values["counted"][at] for f in figures])
-        added += _ends(str(measure), mean_intervals(rows, measure.most).T)
+        added += _ends(str(measure), mean_intervals(rows, measure.upper).T)
         if measure in wanted.limited:
             place = wanted.limited.index(measure)
             best: Float = np.stack([f.values["proc"][place] for f in figures])
-            added += _ends(f"{measure} PROC", mean_intervals(best, measure.most).T)
+            added += _ends(f"{measure} PROC", mean_intervals(best, measure.upper).T)
             share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
             added += _ends(f"{measure} %PROC", percent_intervals(share, rows, best))
     return frame.with_columns(added)

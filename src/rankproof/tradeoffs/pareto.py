@@ -17,7 +17,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError
-from rankproof.measures.registry import Measure, parse
+from rankproof.measures import Measure, parse
 
 _PAIRS = 1 << 18  # compared at a time
 _STRONG = 8  # rows that are set against all

@@ -25,7 +25,7 @@ from rankproof.data.tables import Scale
 from rankproof.evaluation import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.measures.registry import parse
+from rankproof.measures import parse
 from rankproof.statistics.intervals import Interval, difference_intervals, range_of
 from rankproof.statistics.resampling import (
     best_out_of_bag,
@@ -91,7 +91,7 @@ class Results:
         if not known:
             return found
         a, b = ([at[pairs[n][side]] for n in known] for side in (0, 1))
-        least, most = range_of(values, parse(_at_one(measure)).most)
+        least, most = range_of(values, parse(_at_one(measure)).upper)
         ends = difference_intervals(values[a] - values[b], most - least)
         for n, (low, high) in zip(known, ends.tolist(), strict=True):
             found[n] = (low, high)

@@ -15,7 +15,7 @@ from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.tables import Run
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.errors import InputError
-from rankproof.measures.registry import parse
+from rankproof.measures import parse
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.rank_similarity import kendall as tau_b

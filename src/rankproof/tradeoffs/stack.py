@@ -397,7 +397,7 @@ class Stack:
         measure = self.settings.quality(c)
         run = run if self.cut is None else self.cut.credited(run)
         found = evaluate_tables(run, self.qrels, [measure], Policy())
-        table = pl.DataFrame({"query": found.queries, "value": found.outcomes[measure].averaged()})
+        table = pl.DataFrame({"query": found.queries, "value": found.outcomes[measure].in_mean()})
         asked = pl.DataFrame({"query": self.asked.ids}, schema={"query": pl.String})
         joined = asked.join(table, on="query", how="left", maintain_order="left")
         return joined["value"].fill_null(math.nan).to_numpy()

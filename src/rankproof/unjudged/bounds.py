@@ -29,9 +29,8 @@ from rankproof.evaluation import (
 from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import amount, plural, signed
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.judged_column import taken_for
 from rankproof.presentation.lead_wording import asked, rests, sign, turned
 from rankproof.unjudged.differences import difference_ends, two
 from rankproof.unjudged.judged_share import judged_beside
@@ -161,7 +160,7 @@ class PairHoles:
             )
         if bound.certain:
             return f"{measure}: {self.a} and {self.b} are equal, whatever the {what} may be."
-        taken = taken_for(measure.name)
+        taken = measure.unjudged_count_as
         if math.isnan(bound.expected):
             return (
                 f"{measure}: undefined with {what} {taken}; where grades define it "

@@ -14,11 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
-from rankproof.evaluation import threshold
 from rankproof.foundation.arrays import Array, Bool, Float, Int
-from rankproof.measures.registry import Measure
-from rankproof.unjudged.gains import levels, ndcg_highest, weights
-from rankproof.unjudged.rules import IGNORING, changing, ends
+from rankproof.measures import CountOverRelevant, Measure
+from rankproof.measures.linear import all_relevant, discounts, within_cutoff
+from rankproof.unjudged.gains import levels, ndcg_highest
+from rankproof.unjudged.rules import changing, ends
 from rankproof.unjudged.shared_documents import Holes, Lead, Shared, holed
 from rankproof.unjudged.unjudged_documents import Ends, Holed, Reach, Seen
 
@@ -49,7 +49,7 @@ class Side:
         key = ("holes", measure, best)
         if key not in self.kept:
             rank = self.seen.first if best else self.seen.last
-            self.kept[key] = weights(rank, measure.cutoff)
+            self.kept[key] = discounts(rank, measure.cutoff)
         return self.kept[key]
 
     def gained(self, measure: Measure, best: bool) -> Float:
@@ -61,7 +61,7 @@ class Side:
             known, place = np.flatnonzero(~run.is_hole), groups.place_by_grade
             rank = (groups.best_rank(place) if best else groups.worst_rank(place))[known]
             gain = levels(run, measure).gain(groups.grade[known])
-            weighted = gain * weights(rank, measure.cutoff)
+            weighted = gain * discounts(rank, measure.cutoff)
             self.kept[key] = groups.sum_by_query(groups.doc_query[known], weighted)
         return self.kept[key]
 
@@ -148,7 +148,7 @@ Highest = Callable[[Measure, Two], Float]
 
 def difference_ends(measure: Measure, pair: Two) -> Ends:
     """Both ends of a − b for every query."""
-    highest = None if pair.candidates_only else _HIGHEST.get(measure.name)
+    highest = None if pair.candidates_only else _exact_rule(measure)
     exact = highest is not None and not any(s.tied(measure.cutoff) for s in (pair.a, pair.b))
     low, high = np.full(len(pair.any), -np.inf), np.full(len(pair.any), np.inf)
     if highest is not None:
@@ -161,12 +161,13 @@ def difference_ends(measure: Measure, pair: Two) -> Ends:
     now_a, now_b = (x.run.now(measure) for x in (pair.a, pair.b))
     tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
     barren = pair.a.run.barren(measure) | pair.b.run.barren(measure)
-    if measure.name not in IGNORING:  # what is reported now is a completion; rounding keeps it
+    if not measure.definition.ignores_unjudged:
+        # What is reported now is one of the possible values; rounding must not leave it outside.
         now = ~barren
         low = np.where(now, np.fmin(low, tied_low), low)
         high = np.where(now, np.fmax(high, tied_high), high)
     low, high = np.where(open_, low, tied_low), np.where(open_, high, tied_high)
-    if pair.a.run.top < threshold(measure):  # nor does any completion count these
+    if pair.a.run.top < measure.threshold:  # nor does any completion count these
         low, high = (np.where(barren, np.nan, x) for x in (low, high))
     if not exact and open_.any():
         low, high = (np.where(pair.alike, 0.0 * x, x) for x in (low, high))
@@ -174,33 +175,34 @@ def difference_ends(measure: Measure, pair: Two) -> Ends:
     return Ends(low, high, exact or not open_.any())
 
 
-def _inside(rank: Int, measure: Measure) -> Bool:
-    return rank < (1 << 59) if measure.cutoff is None else rank <= measure.cutoff
+def _exact_rule(measure: Measure) -> Highest | None:
+    """The rule for the highest a − b, where the measure's declaration allows an exact one."""
+    effect = measure.definition.unjudged
+    if measure.definition.additive is not None:
+        return _additive
+    if effect == "ideal gain":
+        return _ndcg
+    return _recall if effect == CountOverRelevant(all_relevant) else None
 
 
-def _linear(measure: Measure, pair: Two) -> Float:
-    """P, Hits, RBP: each hole that helps a more than b is relevant, and no other."""
-    parameters = dict(measure.resolved)
-    rel, p, top = (parameters.get(name) for name in ("rel", "p", "max"))
-    assert isinstance(rel, int)
+def _additive(measure: Measure, pair: Two) -> Float:
+    """P, Hits, RBP: each unjudged document that helps a more than b is relevant, and no other."""
+    rel, top = measure.threshold, measure.parameters.get("max")
     known = pair.a.run.now(measure).max - pair.b.run.now(measure).min
     if top is None and pair.a.run.top < rel:
         return known
     worth = min(pair.a.run.top, top) / top if isinstance(top, int) else 1.0
+    add = measure.definition.additive
+    assert add is not None
 
     def weigh(rank: Int) -> Float:
-        inside = _inside(rank, measure)
-        if p is None:
-            return inside / (float(measure.cutoff or 1) if measure.name == "P" else 1.0)
-        assert isinstance(p, float)
-        last = int(rank[inside].max(initial=0))
-        patience = np.append((1.0 - p) * p ** np.arange(float(last)), 0.0)
-        return patience[np.where(inside, rank - 1, last)]
+        return add(measure, rank)
 
+    is_constant = bool(np.ptp(weigh(np.arange(1, (measure.cutoff or 2) + 1))) == 0)
     barren = pair.a.run.barren(measure)
-    lead = None if p is None else pair.lead(measure, weigh, Shared.lead)
+    lead = None if is_constant else pair.lead(measure, weigh, Shared.lead)
     gained: Array
-    if pair.plain and p is None:  # what both have in the top k helps neither
+    if pair.plain and is_constant:  # what both have in the top k helps neither
         only_a, only_b = pair.b.run.extra, pair.a.run.extra
         one = float(weigh(np.ones(1, np.int64))[0])
         gained = worth * one * only_a
@@ -225,8 +227,7 @@ def _recall(measure: Measure, pair: Two) -> Float:
 
     `a` counts the holes that only a can be given, `c` those that change neither count.
     """
-    rel = dict(measure.resolved)["rel"]
-    assert isinstance(rel, int)
+    rel = measure.threshold
     relevant = pair.a.run.groups.relevant(rel)
     with np.errstate(invalid="ignore"):
         found_a = np.nan_to_num(pair.a.run.now(measure).max * relevant)
@@ -237,7 +238,7 @@ def _recall(measure: Measure, pair: Two) -> Float:
         only_a, only_b = pair.b.run.extra * possible, pair.a.run.extra * possible
         neither = pair.holes.count * possible - only_a - only_b
     else:
-        in_a, in_b = (_inside(r, measure) for r in (pair.a.seen.first, pair.b.seen.last))
+        in_a, in_b = (within_cutoff(measure, r) for r in (pair.a.seen.first, pair.b.seen.last))
         only_a, neither, only_b = (
             np.bincount(pair.query[some], minlength=len(relevant)) * possible
             for some in (in_a & ~in_b, in_a == in_b, ~in_a & in_b)
@@ -258,18 +259,9 @@ def _ndcg(measure: Measure, pair: Two) -> Float:
     def find(shared: Shared, weight: Float) -> Lead:
         return shared.gains(weight, known, steps, steps.ideal(pair.holes.count, measure.cutoff))
 
-    lead = pair.lead(measure, lambda rank: weights(rank, measure.cutoff), find)
+    lead = pair.lead(measure, lambda rank: discounts(rank, measure.cutoff), find)
     if lead is not None:
         return lead.most
     delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
     none = np.zeros(len(known), np.int64)
     return ndcg_highest(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff)
-
-
-_HIGHEST: dict[str, Highest] = {
-    "Hits": _linear,
-    "P": _linear,
-    "RBP": _linear,
-    "R": _recall,
-    "nDCG": _ndcg,
-}

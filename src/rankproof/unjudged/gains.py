@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,9 +29,9 @@ from rankproof.data.ties import TieGroups
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import MeasureError
-from rankproof.measures.linear import Gain, counted_from, graded, log_discount
+from rankproof.measures import Measure
+from rankproof.measures.linear import Gain, counted_from, discounts, gain_of, log_discount
 from rankproof.measures.padded_rows import tables
-from rankproof.measures.registry import Measure
 from rankproof.unjudged.unjudged_documents import Holed
 
 _CELLS = 1 << 15  # of a table whose sums fit into a processor's cache
@@ -57,7 +56,7 @@ class Levels:
 
     def gain(self, grade: Int) -> Float:
         """What a grade is worth, on one scale for all queries, which no grade overflows."""
-        return graded(
+        return gain_of(
             counted_from(self.rel, np.maximum(grade, 0)),
             self.how,
             counted_from(self.rel, self.grade[-1:]),
@@ -66,7 +65,7 @@ class Levels:
 
 def levels(holed: Holed, measure: Measure) -> Levels:
     """The levels of these judgements on a scale up to the highest grade, as a nDCG counts them."""
-    settings: dict[str, Any] = dict(measure.resolved)
+    settings = measure.parameters
     gain, rel = settings["gain"], settings["rel"]
     return holed.once(("levels", gain, rel), lambda: _levels(holed.groups, holed.top, gain, rel))
 
@@ -81,7 +80,7 @@ def _levels(groups: TieGroups, top: int, gain: Gain, rel: int) -> Levels:
     if not len(grades):  # nothing can gain: one level that is worth nothing
         held = np.zeros((1, groups.queries), np.int64)
         return Levels(np.array([rel]), np.zeros(1), held, gain, rel)
-    worth = graded(counted_from(rel, grades), gain, counted_from(rel, grades[-1:]))
+    worth = gain_of(counted_from(rel, grades), gain, counted_from(rel, grades[-1:]))
     step = np.diff(worth, prepend=0.0)
     if (step < 0).any() or not lowest:
         raise MeasureError(
@@ -91,15 +90,6 @@ def _levels(groups: TieGroups, top: int, gain: Gain, rel: int) -> Levels:
         )
     held = np.stack([groups.pool.count(int(g)) for g in grades])
     return Levels(grades, step, held, gain, rel)
-
-
-def weights(rank: Int, cutoff: int | None) -> Float:
-    """1/log₂(r + 1), 0 past the cutoff; ranks that are nowhere weigh 0."""
-    inside = rank < (1 << 59) if cutoff is None else rank <= cutoff
-    last = int(rank[inside].max(initial=0)) if cutoff is None else cutoff
-    last = min(last, int(rank.max(initial=0)))
-    weight = np.append(1.0 / np.maximum(log_discount(last), 1.0), 0.0)
-    return weight[np.minimum(rank, last + 1)]
 
 
 def ndcg_highest(
@@ -171,7 +161,7 @@ def ndcg_highest(
 def discounted(holed: Holed, known: Float, steps: Levels, cutoff: int | None, best: bool) -> Float:
     """(Q,) the highest nDCG, or the lowest, where nothing ties and all else in reach are holes."""
     total = steps.ideal(holed.of_query + holed.extra, cutoff)
-    sums = np.cumsum(weights(np.arange(int(holed.span.max(initial=0)) + 1), cutoff))
+    sums = np.cumsum(discounts(np.arange(int(holed.span.max(initial=0)) + 1), cutoff))
     value = np.empty(len(known))
     kernels.in_threads(
         lambda low, high: kernels.native.gain_in_rows(

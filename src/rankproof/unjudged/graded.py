@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from math import comb
-from typing import Any
 
 import numpy as np
 
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.measures.registry import Measure
-from rankproof.unjudged.gains import Levels, discounted, levels, ndcg_highest, weights
+from rankproof.measures import Measure
+from rankproof.measures.linear import discounts
+from rankproof.unjudged.gains import Levels, discounted, levels, ndcg_highest
 from rankproof.unjudged.unjudged_documents import Ends, Holed
 
 _TRIED = 1 << 15  # of a table of completions that fits into a processor's cache
@@ -40,11 +40,11 @@ def ndcg(measure: Measure, holed: Holed) -> Ends:
     def ranked(sign: float) -> tuple[Float, Float]:
         """What the judged documents weigh, and the holes: (1, H), or (L, H) for each level."""
         if not lists.tied:
-            weight = lists.once(("ranks", measure), lambda: weights(groups.rank, measure.cutoff))
+            weight = lists.once(("ranks", measure), lambda: discounts(groups.rank, measure.cutoff))
             return weight[known], weight[None, hole]
         rank = groups.best_rank if sign > 0 else groups.worst_rank
-        delta = [weights(rank(alone + a)[hole], measure.cutoff) for a in ahead]
-        return weights(rank(groups.place_by_grade)[known], measure.cutoff), np.stack(delta)
+        delta = [discounts(rank(alone + a)[hole], measure.cutoff) for a in ahead]
+        return discounts(rank(groups.place_by_grade)[known], measure.cutoff), np.stack(delta)
 
     if lists.tied:
         alone = lists.alone()
@@ -67,7 +67,7 @@ def _in_rows(measure: Measure, holed: Holed, steps: Levels, *, best: bool) -> Fl
     groups = holed.groups
 
     def known() -> Float:
-        weighted = steps.gain(groups.grade) * weights(groups.rank, measure.cutoff)
+        weighted = steps.gain(groups.grade) * discounts(groups.rank, measure.cutoff)
         return groups.sum_by_query(groups.doc_query, weighted)
 
     sums = holed.once(("known", measure), known)
@@ -82,7 +82,7 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
     """
     groups, k = holed.groups, measure.cutoff
     assert k is not None
-    parameters: dict[str, Any] = dict(measure.resolved)
+    parameters = measure.parameters
     alpha, cap4, cap3 = (float(parameters[p] or 0.0) for p in ("alpha", "cap4", "cap3"))
     fits = np.clip(k - groups.first + 1, 0, groups.size)
     whole = fits == groups.size

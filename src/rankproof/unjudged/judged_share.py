@@ -13,8 +13,7 @@ from rankproof.data.sources import Format, is_folder, is_pipe
 from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
 from rankproof.foundation.errors import InputError
-from rankproof.measures import Judged
-from rankproof.measures.registry import Measure
+from rankproof.measures import Judged, Measure
 from rankproof.presentation.json_values import plain as plainly
 
 if TYPE_CHECKING:
@@ -127,11 +126,11 @@ def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | N
     """
     if not kept or len(kept) < len(evaluations):
         return False
-    from rankproof.unjudged.rules import RULES
+    from rankproof.unjudged.rules import rule_of
 
     measures = list(evaluations[0].outcomes)
-    plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
-    if not plain or evaluations[0].policy.condensed or any(m.name not in RULES for m in measures):
+    plain = all(isinstance(m.parameters.get("gain", ""), str) for m in measures)
+    if not plain or evaluations[0].policy.condensed or any(rule_of(m) is None for m in measures):
         return False
     # A query that does not count, for want of a relevant document, counts in some completion.
     shares = (each.outcomes[judged_beside(m)].expected for each in kept for m in measures)

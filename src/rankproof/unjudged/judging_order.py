@@ -22,7 +22,7 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import check_ending, write_atomically
 from rankproof.foundation.phrasing import amount, plural
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import told
 from rankproof.unjudged.bounds import Bound, View, top_grade
 from rankproof.unjudged.shared_documents import Holes
@@ -86,7 +86,7 @@ def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> F
     met = reach.met
     row = reach.find(holes)
     start = np.searchsorted(met.query, np.arange(reach.queries + 1))
-    pooled = met.sampled if measure.name == "infAP" else None  # which alone reads them
+    pooled = met.sampled if measure.definition.unjudged == "inferred precision" else None
     held = np.diff(start)[holes.query]
     value = np.empty(len(holes))
     low = 0
@@ -358,12 +358,12 @@ class Settling:
     """Per-query ends that are renewed for the queries an answer touched."""
 
     def __init__(self, view: View, measure: Measure, until: Literal["certain"] | float):
-        if measure.name == "ERR" and dict(measure.resolved)["max"] is None:
+        if measure.has_open_scale:
             # Parts of the judgements must agree on the scale.
-            measure = measure(max=view.scale)
+            measure = measure(**{str(measure.definition.open_scale): view.scale})
             if view.scale > view.qrels.grade.max(initial=1):
                 raise InputError(
-                    "what ERR takes a grade for rests on the highest that will be found",
+                    f"what {measure.name} takes a grade for rests on the highest to be found",
                     remedy=f"name it: {measure}",
                 )
         self.view, self.measure, self.until = view, measure, until
@@ -465,9 +465,7 @@ class Settling:
     def _relevant(self) -> int:
         if self.measure.definition.grades is not None:
             return 4
-        rel = dict(self.measure.resolved).get("rel", 1)
-        assert isinstance(rel, int)
-        return rel
+        return self.measure.threshold
 
     def _renew(self, queries: Int | None) -> None:
         """Bound these queries again with the answers so far."""

@@ -17,7 +17,7 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.unjudged.unjudged_documents import Reach
 
 

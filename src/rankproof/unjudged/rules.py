@@ -1,9 +1,10 @@
-"""One run: the lowest and highest value of each measure over every completion of its holes.
+"""Lowest and highest value of each measure for one run, over every grade of unjudged documents.
 
-A rule reads tie groups with holes among them and gives both ends for every query, NaN where no
-completion defines the measure. Rules are exact, ties included, but for nDCG and RAnWG, whose ends
-are bounds where a hole ties with something else. Here are those of measures for which one grade of
-a hole is best and one is worst, or which are a share of what there is to find; walks.py and
+A rule reads tie groups with unjudged documents among them and returns both ends for every query,
+NaN where no grades define the measure. Which rule applies follows from what the measure declares
+(`measures/properties.py`). Rules are exact, ties included, but for nDCG and RAnWG, whose ends are
+bounds where an unjudged document ties with something else. Here are the rules of measures for which
+one grade is best and one is worst, or which are a share of what there is to find; walks.py and
 graded.py have the others.
 """
 
@@ -11,87 +12,89 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from rankproof.evaluation import threshold
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import MeasureError
+from rankproof.measures import CountOverNorm, CountOverRelevant, Extremes, GainSum, Measure
 from rankproof.measures.expected_reciprocal_rank import stopping
-from rankproof.measures.linear import counted_from, graded, limit
-from rankproof.measures.registry import Measure
-from rankproof.measures.sets import SCALE
+from rankproof.measures.linear import last_rank
+from rankproof.measures.properties import Grade
 from rankproof.unjudged import walks
-from rankproof.unjudged.gains import weights
 from rankproof.unjudged.graded import ndcg, ra_nwg
 from rankproof.unjudged.unjudged_documents import Ends, Holed, up_to
-from rankproof.unjudged.walks import parameter
 
 Rule = Callable[[Measure, Holed], Ends]
-RULES: dict[str, Rule] = {}
+RULES: dict[type | str, Rule] = {
+    "ideal gain": ndcg,
+    "rarity gain": ra_nwg,
+    "average precision": walks.average_precision,
+    "inferred precision": walks.inferred,
+    "interpolated precision": walks.interpolated,
+    "R-precision": walks.r_precision,
+    "preference": walks.preference,
+}  # by what a measure declares in `unjudged=`
 
-IGNORING = ("bpref", "infAP")  # holes: what they report now is no completion, and may lie outside
 
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register how holes bound a measure."""
+def rule(declared: type | str) -> Callable[[Rule], Rule]:
+    """Register the rule of measures that declare this kind of effect."""
 
     def register(function: Rule) -> Rule:
-        for name in names:
-            RULES[name] = function
+        RULES[declared] = function
         return function
 
     return register
 
 
+def rule_of(measure: Measure) -> Rule | None:
+    """The rule that a measure's declaration selects; a function it declares is its own rule."""
+    effect = measure.definition.unjudged
+    known = RULES.get(effect if isinstance(effect, str) else type(effect))
+    return cast(Rule, effect) if known is None and callable(effect) else known
+
+
 def ends(measure: Measure, holed: Holed) -> Ends:
-    """The ends of a measure; a query without holes has those that its ties give it."""
-    if measure.name not in RULES:
+    """The ends of a measure; without unjudged documents a query has those that its ties give it."""
+    rule = rule_of(measure)
+    if rule is None:
         raise MeasureError(
-            f"{measure.name} has no rule for holes",
-            remedy=f"register one with rankproof.unjudged.rules.rule({measure.name!r})",
+            f"{measure.name} does not declare how unjudged documents move it",
+            remedy="declare rising=True or unjudged=… where it is registered",
         )
-    found = RULES[measure.name](measure, holed)
-    with_holes = changing(measure, holed)
+    found = rule(measure, holed)
+    open_ = changing(measure, holed)
     tied = holed.now(measure)
-    low, high = (
-        np.where(with_holes, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max))
-    )
-    barren = holed.barren(measure) & with_holes
-    # Unjudged counts as the lowest grade: what is reported now is one of the completions, and
-    # rounding must not leave it outside. Where holes are ignored it is none, unless nothing is
-    # relevant.
+    low, high = (np.where(open_, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max)))
+    barren = holed.barren(measure) & open_
+    # Unjudged counts as the lowest grade: what is reported now is one of the possible values, and
+    # rounding must not leave it outside. A measure that ignores unjudged documents reports
+    # something else, unless nothing is relevant.
     now = ~barren
-    if measure.name in IGNORING:
-        now &= holed.groups.relevant(parameter(measure, "rel")) == 0
+    if measure.definition.ignores_unjudged:
+        now &= holed.groups.relevant(measure.threshold) == 0
     low = np.where(now, np.fmin(low, tied.min), low)
     high = np.where(now, np.fmax(high, tied.max), high)
-    found = Ends(low, high, found.exact or not with_holes.any())
+    found = Ends(low, high, found.exact or not open_.any())
     return _with_one(measure, holed, found, barren) if barren.any() else found
 
 
 def changing(measure: Measure, holed: Holed) -> Bool:
-    """(Q,) queries that a completion could change: those with a hole.
+    """(Q,) queries whose value unjudged documents could change: those that have any.
 
-    Where ERR takes the highest grade of all judgements for the best, a hole of any query that is
-    above it changes what the grades of every other query are worth.
+    Where ERR takes the highest grade of all judgments for the best, an unjudged document of any
+    query with a higher one changes what the grades of every other query are worth.
     """
-    if measure.name == "ERR" and not _fixed(measure, holed):
+    if not _has_known_scale(measure, holed):
         return np.full(len(holed.any), holed.any.any())
     return holed.any
 
 
-def _fixed(measure: Measure, holed: Holed) -> bool:
-    """Whether no hole changes what ERR takes for the best grade."""
-    known = holed.groups.pool.max_grade
-    return dict(measure.resolved)["max"] is not None or holed.top <= known
-
-
-# Defined where nothing is relevant, and never falling when a grade rises.
-_RISING = {"Hits", "P", "RBP", "DCG", "RR", "Success", "ERR", "F1"}
-_RISING |= {"SetP", "SetF", "NumRelRet", "NumRet"}
+def _has_known_scale(measure: Measure, holed: Holed) -> bool:
+    """False if an unjudged document could have a grade that changes the worth of all others."""
+    return not measure.has_open_scale or holed.top <= holed.groups.pool.max_grade
 
 
 def _with_one(measure: Measure, holed: Holed, found: Ends, barren: Bool) -> Ends:
@@ -99,11 +102,11 @@ def _with_one(measure: Measure, holed: Holed, found: Ends, barren: Bool) -> Ends
 
     The least is one such hole: the last of the list, or one that the run does not list.
     """
-    rel = threshold(measure)
+    rel = measure.threshold
     if holed.top < rel:
         low, high = (np.where(barren, np.nan, x) for x in (found.low, found.high))
         return Ends(low, high, found.exact)
-    if measure.name in _RISING:
+    if measure.definition.rising:
         least = measure.outcomes(holed.with_last(rel, barren)).min
         least = np.where(holed.extra > 0, holed.now(measure).min, least)
         return Ends(np.where(barren, least, found.low), found.high, found.exact)
@@ -111,30 +114,40 @@ def _with_one(measure: Measure, holed: Holed, found: Ends, barren: Bool) -> Ends
     return Ends(found.low, found.high, found.exact and not (barren & ~undefined).any())
 
 
-rule("nDCG")(ndcg)
-rule("RAnWG")(ra_nwg)
-rule("AP", "GMAP")(walks.average_precision)
-rule("infAP")(walks.inferred)
-rule("IPrec", "AP11")(walks.interpolated)
-rule("Rprec")(walks.r_precision)
-rule("bpref")(walks.preference)
-
-
 # ------------------------------------------------------- a grade that is best, one that is worst
 
 
-@rule("Hits", "P", "Success", "SetP", "NumRelRet", "NumRet")
-def rising(measure: Measure, holed: Holed) -> Ends:
-    """Never falls when a grade rises: every hole 0, as it is now, or the highest."""
-    rel, now = dict(measure.resolved)["rel"], holed.now(measure)
-    if not isinstance(rel, int) or holed.top < rel:  # or what is listed counts, whatever it is
-        return Ends(now.min, now.max)
-    most = _fitting(measure, holed, holed.chosen(rel)).most
-    if measure.name == "Success":
-        return Ends(now.min, (most > 0).astype(np.float64))
-    if measure.name == "P":
-        return Ends(now.min, most / (measure.cutoff or 1))
-    return Ends(now.min, most / np.maximum(holed.groups.listed if measure.name == "SetP" else 1, 1))
+@rule(Extremes)
+def extremes(measure: Measure, holed: Holed) -> Ends:
+    """One grade of all unjudged documents gives the lowest value, one the highest."""
+    effect = cast(Extremes, measure.definition.unjudged)
+    lowest = (measure.definition.grades or (0, 0))[0]
+
+    def grade(declared: Grade) -> int | None:
+        named = {"lowest": lowest, "highest": holed.top}
+        return named[declared] if isinstance(declared, str) else declared
+
+    low, high = grade(effect.low), grade(effect.high)
+    now = holed.now(measure)
+    return Ends(
+        now.min if low is None else measure.outcomes(holed.with_all(low)).min,
+        now.max if high is None else measure.outcomes(holed.with_all(high)).max,
+    )
+
+
+@rule(CountOverNorm)
+def count_over_norm(measure: Measure, holed: Holed) -> Ends:
+    """No unjudged document counts, as it is now, or all that fit into the top k do."""
+    effect = cast(CountOverNorm, measure.definition.unjudged)
+    now, grades = holed.now(measure), effect.grades
+    if grades is None:
+        rel = measure.parameters["rel"]
+        if rel is None or holed.top < rel:  # every listed document counts, or none can
+            return Ends(now.min, now.max)
+        grades = rel, holed.top
+    judged = holed.chosen(grades[0], None if effect.grades is None else grades[1])
+    most = _fitting(measure, holed, judged).most
+    return Ends(now.min, most / effect.norm(holed.groups, measure.cutoff))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +167,7 @@ def _fitting(measure: Measure, holed: Holed, m: Int, possible: bool = True) -> F
     those ranks that no group has.
     """
     groups = holed.groups
-    cut = limit(groups, measure.cutoff)
+    cut = last_rank(groups, measure.cutoff)
 
     def by_query(values: Array) -> Int:
         return groups.sum_by_query(groups.query, values).astype(np.int64)
@@ -179,10 +192,10 @@ def _fitting(measure: Measure, holed: Holed, m: Int, possible: bool = True) -> F
     return Fitting(least, most, holes, left_out)
 
 
-@rule("RR")
-def reciprocal(measure: Measure, holed: Holed) -> Ends:
-    """The first group that holds a relevant document or a hole."""
-    rel, groups = parameter(measure, "rel"), holed.groups
+@rule("first relevant")
+def first_relevant(measure: Measure, holed: Holed) -> Ends:
+    """RR and Success: the first group that holds a relevant document or an unjudged one."""
+    rel, groups = measure.threshold, holed.groups
     now = holed.now(measure)
     if holed.top < rel:
         return Ends(now.min, now.max)
@@ -203,39 +216,37 @@ def reciprocal(measure: Measure, holed: Holed) -> Ends:
         with np.errstate(divide="ignore"):
             return np.where(last > 0, 1.0 / last, 0.0)
 
-    return Ends(now.min, holed.once(measure, highest))
+    reciprocal = holed.once(("first", rel, measure.cutoff), highest)
+    if measure.name == "Success":
+        return Ends(now.min, (reciprocal > 0).astype(np.float64))
+    return Ends(now.min, reciprocal)
 
 
-@rule("RBP", "DCG")
-def weighed(measure: Measure, holed: Holed) -> Ends:
-    """What each hole adds at the top of the scale, the highest gains of a group first."""
-    settings: dict[str, Any] = dict(measure.resolved)
-    rel, groups, cutoff = settings["rel"], holed.groups, measure.cutoff
+@rule(GainSum)
+def gain_sum(measure: Measure, holed: Holed) -> Ends:
+    """Give every unjudged document the highest grade; the highest gains of a group come first."""
+    effect = cast(GainSum, measure.definition.unjudged)
+    groups = holed.groups
 
     def highest() -> Float:
         grade = np.append(np.where(holed.is_hole, holed.top, groups.grade), holed.top)
         ranks = int(max(holed.span.max(initial=0), groups.listed.max(initial=0))) + 1
-        if measure.name == "DCG":
-            gain = graded(counted_from(rel, grade), settings["gain"], np.zeros(1, np.int64))
-            weight = weights(np.arange(ranks), cutoff)
-        else:
-            p, top = settings["p"], settings["max"]
-            gain = np.asarray(grade >= rel if top is None else np.minimum(grade, top) / top)
-            weight = (1.0 - p) * p ** np.arange(-1.0, ranks - 1.0)
-            weight[ranks if cutoff is None else cutoff + 1 :] = 0.0
+        gains = np.asarray(effect.gain(measure, grade), np.float64)
+        weight = effect.weight(measure, np.arange(ranks))
         weight[0] = 0.0
-        gain, hole = gain[:-1].astype(np.float64), float(gain[-1])
-        order, rank = holed.line(gain, hole)
-        # All ranks as if they were holes, and what the judged ones are worth besides.
-        own = gain[order] - hole if holed.gaps else gain[order]
-        value = groups.sum_by_query(groups.doc_query, own * weight[rank])
-        return value + hole * np.cumsum(weight)[holed.span] if holed.gaps else value
+        gain, top_gain = gains[:-1], float(gains[-1])
+        order, rank = holed.line(gain, top_gain)
+        if not holed.gaps:
+            return groups.sum_by_query(groups.doc_query, gain[order] * weight[rank])
+        # All ranks as if no document were judged, and what the judged ones are worth besides.
+        more = groups.sum_by_query(groups.doc_query, (gain[order] - top_gain) * weight[rank])
+        return more + top_gain * np.cumsum(weight)[holed.span]
 
     return Ends(holed.now(measure).min, holed.once(measure, highest))
 
 
-@rule("ERR")
-def cascade(measure: Measure, holed: Holed) -> Ends:
+@rule("stopping")
+def stopping_early(measure: Measure, holed: Holed) -> Ends:
     """As the others that rise; a scale above the judgements also changes what each grade is worth.
 
     Stop probabilities fall when the highest grade rises, so every highest grade is tried.
@@ -248,7 +259,7 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
         grades = np.where(lists.is_hole, grade, lists.groups.grade)
         order, rank = lists.line(grades, grade)
         stop = worth[np.minimum(grades[order], top)]
-        cut = limit(groups, measure.cutoff)
+        cut = last_rank(groups, measure.cutoff)
         if kernels.native is None:
             return stopping(lists.groups, stop, rank, cut)
         gap = float(worth[min(grade, top)]) if lists.gaps else 0.0
@@ -261,8 +272,8 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
         )
         return value
 
-    limited = dict(measure.resolved)["max"]
-    if _fixed(measure, holed):
+    limited = measure.parameters["max"]
+    if _has_known_scale(measure, holed):
         top = limited if isinstance(limited, int) else known
         high = holed.once(measure, lambda: highest(holed.top, top))
         return Ends(holed.now(measure).min, high)
@@ -271,60 +282,31 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
     return Ends(low, np.max(found, axis=0), exact=False)
 
 
-@rule("P4", "Harm")
-def in_a_set(measure: Measure, holed: Holed) -> Ends:
-    """A hole adds nothing as it is, and most if it helps, or if it harms."""
-    counted = holed.chosen(4) if measure.name == "P4" else holed.chosen(SCALE[0], 2)
-    most = _fitting(measure, holed, counted).most
-    return Ends(holed.now(measure).min, most / (measure.cutoff or 1))
-
-
-@rule("UDCG")
-def utility(measure: Measure, holed: Holed) -> Ends:
-    """What nearly answers distracts most: grade 3 is the worst, 5 the best."""
-    low, high = (measure.outcomes(holed.with_all(grade)) for grade in (3, 5))
-    return Ends(low.min, high.max)
-
-
-@rule("Judged")
-def judged(measure: Measure, holed: Holed) -> Ends:
-    """From what is judged now to all of the list; no grade matters."""
-    now = holed.now(measure).min
-    return Ends(now, measure.outcomes(holed.with_all(0)).max)
-
-
-@rule("RBPResidual")
-def residual(measure: Measure, holed: Holed) -> Ends:
-    """From what is left when all of the list is judged to what is left now."""
-    now = holed.now(measure).max
-    return Ends(measure.outcomes(holed.with_all(0)).min, now)
-
-
 # ------------------------------------------------------------- a share of what there is to find
 
 
-@rule("NumRel")
-def wanted(measure: Measure, holed: Holed) -> Ends:
+@rule("relevant count")
+def relevant_count(measure: Measure, holed: Holed) -> Ends:
     """Each hole may be one more."""
-    rel = parameter(measure, "rel")
+    rel = measure.threshold
     known = holed.groups.relevant(rel).astype(np.float64)
     return Ends(known, known + (holed.of_query + holed.extra) * (holed.top >= rel))
 
 
-@rule("SetF", "SetAP")
+@rule("set share")
 def set_share(measure: Measure, holed: Holed) -> Ends:
     """Both rise with a relevant document that is listed and fall with one that is not.
 
     Of h listed of T, n documents listed: F = (β+1)h/(βT + n), AP = h²/(nT).
     """
-    rel = parameter(measure, "rel")
+    rel = measure.threshold
     groups = holed.groups
     possible = holed.top >= rel
     inside, extra = holed.of_query * possible, holed.extra * possible
     found = groups.sum_by_query(groups.query, holed.chosen(rel))
     wanted = groups.relevant(rel)
     listed = np.maximum(groups.listed, 1)
-    beta = dict(measure.resolved).get("beta")
+    beta = measure.parameters.get("beta")
 
     def value(found: Array, wanted: Array) -> Float:
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -339,26 +321,24 @@ def set_share(measure: Measure, holed: Holed) -> Ends:
     return Ends(low, np.where(np.isnan(high) & (extra > 0), 0.0, high))
 
 
-@rule("R", "SetR", "F1", "NRecall4", "NRecall5")
-def share(measure: Measure, holed: Holed) -> Ends:
+@rule(CountOverRelevant)
+def count_over_relevant(measure: Measure, holed: Holed) -> Ends:
     """Relevant documents in the top k over a norm that grows with their number.
 
-    A relevant hole adds one to the count and at most one to the norm, so it never lowers the share
-    where it fits; one that does not fit, or that the run does not list, adds to the norm alone.
+    One more relevant document adds one to the count and at most one to the norm, so it never lowers
+    the share where it fits; one that does not fit, or that the run does not list, adds to the norm
+    alone.
     """
-    rel = {"NRecall4": 4, "NRecall5": 5}.get(measure.name) or parameter(measure, "rel")
+    effect = cast(CountOverRelevant, measure.definition.unjudged)
+    rel = effect.rel or measure.threshold
     groups = holed.groups
-    cut = limit(groups, measure.cutoff)
+    last = last_rank(groups, measure.cutoff)
     relevant = groups.relevant(rel)
     possible = holed.top >= rel
     extra = holed.extra * possible
 
     def norm(total: Int) -> Float:
-        if measure.name == "F1":
-            return (cut + total) / 2.0
-        return (total if measure.name in ("R", "SetR") else np.minimum(total, cut)).astype(
-            np.float64
-        )
+        return effect.norm(total, last)
 
     fit = holed.once(
         (measure, "fit"), lambda: _fitting(measure, holed, holed.chosen(rel), possible)
@@ -376,7 +356,7 @@ def share(measure: Measure, holed: Holed) -> Ends:
     return Ends(low, high)
 
 
-@rule("Hit")
+@rule("all relevant")
 def hit(measure: Measure, holed: Holed) -> Ends:
     """A hole that surely is in the top K cannot miss; one that can fall out can."""
     groups, cutoff = holed.groups, measure.cutoff

@@ -40,7 +40,7 @@ from rankproof.evaluation import counts
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, out_of, plural, signed
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.distributions import t_quantile
@@ -197,7 +197,7 @@ def estimate(
             ends, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
         found = _combine(guesses, true, reported, ends, open_, in_sample, is_counted)
         seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
-        least, most = range_of(seen, m.most)
+        least, most = range_of(seen, m.upper)
         every = (least, most) if len(of) == 1 else (least - most, most - least)
         within = every
         if len(alike) == len(holes):

@@ -14,8 +14,8 @@ from rankproof.data.ties import Pool, TieGroups, pool_of, tie_groups
 from rankproof.evaluation import Evaluated, Met, Policy, counts, meet, undefined_is_zero
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.measures import Measure, Outcomes
 from rankproof.measures.preference import before
-from rankproof.measures.registry import Measure, Outcomes
 
 if TYPE_CHECKING:
     from rankproof.unjudged.shared_documents import Holes

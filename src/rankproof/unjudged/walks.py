@@ -13,22 +13,15 @@ import numpy as np
 
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float, Int
-from rankproof.measures import AP
+from rankproof.measures import AP, Measure
 from rankproof.measures.inferred_precision import EPSILON
 from rankproof.measures.interpolated_precision import LEVELS, extremes
-from rankproof.measures.linear import limit
+from rankproof.measures.linear import last_rank
 from rankproof.measures.padded_rows import row_sum, tables
-from rankproof.measures.registry import Measure
 from rankproof.unjudged.unjudged_documents import HOLE, Ends, Holed, up_to
 
 _CELLS = 1 << 15  # of a table that fits into a processor's cache
 _KEY = np.int64(1) << 40  # ranks stay below it
-
-
-def parameter(measure: Measure, name: str) -> int:
-    value = dict(measure.resolved)[name]
-    assert isinstance(value, int)
-    return value
 
 
 # ------------------------------------------------------------------------------- levels of recall
@@ -42,8 +35,8 @@ def interpolated(measure: Measure, holed: Holed) -> Ends:
     not listed, and the others the last of the list; with more of them the documents that are known
     count less, for the level asks for more, and the holes more. So the least is where these cross.
     """
-    rel = parameter(measure, "rel")
-    given = dict(measure.resolved).get("recall")
+    rel = measure.threshold
+    given = measure.parameters.get("recall")
     levels = (float(given),) if isinstance(given, int | float) else LEVELS
     exact = len(levels) == 1
     if holed.top < rel:
@@ -105,7 +98,7 @@ def _walked(walk: Callable[..., None], holed: Holed, rel: int, highest: bool, *g
 
 def r_precision(measure: Measure, holed: Holed) -> Ends:
     """For every number T of relevant holes: rank R + T, with as many of them above it as can be."""
-    rel, holed = parameter(measure, "rel"), holed.spelled
+    rel, holed = measure.threshold, holed.spelled
     groups = holed.groups
     relevant = groups.relevant(rel)
     possible = holed.top >= rel
@@ -154,7 +147,7 @@ def average_precision(measure: Measure, holed: Holed) -> Ends:
     to each of them what it loses by standing behind x fewer, or more. So the sums for i = 1, 2, …
     follow from each other; at the end each is divided by R + i.
     """
-    rel = parameter(measure, "rel")
+    rel = measure.threshold
     if holed.top < rel:
         now = holed.now(measure)
         return Ends(now.min, now.max)
@@ -177,7 +170,7 @@ def inferred(measure: Measure, holed: Holed) -> Ends:
     if holed.sampled:
         nothing = np.zeros(groups.queries)
         return Ends(nothing, nothing + 1.0, exact=False)
-    found = average_precision(AP(rel=parameter(measure, "rel")), holed)
+    found = average_precision(AP(rel=measure.threshold), holed)
     return Ends(np.fmax(found.low - EPSILON, 0.0), np.fmin(found.high + EPSILON, 1.0), exact=False)
 
 
@@ -186,7 +179,7 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
 
     infAP of a list that is judged whole is Σ (k−1)/(k(k−1+2ε)) · (relevant so far) + rest(k).
     """
-    relevant, cut = holed.groups.relevant(rel), limit(holed.groups, measure.cutoff)
+    relevant, cut = holed.groups.relevant(rel), last_rank(holed.groups, measure.cutoff)
     longest = int(holed.span.max(initial=0))
     rank = np.maximum(np.arange(longest + 1.0), 1.0)
     weight, rest = 1.0 / rank, np.zeros(longest + 1)
@@ -245,7 +238,7 @@ def preference(measure: Measure, holed: Holed) -> Ends:
     that the run does not list count in R or in N alone. What is reported now ignores holes, so it
     is no completion and may lie outside.
     """
-    rel = parameter(measure, "rel")
+    rel = measure.threshold
     relevant = holed.groups.relevant(rel)
     others = np.diff(holed.groups.pool.start) - relevant
     possible = holed.top >= rel

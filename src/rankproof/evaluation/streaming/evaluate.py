@@ -53,7 +53,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.kernels import warn_if_slow
 from rankproof.foundation.lines import LINE
 from rankproof.foundation.memory import BYTES_PER_ROW, available_memory, parse_memory
-from rankproof.measures.registry import Measure
+from rankproof.measures import Measure
 
 SHARE = 0.5  # of the memory available, where no bound is named
 WAITING = 3  # chunks held before they are spilled; rows at rest take a quarter of their peak

@@ -28,7 +28,7 @@ from rankproof.evaluation.streaming.rows import Rows
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.measures.registry import Measure, Outcomes
+from rankproof.measures import Measure, Outcomes
 
 FEW = 4  # ids, one more than a message shows
 Pair: TypeAlias = tuple[str, str]  # a query and a document
@@ -146,7 +146,7 @@ def merge(
         name=name,
         queries=kept,
         outcomes={
-            m: Outcomes.together([part.outcomes[m] for part in found]).taken(order)
+            m: Outcomes.concatenate([part.outcomes[m] for part in found]).select(order)
             for m in measures
         },
         missing=missing,

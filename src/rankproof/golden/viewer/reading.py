@@ -20,7 +20,7 @@ from rankproof.statistics.agreement import agreement
 
 if TYPE_CHECKING:
     from rankproof.data.tables import Run
-    from rankproof.measures.registry import Measure
+    from rankproof.measures import Measure
 
 SOURCES = 200  # more are no choice for a menu; the search finds them by name
 LAST = 20  # of one's own changes, to look at again
