@@ -235,3 +235,10 @@ def test_every_distribution_has_a_wheel_for_each_tested_python(
 def test_readme_names_the_tested_versions_of_python() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"Python {', '.join(TESTED[:-1])} and {TESTED[-1]}" in readme
+
+
+def test_readme_states_the_time_and_the_disk_of_both_commands() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert re.search(r"`make demo` takes \d+ s and [\d.]+ GB of disk", readme)
+    assert re.search(r"`make test` takes [\w ]+ to install [\d.]+ GB", readme)
+    assert "PIP_EXTRA_INDEX_URL" in readme
