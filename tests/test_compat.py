@@ -416,9 +416,9 @@ def test_compiled_sums_refuse_what_is_out_of_range() -> None:
         pytest.skip("not compiled")
     one, two, total = np.array([1]), np.array([5]), np.zeros(1)
     with pytest.raises(ValueError, match="no such query"):
-        kernels.precisions(one, one, one, 1, one)
+        kernels.precision_sum(one, one, one, 1, one)
     with pytest.raises(ValueError, match="no such query or rank"):
-        kernels.discounted(one - 1, two, total, total, two)
+        kernels.discounted_sum(one - 1, two, total, total, two)
     with pytest.raises(ValueError, match="no such grade"):
         kernels.native.ideal(np.array([0, 1]), two, total, np.ones(2), 1, total)
 

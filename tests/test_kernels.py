@@ -57,7 +57,7 @@ def columns(lists: list[list[str]]) -> tuple[pl.Series, Int]:
 def test_grouping_is_a_stable_sort_by_query(case: tuple[int, list[int]]) -> None:
     queries, askedcodes = case
     codes = np.array(askedcodes, np.int32)
-    for start, rows in both(lambda: kernels.group(codes, queries)):
+    for start, rows in both(lambda: kernels.query_groups(codes, queries)):
         assert start.dtype == np.int64
         assert start.tolist() == [int((codes < q).sum()) for q in range(queries + 1)]
         expected = sorted(range(len(codes)), key=lambda row: askedcodes[row])
@@ -65,7 +65,7 @@ def test_grouping_is_a_stable_sort_by_query(case: tuple[int, list[int]]) -> None
 
 
 def test_rows_that_stand_together_are_not_moved() -> None:
-    start, rows = kernels.group(np.array([0, 0, 1, 2, 2], np.int32), 3)
+    start, rows = kernels.query_groups(np.array([0, 0, 1, 2, 2], np.int32), 3)
     assert rows is None
     assert start.tolist() == [0, 2, 3, 5]
 
@@ -85,7 +85,9 @@ def test_a_document_is_found_in_its_own_list_alone(
     ]
 
     def find() -> list[int]:
-        return list(kernels.lookup(kernels.index(doc, start), doc, start, wanted, query))
+        return list(
+            kernels.find_rows(kernels.index_documents(doc, start), doc, start, wanted, query)
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_SMALL", 0)
@@ -110,8 +112,8 @@ def test_the_first_repeated_document_is_named(lists: list[list[str]], data: st.D
     )
 
     def repeated() -> int:
-        with pytest.raises(kernels.Repeated) as caught:
-            kernels.index(doc, start)
+        with pytest.raises(kernels.RepeatedDocument) as caught:
+            kernels.index_documents(doc, start)
         return caught.value.row
 
     with pytest.MonkeyPatch.context() as patch:
@@ -129,7 +131,9 @@ def test_ordering_is_a_stable_sort_by_score_then_document(
     score = np.array(data.draw(st.lists(SCORES, min_size=len(doc), max_size=len(doc))), np.float64)
 
     def listed() -> list[int]:
-        return list(np.argsort(kernels.place(score, start, doc if by_doc else None, descending)[0]))
+        return list(
+            np.argsort(kernels.rank_rows(score, start, doc if by_doc else None, descending)[0])
+        )
 
     expected = []
     for q in range(len(lists)):
@@ -159,12 +163,12 @@ def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
     query = random.integers(-1, 6, 5000)
 
     def work() -> tuple[Any, ...]:
-        table = kernels.index(doc, start)
+        table = kernels.index_documents(doc, start)
         return (
-            kernels.lookup(table, doc, start, wanted, query),
-            *kernels.place(score, start, doc, True),
-            kernels.falls(score, start),
-            kernels.falls(np.sort(score)[::-1].copy(), start),
+            kernels.find_rows(table, doc, start, wanted, query),
+            *kernels.rank_rows(score, start, doc, True),
+            kernels.tie_group_starts(score, start),
+            kernels.tie_group_starts(np.sort(score)[::-1].copy(), start),
         )
 
     compiled, other = both(work)
@@ -221,7 +225,7 @@ def test_judged_documents_are_found_in_their_tie_groups(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_SMALL", 0)
         patch.setattr(kernels, "THREADS", threads)
-        for result in both(lambda: kernels.grouped(*(np.array(c, np.int64) for c in asked))):
+        for result in both(lambda: kernels.group_judged(*(np.array(c, np.int64) for c in asked))):
             assert [column.tolist() for column in result] == expected
 
 
@@ -289,10 +293,10 @@ def test_a_list_too_long_for_narrow_slots_has_wide_ones() -> None:
     start = np.array([0, len(long)])
     for count in (len(long) - 1, len(long)):
         end = np.array([0, count])
-        table = kernels.index(long[:count], end)
+        table = kernels.index_documents(long[:count], end)
         assert table is not None
         assert table.slots.dtype == (np.uint16 if count < 1 << 16 else np.uint32)
-        found = kernels.lookup(table, long[:count], end, long, np.zeros(len(long), np.int64))
+        found = kernels.find_rows(table, long[:count], end, long, np.zeros(len(long), np.int64))
         assert found.tolist() == [*range(count), *[-1] * (len(long) - count)]
     slots = np.zeros(1 << 18, np.uint16)
     with pytest.raises(ValueError, match="too narrow"):
@@ -304,20 +308,20 @@ def test_columns_may_be_slices_or_in_several_chunks() -> None:
     ids = pl.Series(["z", "a-document-with-a-long-id", "b", "c-document-with-a-long-id", "z"])
     for doc in (ids[1:4], pl.concat([ids[1:2], ids[2:4]], rechunk=False)):
         start = np.array([0, 3])
-        table = kernels.index(doc, start)
+        table = kernels.index_documents(doc, start)
         wanted, query = ids[1:], np.zeros(4, np.int64)
-        assert kernels.lookup(table, doc, start, wanted, query).tolist() == [0, 1, 2, -1]
-        assert kernels.place(np.zeros(3), start, doc, True)[0].tolist() == [2, 1, 0]
+        assert kernels.find_rows(table, doc, start, wanted, query).tolist() == [0, 1, 2, -1]
+        assert kernels.rank_rows(np.zeros(3), start, doc, True)[0].tolist() == [2, 1, 0]
 
 
 @needs_compiled
 def test_nothing_is_a_list_too() -> None:
     none = pl.Series([], dtype=pl.String)
     start = np.zeros(3, np.int64)
-    table = kernels.index(none, start)
-    assert kernels.lookup(table, none, start, pl.Series(["a"]), np.array([1])).tolist() == [-1]
-    assert kernels.lookup(table, none, start, none, np.zeros(0, np.int64)).tolist() == []
-    assert kernels.place(np.zeros(0), start, none, False)[0].tolist() == []
+    table = kernels.index_documents(none, start)
+    assert kernels.find_rows(table, none, start, pl.Series(["a"]), np.array([1])).tolist() == [-1]
+    assert kernels.find_rows(table, none, start, none, np.zeros(0, np.int64)).tolist() == []
+    assert kernels.rank_rows(np.zeros(0), start, none, False)[0].tolist() == []
 
 
 @needs_compiled
@@ -415,7 +419,7 @@ def test_every_command_says_once_that_a_long_run_is_read_without_compiled_code(
 
 def test_nothing_is_said_of_speed_where_runs_are_short(tmp_path: Path) -> None:
     assert _said_of_speed(READING[0], tmp_path, many=4) == 0
-    assert kernels.MANY == 1_000_000
+    assert kernels.SLOW_ROWS == 1_000_000
 
 
 @needs_compiled

@@ -35,7 +35,7 @@ from rankproof.data.sources import Source
 from rankproof.evaluation import Policy
 from rankproof.evaluation.streaming import evaluate_stream
 from rankproof.foundation import kernels, lines
-from rankproof.foundation.kernels import series
+from rankproof.foundation.kernels import as_polars
 from rankproof.measures import parse
 
 zstd = importlib.import_module(
@@ -255,7 +255,7 @@ def test_both_readers_give_the_rows_that_were_written(
     assert table(fast) == table(general) == meant(rows)
     assert fast is not None
     assert list(fast.queries) == list(general.queries)
-    assert series(fast.doc, "doc").dtype == series(general.doc, "doc").dtype == pl.String
+    assert as_polars(fast.doc, "doc").dtype == as_polars(general.doc, "doc").dtype == pl.String
     assert fast.codes.dtype == general.codes.dtype == np.int32
 
 
@@ -522,11 +522,11 @@ def test_a_parser_can_be_used_again_after_it_gave_its_columns_away() -> None:
     for query in ("one", "a-query-of-more-than-12-bytes", "one"):
         assert parser.feed(line((query, "d", "1"), "run").encode())
         queries, codes, _, value = parser.finish()
-        assert series(queries, "query").to_list() == [query]
+        assert as_polars(queries, "query").to_list() == [query]
         assert (bytes(codes), bytes(value)) == (bytes(4), bits(1.0))
     _, codes, docs, _ = parser.finish()
     assert bytes(codes) == b""
-    assert series(docs, "doc").to_list() == []
+    assert as_polars(docs, "doc").to_list() == []
 
 
 @needs_compiled
@@ -538,7 +538,7 @@ def test_columns_outlive_the_parser_and_each_other() -> None:
     _, _, docs, value = parser.finish()
     del parser
     numbers = np.frombuffer(value, np.float64)
-    documents = series(docs, "doc")
+    documents = as_polars(docs, "doc")
     del docs, value
     assert documents.to_list() == [doc for _, doc, _ in rows]
     assert numbers.tolist() == list(range(10_000))
@@ -552,7 +552,7 @@ def test_gathered_ids_hold_the_text_that_they_share() -> None:
     assert parser.feed("\n".join(line(("q", name, "1"), "qrels") for name in names).encode())
     docs = parser.finish()[2]
     some = docs.gather(np.array([3, 1, 1, 0])).gather(np.array([0, 2]))
-    shown = series(some, "doc")
+    shown = as_polars(some, "doc")
     del docs, parser
     assert list(some) == shown.to_list() == [names[3], names[1]]
     del some
@@ -579,14 +579,16 @@ def test_scattered_rows_are_brought_together_alike_compiled_and_not(
     assert parser.feed("\n".join(line(row, "qrels") for row in rows).encode())
     queries, codes, doc, value = parser.finish()
     codes, value = np.frombuffer(codes, np.int32), np.frombuffer(value, np.float64)
-    start, docs, values = kernels.together(codes, len(queries), doc, value)
-    plain = kernels.together(codes, len(queries), series(doc, "doc"), value)
+    start, docs, values = kernels.group_rows(codes, len(queries), doc, value)
+    plain = kernels.group_rows(codes, len(queries), as_polars(doc, "doc"), value)
     assert start.tolist() == plain[0].tolist()
     assert list(docs) == plain[1].to_list()
     assert values.tolist() == plain[2].tolist()
-    place, _ = kernels.place(np.zeros(len(queries)), np.array([0, len(queries)]), queries, False)
+    place, _ = kernels.rank_rows(
+        np.zeros(len(queries)), np.array([0, len(queries)]), queries, False
+    )
     assert [x for _, x in sorted(zip(place, queries, strict=True))] == sorted(queries)
-    assert kernels.match(queries, queries).tolist() == list(range(len(queries)))
+    assert kernels.match_ids(queries, queries).tolist() == list(range(len(queries)))
 
 
 @needs_compiled
@@ -610,9 +612,9 @@ def test_pieces_read_by_several_readers_are_the_rows_of_one_file(readers: int) -
             assert parser.feed(line(("q0", "the-last-document", "9"), "qrels").encode())
             queries, codes, doc, value = parser.finish()
             found = Columns(
-                series(queries, "query"),
+                as_polars(queries, "query"),
                 np.frombuffer(codes, np.int32),
-                series(doc, "doc"),
+                as_polars(doc, "doc"),
                 np.frombuffer(value, np.float64),
                 str,
             )

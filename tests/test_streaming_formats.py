@@ -314,12 +314,12 @@ def test_both_checks_of_ids_find_the_same_row(native: bool, ids: list[str]) -> N
         if not native:
             patch.setattr(kernels, "native", None)
         column = pl.Series(ids, dtype=pl.String)
-        found = kernels.first_unfit(column)
+        found = kernels.first_invalid_id(column)
         alone = np.arange(len(ids) + 1)  # every id a list of its own: none is there twice
         met = None
         try:
-            kernels.index(column, alone, check=True)
-        except kernels.Unfit as odd:
+            kernels.index_documents(column, alone, check=True)
+        except kernels.InvalidId as odd:
             met = odd.row
     assert found == met == next((at for at, text in enumerate(ids) if unfit(text)), None)
 

@@ -299,7 +299,7 @@ def _run(
 ) -> Run:
     try:
         return build_run(name, queries, codes, given.doc, scores.astype(np.float64), dtype)
-    except kernels.Repeated as repeated:
+    except kernels.RepeatedDocument as repeated:
         query, doc = given.query[repeated.row], given.doc[repeated.row]
         raise InputError(
             f"query {shorten(query)} lists document {shorten(doc)} a second time",

@@ -180,7 +180,7 @@ def search(
     dtype = "float32" if high_precision or form not in FLOATS else form
     try:
         return to_run(top, query_ids, document_ids, total, dtype, name, doc)
-    except kernels.Repeated as again:
+    except kernels.RepeatedDocument as again:
         assert doc is not None
         raise InputError(
             f"two documents have the id {shorten(doc[again.row])}",

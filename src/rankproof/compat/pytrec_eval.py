@@ -175,7 +175,7 @@ class RelevanceEvaluator:
             return Results({}, lambda: self._tied(run()), self._lines)
         policy = replace(policy, missing="zero" if empty else "skip")
         met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
-        found = self._table(kernels.series(met.queries, "query").to_list(), met.groups(), policy)
+        found = self._table(kernels.as_polars(met.queries, "query").to_list(), met.groups(), policy)
         if empty:  # tables know no list without a document
             wanted = set(map(str, known))
             found = {query: values for query, values in found.items() if query in wanted}

@@ -297,7 +297,7 @@ def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float
     if quick and numbers is not None:
         found = (groups.listed, groups.doc_query, groups.rank, groups.grade)
         pool = (groups.pool.start, groups.pool.unsorted)
-        figures = kernels.figures(found, pool, quick[0].level, *numbers)
+        figures = kernels.trec_eval_values(found, pool, quick[0].level, *numbers)
         if figures is not None:
             if quick == left:
                 return figures
@@ -467,7 +467,7 @@ def _mean_person(
     sums, people = np.zeros((len(lines), len(at))), np.zeros(len(at))
     for of_person in judged.partition_by("person", maintain_order=True):
         met = meet(run, _grades(of_person), policy)
-        rows = [at[name] for name in kernels.series(met.queries, "query")]
+        rows = [at[name] for name in kernels.as_polars(met.queries, "query")]
         people[rows] += 1
         if rows:
             sums[:, rows] += measured(met.groups(), lines, policy).T

@@ -15,7 +15,7 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.foundation.kernels import numbered
+from rankproof.foundation.kernels import count_within
 from rankproof.measures.interpolated_precision import highest
 from rankproof.measures.linear import log_discount
 from rankproof.measures.padded_rows import tables
@@ -87,7 +87,7 @@ def log_odds(groups: TieGroups, rel: int) -> Float:
     """yaap: log((1 + S)/(1 + R − S)), S the sum that AP divides by R."""
     chosen = np.flatnonzero(groups.grade >= rel)
     query = groups.doc_query[chosen]
-    total = groups.sum_by_query(query, numbered(query) / groups.rank[chosen])
+    total = groups.sum_by_query(query, count_within(query) / groups.rank[chosen])
     odds = (1.0 + total) / (1.0 + groups.relevant(rel) - total)
     return np.fromiter(map(math.log, odds.tolist()), np.float64, len(odds))
 
@@ -96,7 +96,7 @@ def binary_gain(groups: TieGroups, rel: int) -> Float:
     """binG: Σ 1/log₂(2 + others above) over relevant documents, over R."""
     chosen = np.flatnonzero(groups.grade >= rel)
     query = groups.doc_query[chosen]
-    others = groups.rank[chosen] - numbered(query)
+    others = groups.rank[chosen] - count_within(query)
     discount = log_discount(int(others.max(initial=0)) + 1)
     total = groups.sum_by_query(query, 1.0 / discount[others + 1])
     return _share(total, groups.relevant(rel))
@@ -113,7 +113,7 @@ class _Graded:
         good = np.flatnonzero(pooled > 0)
         good = good[np.lexsort((-pooled[good], groups.pool.query[good]))]
         self.owner, self.ideal = groups.pool.query[good], pooled[good]
-        self.place = numbered(self.owner)
+        self.place = count_within(self.owner)
         self.wanted = np.bincount(self.owner, minlength=groups.queries)  # P
         longest = int(max(groups.listed.max(initial=0), self.wanted.max(initial=0)))
         discount = log_discount(longest)

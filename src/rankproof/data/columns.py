@@ -56,7 +56,7 @@ def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
 
 def check_ids(ids: pl.Series, what: str, place: Place) -> None:
     """Refuse rows without an id, and ids that hold a control character."""
-    at = kernels.first_unfit(ids)
+    at = kernels.first_invalid_id(ids)
     if at is not None:
         raise unfit(ids[at], what, place(at))
 
@@ -285,8 +285,8 @@ def columns_of(
     refuse_first(
         *wrong,
         (bad, lambda at: not_written(kind, number[at], place(at))),
-        (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
-        (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
+        (kernels.first_invalid_id(query), lambda at: unfit(query[at], "query", place(at))),
+        (kernels.first_invalid_id(doc), lambda at: unfit(doc[at], "document", place(at))),
     )
     value = numbers.to_numpy(writable=True)
     rest = rest_of(value, lambda at: exact_text(number[at]))

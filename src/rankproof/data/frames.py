@@ -124,7 +124,7 @@ def _from_frame(
     if query.null_count() or doc.null_count():
         _check_both(query, doc, place)
     queries, codes = encode(query)
-    if kernels.first_unfit(queries) is not None:
+    if kernels.first_invalid_id(queries) is not None:
         _check_both(query, doc, place)
     return Columns(queries, codes, doc, numbers, place, dtype, rest, unchecked=True)
 
@@ -144,8 +144,8 @@ def _check_both(
     """Refuse the first row whose id is none, or which is one of the others."""
     refuse_first(
         *others,
-        (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
-        (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
+        (kernels.first_invalid_id(query), lambda at: unfit(query[at], "query", place(at))),
+        (kernels.first_invalid_id(doc), lambda at: unfit(doc[at], "document", place(at))),
     )
 
 

@@ -79,7 +79,7 @@ def read_run(
             check=columns.unchecked,
             laid=columns.laid and columns.laid(),
         )
-    except (kernels.Repeated, kernels.Unfit) as odd:
+    except (kernels.RepeatedDocument, kernels.InvalidId) as odd:
         raise _refused("lists", columns, odd) from None
     return replace(run, notes=columns.notes) if columns.notes else run
 
@@ -117,7 +117,7 @@ def read_qrels(
             columns.value.astype(np.int64),
             check=columns.unchecked,
         )
-    except (kernels.Repeated, kernels.Unfit) as odd:
+    except (kernels.RepeatedDocument, kernels.InvalidId) as odd:
         raise _refused("judges", columns, odd) from None
     path = source.path if isinstance(source, Source) else source
     scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
@@ -141,11 +141,13 @@ def _check_whole(columns: Columns) -> None:
         )
 
 
-def _refused(verb: str, columns: Columns, odd: kernels.Repeated | kernels.Unfit) -> InputError:
+def _refused(
+    verb: str, columns: Columns, odd: kernels.RepeatedDocument | kernels.InvalidId
+) -> InputError:
     """The error for an id that is none, or a (query, document) pair that is given twice."""
     row = odd.row
     query, doc = columns.queries[int(columns.codes[row])], columns.doc[row]
-    if isinstance(odd, kernels.Unfit):
+    if isinstance(odd, kernels.InvalidId):
         return unfit(doc, "document", columns.place(row))
     return InputError(
         f"query {shorten(query)} {verb} document {shorten(doc)} a second time",

@@ -67,7 +67,7 @@ class _AsSeries(_Made):
             return self
         ids = self.held(owner)
         if kernels.is_compiled(ids):
-            ids = kernels.series(ids, self._name)
+            ids = kernels.as_polars(ids, self._name)
             self.__set__(owner, ids)
         return ids
 
@@ -109,7 +109,7 @@ class Run:
     score: Float  # (N,) as given; float64 holds every narrower format exactly
     dtype: str = "float64"  # the format the scores came in
     cut: Int | None = None  # (Q,) documents left out that tie with the last one, where known
-    index: kernels.Index | None = field(default=None, repr=False)
+    index: kernels.DocumentIndex | None = field(default=None, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # rankings, by policy
     rest: Float | None = None  # (N,) what float64 left of scores past 2⁵³; None where nothing
     notes: tuple[str, ...] = ()  # what reading it took for granted
@@ -219,7 +219,7 @@ class Laid:
     start: Int  # (Q+1,) query q owns rows start[q]:start[q+1]
     doc: Any  # (N,) ids of either kind
     value: Array  # (N,)
-    index: kernels.Index | None
+    index: kernels.DocumentIndex | None
 
 
 def lay(queries: int, codes: Array, doc: Any, value: Array, check: bool = False) -> Laid:
@@ -227,19 +227,23 @@ def lay(queries: int, codes: Array, doc: Any, value: Array, check: bool = False)
 
     With `check` a document's id that is none raises `kernels.Unfit`.
     """
-    start, laid, value = kernels.together(codes, queries, doc, value)
+    start, laid, value = kernels.group_rows(codes, queries, doc, value)
     laid = laid if kernels.is_compiled(laid) else laid.rechunk().alias("doc")
     try:
-        return Laid(start, laid, value, kernels.index(laid, start, check))
-    except (kernels.Repeated, kernels.Unfit) as found:
-        rows = kernels.group(codes, queries)[1]
+        return Laid(start, laid, value, kernels.index_documents(laid, start, check))
+    except (kernels.RepeatedDocument, kernels.InvalidId) as found:
+        rows = kernels.query_groups(codes, queries)[1]
         if rows is None:
             raise
         # Of the queries one is the first to have it, which need not be the first row that has it.
         end = int(rows[found.row]) + 1
-        given = kernels.series(doc, "doc").head(end)
-        unfit = isinstance(found, kernels.Unfit)
-        row = kernels.first_unfit(given) if unfit else kernels.first_again(codes[:end], given)
+        given = kernels.as_polars(doc, "doc").head(end)
+        unfit = isinstance(found, kernels.InvalidId)
+        row = (
+            kernels.first_invalid_id(given)
+            if unfit
+            else kernels.first_repeated_row(codes[:end], given)
+        )
         raise type(found)(end - 1 if row is None else row) from None
 
 
@@ -258,7 +262,7 @@ def build_run(
     """Columns in any order → Run. Raises as `lay` does, unless that was done before."""
     found = laid or lay(len(queries), codes, doc, score, check)
     if rest is not None and found.value is not score:
-        rest = rest[kernels.group(codes, len(queries))[1]]
+        rest = rest[kernels.query_groups(codes, len(queries))[1]]
     score = np.ascontiguousarray(found.value)
     for column in (found.start, score):
         column.flags.writeable = False
@@ -271,7 +275,7 @@ def build_qrels(
 ) -> Qrels:
     """Columns in any order → Qrels. Raises as `lay` does."""
     ends = np.array([0, len(queries)])
-    place, _ = kernels.place(np.zeros(len(queries)), ends, queries, descending=False)
+    place, _ = kernels.rank_rows(np.zeros(len(queries)), ends, queries, descending=False)
     ascending = np.empty(len(queries), np.int64)
     ascending[place] = np.arange(len(queries))
     codes = place.astype(np.int32)[codes]

@@ -82,11 +82,11 @@ class Ranking:
 
 def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ranking:
     """Rank rows that stand together by query; `doc` is read only to break ties by it."""
-    group_start = kernels.falls(score, start)
+    group_start = kernels.tie_group_starts(score, start)
     position: Int | None = None
     if group_start is None or (order != "input" and len(group_start) <= len(score)):
         by_doc = doc if order != "input" else None
-        position, group_start = kernels.place(score, start, by_doc, order == "trec_eval")
+        position, group_start = kernels.rank_rows(score, start, by_doc, order == "trec_eval")
     return Ranking(start, position, group_start)
 
 
@@ -140,10 +140,10 @@ def in_order(
         row, rank = row[kept], rank[kept]
         start = np.zeros_like(run.start)
         np.cumsum(np.minimum(sizes, depth), out=start[1:])
-    doc = kernels.whole(ids_of(run, "doc").gather(row))
+    doc = kernels.contiguous(ids_of(run, "doc").gather(row))
     score: Float = np.asarray(-(rank + 1.0) if settle else run.score[row], np.float64)
     rest = None if run.rest is None or settle else run.rest[row]
-    index: Any = Later(lambda: kernels.index(doc, start))
+    index: Any = Later(lambda: kernels.index_documents(doc, start))
     made: dict[str, Any] = {"start": start, "doc": doc, "score": score, "cut": cut, "rest": rest}
     made["queries"] = ids_of(run, "queries")  # which `replace` would look at as a Series
     return replace(run, **made, index=index, cache={})
@@ -200,7 +200,7 @@ class Pool:
     def count(self, low: int, high: int | None = None) -> Int:
         """(Q,) how many grades are at least `low`, and at most `high`."""
         if (low, high) not in self._counts:
-            found = kernels.tally(self.start, self.unsorted, low, high)
+            found = kernels.count_grades(self.start, self.unsorted, low, high)
             found.flags.writeable = False  # all who ask get the same one
             self._counts[low, high] = found
         return self._counts[low, high]
@@ -261,7 +261,7 @@ class TieGroups:
         if chosen.all():
             return self
         columns = self.size, self.first, self.query, self.start, self.grade, self.rank
-        return TieGroups(self.listed, *kernels.chosen(chosen, *columns), self.pool)
+        return TieGroups(self.listed, *kernels.select_groups(chosen, *columns), self.pool)
 
     @cached_property
     def alone(self) -> bool:
@@ -409,7 +409,7 @@ def tie_groups(
         by_query = np.argsort(query, kind="stable")
         query, row, grade = query[by_query], row[by_query], grade[by_query]
     sizes = np.append(np.diff(ranking.start), 0)  # index −1: a query without a list
-    found = kernels.grouped(
+    found = kernels.group_judged(
         query, row, grade, listed, ranking.start, ranking.position, ranking.group_start
     )
     return TieGroups(sizes[listed], *found, pool)

@@ -54,13 +54,13 @@ def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
     pool = _whole_pool(qrels)
     query, queries, grade = pool.query, ids_of(qrels, "queries"), qrels.grade
     docs = ids_of(run, "doc"), ids_of(qrels, "doc")
-    row = kernels.lookup(run.index, docs[0], run.start, docs[1], listed[query])
+    row = kernels.find_rows(run.index, docs[0], run.start, docs[1], listed[query])
     sampled = None
     if policy.condensed:
         run, row = _condensed(run, row)
     elif qrels.sampled is not None:
         own = qrels.sampled.query, ids_of(qrels.sampled, "doc")
-        sampled = own[0], kernels.lookup(run.index, docs[0], run.start, own[1], listed[own[0]])
+        sampled = own[0], kernels.find_rows(run.index, docs[0], run.start, own[1], listed[own[0]])
     ranking = rank_run(run, policy.order, policy.score_dtype)
     if policy.missing == "skip" and missing:
         if sampled is not None:
@@ -109,7 +109,7 @@ def measure_all(
         some = counts(groups, measure)
         return found if some.all() else replace(found, counted=some)
 
-    found = kernels.each(of, measures, len(groups.grade))
+    found = kernels.map_in_threads(of, measures, len(groups.grade))
     return dict(zip(measures, found, strict=True))
 
 
@@ -150,7 +150,7 @@ def match(qrels: Qrels, run: Run) -> Int:
     """(Q,) where the run has each judged query, or −1; found once for a pair."""
     known = qrels.cache.get("match")
     if known is None or known[0] is not run.start:
-        found = kernels.match(ids_of(qrels, "queries"), ids_of(run, "queries"))
+        found = kernels.match_ids(ids_of(qrels, "queries"), ids_of(run, "queries"))
         known = qrels.cache["match"] = run.start, found
     listed: Int = known[1]
     return listed

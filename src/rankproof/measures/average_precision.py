@@ -42,15 +42,15 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     relevant = groups.relevant(rel).astype(np.float64)
     relevant[relevant == 0] = np.nan
     if groups.alone:
-        total = kernels.precisions(groups.query, groups.rank, groups.grade, rel, cut)
+        total = kernels.precision_sum(groups.query, groups.rank, groups.grade, rel, cut)
         return Outcomes.certain(total / relevant)
     columns = groups.size, groups.first, groups.query, groups.start, groups.rank
-    sums = kernels.averages(groups.grade, rel, cut, *columns)
+    sums = kernels.average_precision_sums(groups.grade, rel, cut, *columns)
     if sums is not None:
         return Outcomes.from_sums(sums, relevant)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
     query = groups.doc_query[chosen]
-    number = kernels.numbered(query)  # 1 for the first relevant document of its query
+    number = kernels.count_within(query)  # 1 for the first relevant document of its query
 
     def total_of(rank: Int) -> Float:
         share = np.where(rank <= cut[query], number / rank, 0.0)

@@ -35,7 +35,7 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.foundation.kernels import numbered
+from rankproof.foundation.kernels import count_within
 from rankproof.measures.linear import REL
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import row_sum, tables
@@ -79,7 +79,7 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     r, others, unknown = (before(count, groups.query) for count in (m, n, u))
     c = groups.first - 1.0  # ranks above
     group = groups.doc_group[chosen]
-    a = numbered(group) - 1.0  # relevant ones of the group above
+    a = count_within(group) - 1.0  # relevant ones of the group above
     d = (r + others + unknown)[group] + a  # of the pool above, where relevant ones lead
 
     sure = _chance(r[group] + a, others[group])
@@ -154,7 +154,7 @@ def _mean(counts: Int, above: Float) -> Float:
     judged = held + n  # J
     free = size - judged
     at = np.repeat(np.arange(len(size)), judged)
-    s = numbered(at) - 1
+    s = count_within(at) - 1
     rate = np.where(free > 0, u / np.maximum(free, 1), 0.0)[at]
     upper = r[at] + s * (held[at] - 1) / np.maximum(judged[at] - 1, 1)
     p = (upper + EPSILON) / (r[at] + others[at] + s + 2 * EPSILON)

@@ -21,7 +21,7 @@ import numpy as np
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.kernels import numbered
+from rankproof.foundation.kernels import count_within
 from rankproof.measures.linear import REL
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import alike, row_sum, tables
@@ -89,7 +89,7 @@ def _end_ranks(groups: TieGroups, chosen: Int) -> tuple[Int, Int]:
     """Of the chosen documents of each group, with those of it last, and first."""
     group = groups.doc_group[chosen]
     held = np.bincount(group, minlength=len(groups.size))
-    first = groups.first[group] + numbered(group) - 1
+    first = groups.first[group] + count_within(group) - 1
     return first + (groups.size - held)[group], first
 
 
@@ -117,7 +117,7 @@ Peaks = tuple[Float, Int, Int]  # the highest precision from each chosen documen
 
 def _peaks(groups: TieGroups, rank: Int, chosen: Int) -> Peaks:
     query = groups.doc_query[chosen]
-    best = np.append(_from_here_on(query, numbered(query) / rank), 0.0)
+    best = np.append(_from_here_on(query, count_within(query) / rank), 0.0)
     held = np.bincount(query, minlength=groups.queries)
     return best, held, np.cumsum(held) - held
 
@@ -199,7 +199,7 @@ def _walk(ties: _Ties, targets: list[Int], lowest: list[Float]) -> Iterator[tupl
     every order reaches.
     """
     group = np.repeat(np.arange(len(ties.size)), ties.places)
-    inside = numbered(group) - 1
+    inside = count_within(group) - 1
     wide = (ties.size - ties.held + 1)[group]
     j, shift = inside // wide + 1, inside % wide
     top, bottom = ties.before[group] + j, ties.ahead[group] + j + shift

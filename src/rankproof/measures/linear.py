@@ -73,7 +73,7 @@ def linear(
         return groups.sum_by_query(groups.doc_query, within)
 
     if groups.alone and isinstance(weigh, _Discount):
-        sums = kernels.discounted(groups.query, groups.rank, gain, weigh.table, last)
+        sums = kernels.discounted_sum(groups.query, groups.rank, gain, weigh.table, last)
         return Outcomes.certain(sums / norm)
     if groups.alone:
         return Outcomes.certain(total(gain, groups.rank) / norm)
@@ -125,7 +125,9 @@ def counted(
     last = last_rank(groups, cutoff)
     norm = _positive_norm(groups, norm)
     g = groups.size
-    sums = kernels.counted(chosen, last, g, groups.first, groups.query, groups.start, groups.rank)
+    sums = kernels.count_in_top(
+        chosen, last, g, groups.first, groups.query, groups.start, groups.rank
+    )
     if sums is not None:
         return Outcomes.from_sums(sums, norm)
     inside = chosen & (groups.rank <= last[groups.doc_query])
@@ -468,7 +470,7 @@ def _ideal(pool: Pool, gain: Gain, rel: int, top: Int, weigh: _Discount, longest
     grades = int(pool.unsorted.max(initial=0)) + 1
     if gain == "linear" and grades <= _COUNTED_GRADES:
         gains = counted_from(rel, np.arange(grades)).astype(np.float64)
-        ideal = kernels.ideal(pool.start, pool.unsorted, gains, weigh.table, longest)
+        ideal = kernels.ideal_gain(pool.start, pool.unsorted, gains, weigh.table, longest)
         if ideal is not None:
             return ideal
     inside: Bool = pool.place <= longest

@@ -320,7 +320,7 @@ def to_run(
         return ids.rechunk().alias("doc")
 
     # A million results have their scores long before they have their names.
-    index = Later(lambda: kernels.index(named(), start))
+    index = Later(lambda: kernels.index_documents(named(), start))
     return Run(name, queries, start, Later(named), score, dtype, cut, index)  # type: ignore[arg-type]
 
 

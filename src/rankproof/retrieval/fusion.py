@@ -71,7 +71,7 @@ def rrf(
             ranks = _twice_mean_rank(runs[number])
             np.take(by_rank, ranks, out=value[ends[number] - len(ranks) : ends[number]])
 
-    kernels.in_threads(fill, len(runs), kernels.THREADS)
+    kernels.map_ranges(fill, len(runs), kernels.THREADS)
     return _fuse(runs, value, limit, top, name)
 
 
@@ -427,7 +427,7 @@ def _fuse(
         last[number, where] = run.start[1:] + offset
         offset += len(run)
     doc = pl.concat([run.doc for run in runs], rechunk=True)
-    merged = kernels.merge(doc, first, last, value, by_lists)
+    merged = kernels.merge_lists(doc, first, last, value, by_lists)
     start, row, score = merged.start, merged.row, np.ldexp(merged.score, -_shift(limit))
     cut = np.zeros(len(queries), np.int64)
     if top is not None:

@@ -83,6 +83,6 @@ def picked(ids: pl.Series, rows: Int) -> pl.Series:
     return (found if found.n_chunks() == 1 else found.rechunk()).alias("doc")
 
 
-def index_of(doc: pl.Series, start: Int) -> kernels.Index | None:
+def index_of(doc: pl.Series, start: Int) -> kernels.DocumentIndex | None:
     """Of lists whose documents are told apart already: a short one needs none."""
-    return None if len(start) == 2 and len(doc) <= _SHORT else kernels.index(doc, start)
+    return None if len(start) == 2 and len(doc) <= _SHORT else kernels.index_documents(doc, start)

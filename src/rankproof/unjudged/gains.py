@@ -113,12 +113,12 @@ def ndcg_highest(
     most = len(total) - 1
     if kernels.native is not None and len(delta) == 1:
         starts, each = np.append(begin, delta.shape[1]), np.ascontiguousarray(delta[0])
-        kernels.in_threads(
+        kernels.map_ranges(
             lambda first, last: kernels.native.gain(
                 *(each, sign, starts, known, steps.held, steps.step, total, extra, highest),
                 *(first, last),
             ),
-            *(len(known), kernels.pieces(delta.shape[1])),
+            *(len(known), kernels.thread_count(delta.shape[1])),
         )
         return highest
     delta = sign * delta
@@ -163,12 +163,12 @@ def discounted(holed: Holed, known: Float, steps: Levels, cutoff: int | None, be
     total = steps.ideal(holed.of_query + holed.extra, cutoff)
     sums = np.cumsum(discounts(np.arange(int(holed.span.max(initial=0)) + 1), cutoff))
     value = np.empty(len(known))
-    kernels.in_threads(
+    kernels.map_ranges(
         lambda low, high: kernels.native.gain_in_rows(
             *(holed.groups.rank, holed.begin, holed.span, sums, known, steps.held, steps.step),
             *(total, holed.extra, best, value, low, high),
         ),
-        *(len(value), kernels.pieces(len(holed.groups.rank))),
+        *(len(value), kernels.thread_count(len(holed.groups.rank))),
     )
     return value
 

@@ -142,11 +142,11 @@ def _graded_sets(keys: Int, k: int, alpha: float, cap4: float, cap3: float) -> t
             _weight4(four, five[:, None], alpha, cap4),
             _weight3(three, five[:, None], alpha, cap3),
         )
-        kernels.in_threads(
+        kernels.map_ranges(
             lambda first, last: kernels.native.sets(
                 *(keys, w4, w4.shape[1], w3, w3.shape[1], k, low, high, first, last)
             ),
-            *(len(keys), kernels.pieces(1000 * len(keys))),
+            *(len(keys), kernels.thread_count(1000 * len(keys))),
         )
         return low, high
     for count in np.unique(keys[:, 7]):

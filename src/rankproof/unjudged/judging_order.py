@@ -511,7 +511,7 @@ def _part_of_qrels(qrels: Qrels, queries: Int, holes: Holes, answers: Int) -> Qr
         return part
     some = np.flatnonzero(np.isin(qrels.sampled.query, queries))
     query, doc = np.searchsorted(queries, qrels.sampled.query[some]), qrels.sampled.doc.gather(some)
-    still = np.flatnonzero(kernels.lookup(None, part.doc, part.start, doc, query) < 0)
+    still = np.flatnonzero(kernels.find_rows(None, part.doc, part.start, doc, query) < 0)
     return replace(part, sampled=Sampled(query[still], doc.gather(still)))
 
 

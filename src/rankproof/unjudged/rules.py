@@ -264,11 +264,11 @@ def stopping_early(measure: Measure, holed: Holed) -> Ends:
             return stopping(lists.groups, stop, rank, cut)
         gap = float(worth[min(grade, top)]) if lists.gaps else 0.0
         value, last = np.empty(groups.queries), cut.copy()
-        kernels.in_threads(
+        kernels.map_ranges(
             lambda low, high: kernels.native.cascade(
                 *(stop, rank, lists.begin, lists.span, gap, last, value, low, high)
             ),
-            *(groups.queries, kernels.pieces(int(lists.span.sum()))),
+            *(groups.queries, kernels.thread_count(int(lists.span.sum()))),
         )
         return value
 

@@ -72,15 +72,15 @@ class Holes:
         assert table is not None
         theirs = np.empty(int(spans[0].start[-1]), np.int32)
         own = np.empty(int(spans[1].start[-1]), np.bool_)
-        ids = [kernels.whole(ids_of(reach.run, "doc")) for reach in self.reaches]
-        kernels.in_threads(
+        ids = [kernels.contiguous(ids_of(reach.run, "doc")) for reach in self.reaches]
+        kernels.map_ranges(
             lambda first, last: kernels.native.share(
                 *(ids[0], a.row_at, a.known, spans[0].begin, spans[0].start),
                 *(b.met.listed, ids[1], b.run.start, table.slot_start, table.slots),
                 *(b.met.ranking.position, b.known, spans[1].begin, spans[1].start),
                 *(theirs, own, shared, level, first, last),
             ),
-            *(a.queries, kernels.pieces(len(theirs))),
+            *(a.queries, kernels.thread_count(len(theirs))),
         )
         return Shared(theirs, own, spans[0].start, spans[1].start, shared, level)
 
@@ -123,24 +123,24 @@ class Shared:
     def lead(self, weight: Float) -> Lead:
         """a − b, where a hole weighs weight[rank]."""
         gained, lost, most, least = (np.empty(len(self.count)) for _ in range(4))
-        kernels.in_threads(
+        kernels.map_ranges(
             lambda first, last: kernels.native.lead(
                 *(self.theirs, self.own, self.start_a, self.start_b, weight),
                 *(gained, lost, most, least, first, last),
             ),
-            *(len(self.count), kernels.pieces(len(self.theirs) + len(self.own))),
+            *(len(self.count), kernels.thread_count(len(self.theirs) + len(self.own))),
         )
         return Lead(gained, lost, most, least)
 
     def gains(self, weight: Float, known: Float, steps: Levels, total: Float) -> Lead:
         """`most` and `least`: the ends of (known + Σ gains · what holes weigh in a less b)/IDCG."""
         high, low = np.empty(len(known)), np.empty(len(known))
-        kernels.in_threads(
+        kernels.map_ranges(
             lambda first, last: kernels.native.gains(
                 *(self.theirs, self.own, self.start_a, self.start_b, weight, known),
                 *(steps.held, steps.step, total, high, low, first, last),
             ),
-            *(len(known), kernels.pieces(len(self.theirs) + len(self.own))),
+            *(len(known), kernels.thread_count(len(self.theirs) + len(self.own))),
         )
         return Lead(known, known, high, low)
 

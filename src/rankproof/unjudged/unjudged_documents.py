@@ -205,7 +205,7 @@ class Reach:
         """(H,) the row of each document in this run's list of its query, or −1."""
         if self not in holes.rows:
             run, listed = self.run, self.met.listed[holes.query]
-            holes.rows[self] = kernels.lookup(run.index, run.doc, run.start, holes.doc, listed)
+            holes.rows[self] = kernels.find_rows(run.index, run.doc, run.start, holes.doc, listed)
         return holes.rows[self]
 
     def places(self, other: Reach, query: Int, row: Int, depth: int | None) -> Int:
@@ -215,9 +215,9 @@ class Reach:
         if 4 * len(row) >= len(other.run):  # most of its documents: none need be copied
             wanted = np.full(len(other.run), -1)
             wanted[row] = listed
-            found = kernels.lookup(run.index, doc, run.start, theirs, wanted)[row]
+            found = kernels.find_rows(run.index, doc, run.start, theirs, wanted)[row]
         else:
-            found = kernels.lookup(run.index, doc, run.start, theirs.gather(row), listed)
+            found = kernels.find_rows(run.index, doc, run.start, theirs.gather(row), listed)
         place = np.full(len(row), -1)
         there = np.flatnonzero(found >= 0)
         at, of = found[there], query[there]

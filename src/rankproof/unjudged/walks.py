@@ -87,11 +87,11 @@ def _walked(walk: Callable[..., None], holed: Holed, rel: int, highest: bool, *g
     order, rank = holed.line(worth, 1, best=highest)
     grade, value = holed.groups.grade[order], np.empty(holed.groups.queries)
     given = tuple(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in given)
-    kernels.in_threads(
+    kernels.map_ranges(
         lambda low, high: walk(
             *(grade, rank, holed.begin, holed.span, holed.gaps, rel, *given, value, low, high)
         ),
-        *(len(value), kernels.pieces(len(rank))),
+        *(len(value), kernels.thread_count(len(rank))),
     )
     return value
 

@@ -51,7 +51,7 @@ def part_of(queries: pl.Series, parts: int) -> Int:
 def split(rows: Rows, parts: int) -> list[pl.DataFrame]:
     """Rows of a chunk by the part of their query, each in the order given."""
     owner = part_of(rows.queries, parts)[rows.codes]
-    start, order = kernels.group(owner, parts)
+    start, order = kernels.query_groups(owner, parts)
     frame = rows.frame()
     moved = frame if order is None else frame[pl.Series(order)]
     return [moved.slice(int(a), int(b - a)) for a, b in pairwise(start)]
@@ -75,7 +75,7 @@ def part_as_run(rows: Rows, name: str, dtype: str) -> Run:
     """Some queries of a run as a run of their own."""
     try:
         return build_run(name, rows.queries, rows.codes, rows.doc, rows.score, dtype)
-    except kernels.Repeated as again:
+    except kernels.RepeatedDocument as again:
         query = rows.queries[int(rows.codes[again.row])]
         raise RepeatedPair((query, rows.doc[again.row])) from None
 

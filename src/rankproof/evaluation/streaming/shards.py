@@ -34,7 +34,7 @@ from rankproof.data.trec import blocks_of, parse, place_in, range_blocks, read_b
 from rankproof.evaluation.streaming.rows import Rows
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.kernels import series
+from rankproof.foundation.kernels import as_polars
 from rankproof.foundation.lines import CHUNK, LINE
 from rankproof.foundation.printable import printable_path
 
@@ -328,7 +328,7 @@ class Shard:
 
 
 def _whole(columns: Columns) -> Chunk:
-    queries, doc = series(columns.queries, "query"), series(columns.doc, "doc")
+    queries, doc = as_polars(columns.queries, "query"), as_polars(columns.doc, "doc")
     _check_scores(columns.value, columns.rest, columns.place)
     rows = Rows(queries, columns.codes, doc, columns.value)
     return Chunk(rows, columns.place, columns.dtype, columns.notes)
