@@ -237,7 +237,7 @@ def first_repeated_row(query: Array, doc: Ids) -> int | None:
 
 
 def find_rows(table: DocumentIndex | None, doc: Ids, start: Int, wanted: Ids, query: Int) -> Int:
-    """Return the row of `doc` with wanted[i] in the list of query[i], else −1 (also for query −1)."""
+    """Return the row of `doc` with wanted[i] in the list of query[i], or −1."""
     if native is not None and table is not None:
         rows = np.empty(len(wanted), np.int64)
         doc, wanted, query = contiguous(doc), contiguous(wanted), np.ascontiguousarray(query)
