@@ -90,7 +90,7 @@ def test_a_document_is_found_in_its_own_list_alone(
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "_ROWS_PER_THREADING", 0)
         patch.setattr(kernels, "THREADS", threads)
         assert both(find) == (expected, expected)
 
@@ -117,7 +117,7 @@ def test_the_first_repeated_document_is_named(lists: list[list[str]], data: st.D
         return caught.value.row
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "_ROWS_PER_THREADING", 0)
         patch.setattr(kernels, "THREADS", 3)
         assert both(repeated) == (expected, expected)
 
@@ -143,7 +143,7 @@ def test_ordering_is_a_stable_sort_by_score_then_document(
         rows.sort(key=lambda row: -score[row])
         expected += rows
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "_ROWS_PER_THREADING", 0)
         patch.setattr(kernels, "THREADS", threads)
         assert both(listed) == (expected, expected)
 
@@ -223,7 +223,7 @@ def test_judged_documents_are_found_in_their_tie_groups(
     expected[3].append(len(expected[4]))
     asked = (query, row, grade, listed, list_start, position, group_start)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "_ROWS_PER_THREADING", 0)
         patch.setattr(kernels, "THREADS", threads)
         for result in both(lambda: kernels.group_judged(*(np.array(c, np.int64) for c in asked))):
             assert [column.tolist() for column in result] == expected
