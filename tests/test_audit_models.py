@@ -302,10 +302,10 @@ def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
 def test_an_architecture_says_what_a_model_is(
     tmp_path: Path, architecture: str, kind: str | None
 ) -> None:
-    from rankproof.retrieval.sentence_models import kind_of
+    from rankproof.retrieval.sentence_models import model_kind
 
     (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
-    assert kind_of(str(tmp_path)) == kind
+    assert model_kind(str(tmp_path)) == kind
 
 
 def test_parts_refuse_a_model_of_the_other_kind(folder: Path) -> None:
@@ -524,12 +524,12 @@ def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by
 
 def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
     """What a library raises while a model runs, such as a GPU whose memory is full."""
-    from rankproof.retrieval.sentence_models import running
+    from rankproof.retrieval.sentence_models import model_errors
 
     said = r"^my-model: .*\(OSError: 'the GPU fell off'\); try"
-    with pytest.raises(rp.InputError, match=said), running("my-model"):
+    with pytest.raises(rp.InputError, match=said), model_errors("my-model"):
         raise OSError("the GPU fell off\nat line 4")
-    with pytest.raises(rp.InputError, match=r"^as it was$"), running("my-model"):
+    with pytest.raises(rp.InputError, match=r"^as it was$"), model_errors("my-model"):
         raise rp.InputError("as it was")
 
 

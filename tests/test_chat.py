@@ -12,7 +12,7 @@ from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.chat import Chat, estimate_tokens
-from rankproof.retrieval.http import Bucket, Refused, Unanswered
+from rankproof.retrieval.http import RateLimit, Refused, Unanswered
 
 SCHEMA = {"type": "object", "properties": {"A": {"type": "integer"}}, "required": ["A"]}
 
@@ -279,7 +279,7 @@ class Time:
 @pytest.mark.parametrize("per_minute", [1, 7, 60, 600])
 def test_no_minute_holds_more_requests_than_the_limit_and_a_second_of_it(per_minute: int) -> None:
     time = Time()
-    bucket = Bucket(per_minute, time, time.sleep)
+    bucket = RateLimit(per_minute, time, time.sleep)
     moments = []
     for _ in range(4 * per_minute):
         bucket.take()
@@ -292,7 +292,7 @@ def test_no_minute_holds_more_requests_than_the_limit_and_a_second_of_it(per_min
 
 def test_a_request_larger_than_a_second_of_tokens_delays_the_next_one() -> None:
     time = Time()
-    bucket = Bucket(6000, time, time.sleep)  # 100 a second
+    bucket = RateLimit(6000, time, time.sleep)  # 100 a second
     bucket.take(1000)
     assert time.now == 0
     bucket.take(100)

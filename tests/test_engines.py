@@ -18,7 +18,7 @@ from rankproof.data.hits import read_hits
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.components import is_network, make
+from rankproof.retrieval.components import make_component, uses_network
 from rankproof.retrieval.identity import fingerprint, identity
 from rankproof.retrieval.retrievers.http import HttpRetriever, HttpRetrieverSettings
 from rankproof.retrieval.retrievers.python import PythonSettings
@@ -377,7 +377,7 @@ def test_a_run_of_the_past_is_swept_with_the_latency_and_cost_that_are_stated(sh
 
 def test_ties_at_the_cut_of_a_past_run_are_counted(shop: Path) -> None:
     (shop / "r.trec").write_text("".join(f"q Q0 d{i} {i} {3 - i // 2} t\n" for i in range(6)))
-    engine = make("retriever", RunSettings(type="run", file=shop / "r.trec"), [], [])
+    engine = make_component("retriever", RunSettings(type="run", file=shop / "r.trec"), [], [])
     run = engine.search(["another text"], 3, ["q"]).run
     assert run.doc.to_list() == ["d0", "d1", "d2"]
     assert run.cut.tolist() == [1]
@@ -412,9 +412,9 @@ def test_a_run_that_is_not_there_is_one_line(shop: Path) -> None:
 
 def test_settings_of_engines_say_whether_they_ask_a_network() -> None:
     def at(url: str) -> bool:
-        return is_network(HttpRetrieverSettings(type="http", url=url))
+        return uses_network(HttpRetrieverSettings(type="http", url=url))
 
     assert not at("http://localhost:8080/x")
     assert not at("http://[::1]:8080/x")
     assert at("https://search.example/x")
-    assert not is_network(PythonSettings(type="python", call="a:b"))
+    assert not uses_network(PythonSettings(type="python", call="a:b"))

@@ -827,11 +827,11 @@ class Engine:
 
     def search(self, queries: Any, k: int, query_ids: Any = None) -> Any:
         from rankproof.retrieval.protocols import Retrieved
-        from rankproof.retrieval.row_lists import run_of
+        from rankproof.retrieval.ranked_lists import run_from_rows
 
         found = [(np.array([1, 0]), np.array([2.0, 1.0])) for _ in queries]
         ids = pl.Series(["d3", "d7"])
-        run = run_of(self.name, query_ids, ids, found, "float64", None)
+        run = run_from_rows(self.name, query_ids, ids, found, "float64", None)
         return Retrieved(run, np.zeros(len(found)))
 
 

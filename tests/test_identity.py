@@ -12,9 +12,14 @@ import pytest
 
 from rankproof.foundation.config import Settings
 from rankproof.retrieval import components
-from rankproof.retrieval.components import Chosen, Foreign, every, part_of
+from rankproof.retrieval.components import (
+    ComponentChoice,
+    ForeignSettings,
+    component_of,
+    list_components,
+)
 from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings
-from rankproof.retrieval.identity import circumstances, fingerprint, identity, lasting
+from rankproof.retrieval.identity import environment_digest, fingerprint, identity, is_reproducible
 from rankproof.retrieval.rewriters.llm import LlmRewriterSettings
 
 
@@ -50,7 +55,7 @@ def test_what_changes_an_answer_is_another_identity(other: dict[str, Any]) -> No
 def test_every_key_of_every_part_decides_or_is_said_not_to() -> None:
     """A key that says how a server is asked must be named in `operation`, wherever it is."""
     asking = {"url", "key_env", "timeout_s", "attempts", "dsn_env"}
-    for part in every():
+    for part in list_components():
         forgotten = (asking & set(part.settings.model_fields)) - part.settings.operation
         engine = part.kind == "retriever"  # known by its address, where nothing else names it
         assert engine or not forgotten, f"{part.kind} {part.type}: {forgotten}"
@@ -62,7 +67,7 @@ def test_parts_of_the_same_keys_and_another_kind_or_type_differ() -> None:
         return identity(settings)
 
     seen: dict[str, Any] = {}
-    for part in every():
+    for part in list_components():
         try:
             chosen = part.settings.model_validate({"type": part.type})
         except ValueError:
@@ -97,8 +102,8 @@ def test_an_object_is_known_by_what_it_says_of_itself() -> None:
     assert identity(Named("a")) == identity(Named("a")) != identity(Named("b"))
     one, other = Silent(), Silent()
     assert identity(one) == identity(one) != identity(other)
-    assert lasting(identity(Named("a")))
-    assert not lasting([{"deep": [identity(one)]}])
+    assert is_reproducible(identity(Named("a")))
+    assert not is_reproducible([{"deep": [identity(one)]}])
 
 
 def test_a_model_s_name_alone_tells_no_two_objects_apart() -> None:
@@ -106,7 +111,7 @@ def test_a_model_s_name_alone_tells_no_two_objects_apart() -> None:
     one, other = Silent(), Silent()
     one.model = other.model = "minilm"  # type: ignore[attr-defined]
     assert identity(one) != identity(other)
-    assert not lasting(identity(one))
+    assert not is_reproducible(identity(one))
 
 
 def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
@@ -120,7 +125,7 @@ def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
     (model / "model.safetensors").write_bytes(b"1")
 
     def told(**keys: str) -> Any:
-        return identity(Foreign(type="mine_with_files:E", **keys))
+        return identity(ForeignSettings(type="mine_with_files:E", **keys))
 
     before = told(weights="w.npy", model="model")
     assert before == told(weights=str(weights), model=str(model))  # wherever they lie
@@ -139,19 +144,19 @@ def test_a_user_s_class_is_another_once_its_file_is(
     monkeypatch.chdir(tmp_path)
     module = tmp_path / "mine_for_identity.py"
     module.write_text("class E:\n    pass\n")
-    chosen = Foreign(type="mine_for_identity:E", size=3)  # type: ignore[call-arg]
+    chosen = ForeignSettings(type="mine_for_identity:E", size=3)  # type: ignore[call-arg]
     before = identity(chosen)
     assert before["own"] == {"size": 3}
     module.write_text("class E:\n    'changed'\n")
     assert identity(chosen) != before
-    assert identity(Foreign(type="mine_for_identity:E", size=4)) != identity(chosen)  # type: ignore[call-arg]
+    assert identity(ForeignSettings(type="mine_for_identity:E", size=4)) != identity(chosen)  # type: ignore[call-arg]
 
 
 def test_times_are_those_of_a_machine_and_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = circumstances(("numpy",))
-    assert here == circumstances(("numpy",))
+    here = environment_digest(("numpy",))
+    assert here == environment_digest(("numpy",))
     monkeypatch.setattr("rankproof.retrieval.identity.machine", lambda: {"cores": 96})
-    assert circumstances(("numpy",)) != here
+    assert environment_digest(("numpy",)) != here
 
 
 def test_two_parts_of_one_name_are_refused() -> None:
@@ -162,18 +167,21 @@ def test_two_parts_of_one_name_are_refused() -> None:
         @components.part("index", "flat")
         def mine(settings: Settings) -> None: ...
 
-    assert components.find("index", "flat").make.__module__ == "rankproof.retrieval.indexes.flat"
+    assert (
+        components.find_component("index", "flat").make.__module__
+        == "rankproof.retrieval.indexes.flat"
+    )
 
 
 def test_settings_of_another_kind_are_refused() -> None:
     from pydantic import TypeAdapter, ValidationError
 
     embedder = endpoint()
-    assert part_of(embedder).kind == "embedder"
+    assert component_of(embedder).kind == "embedder"
     adapter: TypeAdapter[Any] = TypeAdapter(components.RerankerChoice)
     with pytest.raises(ValidationError, match="give a reranker"):
         adapter.validate_python(embedder)
-    assert Chosen("reranker") == Chosen("reranker")
+    assert ComponentChoice("reranker") == ComponentChoice("reranker")
 
 
 def test_a_prompt_that_the_package_ships_decides_what_a_rewriter_says(

@@ -117,7 +117,7 @@ def test_python_in_the_documents_runs(
     from rankproof.measures import REGISTRY
     from rankproof.retrieval import components
 
-    components.every()  # all are declared by now
+    components.list_components()  # all are declared by now
     known, declared = dict(REGISTRY), dict(components._registered)
     read, endings = list(formats.FORMATS), dict(ENDINGS)
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ from small_corpus import write_corpus
 
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError
-from rankproof.retrieval.components import FOLDERS, KINDS, every, find
+from rankproof.retrieval.components import KINDS, PACKAGES, find_component, list_components
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
 
@@ -31,36 +31,36 @@ ROOT = Path(__file__).parents[1]
 def modules() -> list[str]:
     return [
         f"{folder}.{module.name}"
-        for folder in FOLDERS
+        for folder in PACKAGES
         for module in pkgutil.iter_modules(import_module(folder).__path__)
     ]
 
 
 @pytest.mark.parametrize("module", modules())
 def test_every_module_of_the_folders_of_parts_declares_one(module: str) -> None:
-    declared = [part for part in every() if part.make.__module__ == module]
+    declared = [part for part in list_components() if part.make.__module__ == module]
     assert declared, f"{module} declares no part: is @part(…) forgotten?"
 
 
-@pytest.mark.parametrize("part", every(), ids=lambda part: f"{part.kind}-{part.type}")
+@pytest.mark.parametrize("part", list_components(), ids=lambda part: f"{part.kind}-{part.type}")
 def test_every_part_says_what_it_does_and_what_it_needs(part: Any) -> None:
     assert 10 < len(part.does) < 140
     assert part.does.endswith((".", ")"))
     extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.M))
     assert part.extra is None or part.extra in extras
     assert part.settings.model_fields["type"] is not None
-    assert find(part.kind, part.type) is part
+    assert find_component(part.kind, part.type) is part
 
 
 def test_every_kind_has_a_part() -> None:
-    assert {part.kind for part in every()} == set(KINDS)
+    assert {part.kind for part in list_components()} == set(KINDS)
 
 
 def test_the_command_lists_them() -> None:
     done = rankproof("parts", "--format", "json")
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)["parts"]
-    assert [(p["kind"], p["type"]) for p in listed] == [(p.kind, p.type) for p in every()]
+    assert [(p["kind"], p["type"]) for p in listed] == [(p.kind, p.type) for p in list_components()]
     flat = next(p for p in listed if p["type"] == "flat")
     assert flat["installed"] is True
     assert "format" in flat["settings"]
@@ -69,7 +69,7 @@ def test_the_command_lists_them() -> None:
 
 def test_the_table_of_parts_in_the_documents_is_the_registry() -> None:
     """To mend it, replace the table of docs/parts.md by what this test prints."""
-    rows = [f"| {p.kind} | `{p.type}` | {p.extra or '–'} | {p.does} |" for p in every()]
+    rows = [f"| {p.kind} | `{p.type}` | {p.extra or '–'} | {p.does} |" for p in list_components()]
     table = "\n".join(["| kind | type | extra | what it does |", "|:--|:--|:--|:--|", *rows])
     print(table)
     assert table in (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ import zlib
 
 import numpy as np
 
-from rankproof.retrieval.row_lists import run_of
+from rankproof.retrieval.ranked_lists import run_from_rows
 from rankproof.retrieval.protocols import Retrieved, Scored
 from rankproof.precision.exact_search import find
 from rankproof.precision.formats import encode
@@ -125,7 +125,8 @@ class Mine:
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         found = [(rows, scores[at, rows].astype(float)) for at, rows in enumerate(best)]
         return Retrieved(
-            run_of(self.name, query_ids, self.ids, found, "float32", None), np.zeros(len(queries))
+            run_from_rows(self.name, query_ids, self.ids, found, "float32", None),
+            np.zeros(len(queries)),
         )
 
 
@@ -325,7 +326,7 @@ from typing import Literal
 
 from rankproof.foundation.config import Settings
 from rankproof.data.hits import read_hits
-from rankproof.retrieval.hits import run_of_hits
+from rankproof.retrieval.ranked_lists import run_from_hits
 from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved
 
@@ -348,7 +349,7 @@ class Shelf:
 
     def search(self, queries, k, query_ids=None):
         hits = [read_hits(self.ids[:k], self.name) for _ in queries]
-        return Retrieved(run_of_hits(self.name, query_ids, hits), np.zeros(len(queries)))
+        return Retrieved(run_from_hits(self.name, query_ids, hits), np.zeros(len(queries)))
 '''
 
 

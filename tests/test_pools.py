@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankproof.data import read_run
-from rankproof.retrieval.pools import head, reordered
+from rankproof.retrieval.ranked_lists import keep_first, rescore
 from rankproof.retrieval.run_similarity import kendall, mean, overlap
 
 Lists = dict[str, dict[str, float]]
@@ -45,7 +45,7 @@ def as_dict(frame_rows: list[tuple[str, str, float]]) -> Lists:
 
 @given(lists, st.integers(1, 9))
 def test_head_keeps_the_best_and_counts_the_ties_it_leaves_out(run: Lists, k: int) -> None:
-    cut_run = head(read_run(run), k)
+    cut_run = keep_first(read_run(run), k)
     kept, cut = literal_head(run, k)
     rows = cut_run.to_frame().rows()
     assert as_dict(rows) == kept
@@ -57,7 +57,7 @@ def test_head_keeps_the_best_and_counts_the_ties_it_leaves_out(run: Lists, k: in
 @given(lists, st.integers(1, 9), st.integers(1, 9))
 def test_a_head_of_a_head_is_the_shorter_head_and_its_ties(run: Lists, j: int, k: int) -> None:
     whole = read_run(run)
-    once, twice = head(whole, min(j, k)), head(head(whole, max(j, k)), min(j, k))
+    once, twice = keep_first(whole, min(j, k)), keep_first(keep_first(whole, max(j, k)), min(j, k))
     assert once.to_frame().equals(twice.to_frame())
     assert once.cut is not None
     assert twice.cut is not None
@@ -66,7 +66,7 @@ def test_a_head_of_a_head_is_the_shorter_head_and_its_ties(run: Lists, j: int, k
 
 def test_each_query_may_have_its_own_depth() -> None:
     run = read_run({"a": {"x": 3.0, "y": 2.0, "z": 1.0}, "b": {"x": 3.0, "y": 2.0, "z": 1.0}})
-    assert head(run, np.array([1, 2])).to_frame().rows() == [
+    assert keep_first(run, np.array([1, 2])).to_frame().rows() == [
         ("a", "x", 3.0),
         ("b", "x", 3.0),
         ("b", "y", 2.0),
@@ -76,7 +76,7 @@ def test_each_query_may_have_its_own_depth() -> None:
 def test_new_scores_reach_their_documents_whatever_their_order() -> None:
     run = read_run({"a": {"x": 3.0, "y": 2.0}, "b": {"y": 9.0}})
     scored = read_run({"b": {"y": 0.5}, "a": {"y": 0.7, "x": 0.1}}).to_frame()
-    found = reordered(run, scored, "float32")
+    found = rescore(run, scored, "float32")
     assert as_dict(found.to_frame().rows()) == {"a": {"x": 0.1, "y": 0.7}, "b": {"y": 0.5}}
     assert found.dtype == "float32"
 

@@ -21,11 +21,11 @@ from toy_embedder import Toy
 from rankproof.data.tables import Run
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
-from rankproof.retrieval.components import find, make
+from rankproof.retrieval.components import find_component, make_component
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.lucene import LuceneEngine
+from rankproof.retrieval.model_calls import unit_vectors
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.texts import unit
 
 if (reason := missing()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -46,7 +46,7 @@ class Unit(Toy):
     """Of length 1, as every embedder of rankproof; a blank text is zeros."""
 
     def _embed(self, texts: Any) -> Vectors:
-        return unit(super()._embed(texts))
+        return unit_vectors(super()._embed(texts))
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,8 @@ def engine(kind: str, url: str, texts: list[str] = TEXTS, **more: Any) -> Lucene
     data = {"type": kind, "url": url, **more}
     if more.get("mode", "bm25") != "bm25":
         data.setdefault("embedder", toy)
-    made = make(
-        *("retriever", find("retriever", kind).settings.model_validate(data)),
+    made = make_component(
+        *("retriever", find_component("retriever", kind).settings.model_validate(data)),
         *(texts, IDS[: len(texts)]),
         vectors=lambda given: toy.embed_passages(texts),
         embedder=lambda given: toy,
@@ -145,7 +145,7 @@ def test_an_index_that_is_whole_is_used_again_and_only_ours_is_dropped(
 def test_indexing_that_was_stopped_goes_on_where_it_stopped(
     kind: str, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankproof.retrieval.lucene._ROWS", 10)
+    monkeypatch.setattr("rankproof.retrieval.lucene._ROWS_PER_REQUEST", 10)
     bulks: list[bytes] = []
 
     def stops(request: Any) -> Any:
@@ -234,12 +234,12 @@ def test_opensearch_ignores_rescoring_of_int8(urls: dict[str, str]) -> None:
     """Which is why the setting is refused."""
     found = engine("opensearch", urls["opensearch"], mode="knn", format="int8", candidates=500)
     vector = Unit().embed_queries(QUESTIONS[:1])[0].tolist()
-    plain: Any = found._dialect.graph(vector, 10)
-    rescored: Any = found._dialect.graph(vector, 10)
+    plain: Any = found._dialect.graph_query(vector, 10)
+    rescored: Any = found._dialect.graph_query(vector, 10)
     rescored["query"]["knn"]["vector"]["rescore"] = {"oversample_factor": 10.0}
     assert plain != rescored
-    names, scores = found._hits(plain, 10)
-    again, same = found._hits(rescored, 10)
+    names, scores = found._search_one(plain, 10)
+    again, same = found._search_one(rescored, 10)
     assert (names, scores.tolist()) == (again, same.tolist())
     with pytest.raises(ValueError, match="OpenSearch does not rescore int8"):
         engine("opensearch", urls["opensearch"], mode="knn", format="int8", oversample=3.0)

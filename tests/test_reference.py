@@ -140,7 +140,7 @@ def run_example(name: str, package: Any, folder: Path, more: dict[str, Any]) -> 
             pytest.importorskip(needed)
     text = docstring(package, name)
     assert ">>>" in text, f"{name} has no example"
-    components.every()  # all are declared by now
+    components.list_components()  # all are declared by now
     tables: list[dict[Any, Any]] = [REGISTRY, formats.REGISTERED, ENDINGS, components._registered]
     kept = [(table, dict(table)) for table in tables]
     read = list(formats.FORMATS)

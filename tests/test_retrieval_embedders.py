@@ -22,8 +22,8 @@ from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings, EndpointEmbedder
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.model_calls import embed_texts
 from rankproof.retrieval.protocols import Embedder
-from rankproof.retrieval.texts import embed_texts
 
 TEXTS = ["the heart pumps blood", "", "stars shine", "the heart pumps blood", " \n", "été à Paris"]
 
@@ -166,13 +166,11 @@ def test_a_low_format_runs_the_model_and_comes_back_as_float32(model: str, dtype
 
 def test_vectors_that_are_stored_are_not_made_again(model: str, tmp_path: Path) -> None:
     texts = tiny_models.sentences(6)
-    told: list[float] = []
     with Cache(tmp_path) as cache:
         first = make_embedder(local(model), cache).embed_passages(texts)
-        again = make_embedder(local(model), cache, told.append)
+        again = make_embedder(local(model), cache)
         again._model = type("Gone", (), {"encode": None, "encode_document": None})()  # type: ignore[attr-defined]
         assert (again.embed_passages([*texts, texts[0]])[:6] == first).all()
-    assert sum(told) == 7
 
 
 def test_the_fingerprint_changes_with_all_that_changes_vectors(model: str, tmp_path: Path) -> None:

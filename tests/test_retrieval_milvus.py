@@ -16,14 +16,14 @@ from toy_embedder import Toy
 
 from rankproof.foundation.config import check_config, read_config
 from rankproof.foundation.errors import InputError
-from rankproof.retrieval.components import is_network, make
+from rankproof.retrieval.components import make_component, uses_network
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusSettings
+from rankproof.retrieval.model_calls import unit_vectors
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.retrievers.milvus import MilvusRetrieverSettings
-from rankproof.retrieval.texts import unit
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
 
@@ -34,7 +34,7 @@ pytest.importorskip("milvus_lite")
 def some_vectors(count: int = 300, size: int = 16) -> Vectors:
     vectors = np.random.default_rng(0).normal(size=(count, size)).astype(np.float32)
     vectors[7] = vectors[8] = vectors[9]  # a tie of three
-    return unit(vectors)
+    return unit_vectors(vectors)
 
 
 def settings(folder: Path, **more: Any) -> MilvusSettings:
@@ -109,18 +109,13 @@ def test_a_collection_that_is_whole_is_used_again_and_one_that_was_stopped_goes_
 ) -> None:
     first = built(folder, index="hnsw", m=4)
     client = first.server.client
-    asked: list[int] = []
     again = built(folder, index="hnsw", m=4)
     assert again.collection == first.collection
     assert again.build_seconds == first.build_seconds > 0
     client.delete(first.collection, filter="row >= 200")  # as if it had been stopped there
-    resumed = make_index(
-        settings(folder, index="hnsw", m=4),
-        some_vectors(),
-        folder=folder,
-        progress=lambda amount: asked.append(int(amount)),
-    )
-    assert sum(asked) == 300
+    resumed = make_index(settings(folder, index="hnsw", m=4), some_vectors(), folder=folder)
+    (row,) = client.query(first.collection, filter="", output_fields=["count(*)"])
+    assert row["count(*)"] == 300
     assert resumed.search(some_vectors()[250:251], 1).run.doc.to_list() == ["250"]
 
 
@@ -148,11 +143,11 @@ def test_what_a_collection_holds_decides_its_name_and_how_it_is_searched_does_no
 
 
 def test_an_address_is_a_network_and_a_folder_is_none(tmp_path: Path) -> None:
-    assert not is_network(settings(tmp_path))
+    assert not uses_network(settings(tmp_path))
     far = {"type": "milvus", "uri": "https://user:word@milvus.example:19530"}
-    assert is_network(MilvusSettings.model_validate(far))
+    assert uses_network(MilvusSettings.model_validate(far))
     near = {"type": "milvus", "uri": "http://localhost:19530"}
-    assert not is_network(MilvusSettings.model_validate(near))
+    assert not uses_network(MilvusSettings.model_validate(near))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +259,7 @@ def test_a_collection_of_the_users_own_is_searched_and_not_written(tmp_path: Pat
             "embedder": toy,
         }
     )
-    engine = make("retriever", chosen, [], [], vectors=None, embedder=lambda given: given)
+    engine = make_component("retriever", chosen, [], [], vectors=None, embedder=lambda given: given)
     run = engine.search(["bees on rooftops"], 30, ["q"]).run
     assert sorted(run.doc) == [f"bees-{at}" for at in range(5)]
     asked = toy.embed_queries(["bees on rooftops"])[0]
@@ -278,7 +273,7 @@ def test_a_collection_of_the_users_own_is_searched_and_not_written(tmp_path: Pat
     assert client.list_collections() == ["theirs"]
     absent = chosen.model_copy(update={"collection": "nobodys"})
     with pytest.raises(InputError, match="there is no collection 'nobodys'"):
-        make("retriever", absent, [], [], vectors=None, embedder=lambda given: given)
+        make_component("retriever", absent, [], [], vectors=None, embedder=lambda given: given)
 
 
 def test_ids_are_a_column_that_filters_can_name(folder: Path) -> None:

@@ -18,7 +18,7 @@ from small_corpus import write_corpus
 from rankproof.foundation.config import check_config
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.pairs import score_pairs
+from rankproof.retrieval.model_calls import PairScore, score_pairs
 from rankproof.retrieval.rerankers import make_reranker
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
 from rankproof.retrieval.rerankers.endpoint import EndpointReranker, RerankEndpointSettings
@@ -229,8 +229,9 @@ def test_scores_that_are_stored_are_not_made_again(encoder: str, tmp_path: Path)
 def test_a_score_that_is_no_number_names_its_passage() -> None:
     with pytest.raises(InputError, match="m: the score of 'bad' is nan"):
         score_pairs(
-            *("q", ["ok", "bad"]),
-            lambda some: [(float("nan") if p == "bad" else 1.0, 1.0, False, 0.0) for p in some],
+            "q",
+            ["ok", "bad"],
+            lambda texts: [PairScore(float("nan") if p == "bad" else 1.0, 1.0) for p in texts],
             place="m",
             batch=8,
             dtype="float32",

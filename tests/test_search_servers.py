@@ -15,12 +15,12 @@ from toy_embedder import Toy
 
 from rankproof.foundation.config import check_config, read_config
 from rankproof.foundation.errors import InputError
-from rankproof.retrieval.components import find, is_network, make
+from rankproof.retrieval.components import find_component, make_component, uses_network
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings
+from rankproof.retrieval.model_calls import unit_vectors
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.texts import unit
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
 
@@ -50,7 +50,7 @@ class Unit(Toy):
     """Of length 1, as every embedder here; a blank text is zeros."""
 
     def _embed(self, texts: Any) -> Vectors:
-        return unit(super()._embed(texts))
+        return unit_vectors(super()._embed(texts))
 
 
 def settings(kind: Kind, there: Loopback, **more: Any) -> LuceneSettings:
@@ -59,14 +59,14 @@ def settings(kind: Kind, there: Loopback, **more: Any) -> LuceneSettings:
         data |= {"user": USER, "password_env": "ENGINE_PASSWORD"}
     if more.get("mode", "bm25") != "bm25":
         data.setdefault("embedder", Unit())
-    chosen = find("retriever", kind).settings.model_validate(data)
+    chosen = find_component("retriever", kind).settings.model_validate(data)
     assert isinstance(chosen, LuceneSettings)
     return chosen
 
 
 def engine(kind: Kind, there: Loopback, texts: list[str] = TEXTS, **more: Any) -> LuceneEngine:
     toy = Unit()
-    made = make(
+    made = make_component(
         *("retriever", settings(kind, there, **more), texts, IDS[: len(texts)]),
         vectors=lambda given: toy.embed_passages(texts),
         embedder=lambda given: toy,
@@ -183,7 +183,7 @@ def test_an_index_that_is_whole_is_used_again(kind: Kind) -> None:
 
 @both
 def test_indexing_that_was_stopped_goes_on(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankproof.retrieval.lucene._ROWS", 2)
+    monkeypatch.setattr("rankproof.retrieval.lucene._ROWS_PER_REQUEST", 2)
     with search_server(kind) as (there, double):
         double.stop_after = 2
         with pytest.raises(InputError, match=r"the server answers 500: .*the disk is full"):
@@ -366,7 +366,7 @@ def test_a_passage_that_is_refused_is_named(kind: Kind) -> None:
     with search_server(kind) as (there, _):
         chosen = settings(kind, there, mode="knn")
         with pytest.raises(InputError, match=r"passage 0 is refused: .*dimensions"):
-            make(
+            make_component(
                 *("retriever", chosen, ["x"], ["a"]),
                 vectors=lambda _: _Ragged(np.zeros((1, 3), np.float32)),
                 embedder=lambda given: given,
@@ -388,7 +388,7 @@ def test_rescoring_that_opensearch_would_ignore_is_refused() -> None:
         check_config(
             {"type": "opensearch", "url": "http://localhost:9200", "mode": "knn",
              "embedder": {"type": "wordllama"}, "format": "int8", "oversample": 3},
-            find("retriever", "opensearch").settings,
+            find_component("retriever", "opensearch").settings,
             place="x",
         )  # fmt: skip
 
@@ -417,7 +417,7 @@ def test_settings_that_contradict_each_other_are_refused(
     with pytest.raises(InputError) as error:
         check_config(
             {"type": kind, "url": "http://localhost:9200", **more},
-            find("retriever", kind).settings,
+            find_component("retriever", kind).settings,
             place="x",
         )
     assert said in str(error.value)
@@ -426,13 +426,13 @@ def test_settings_that_contradict_each_other_are_refused(
 @both
 def test_an_address_does_not_decide_what_is_found_in_an_index_of_ours(kind: Kind) -> None:
     def of(url: str, **more: Any) -> Any:
-        chosen = find("retriever", kind).settings
+        chosen = find_component("retriever", kind).settings
         return chosen.model_validate({"type": kind, "url": url, **more})
 
     here, there = of("http://localhost:9200"), of("https://user:word@es.example")
     assert fingerprint(here) == fingerprint(there)
-    assert is_network(there)
-    assert not is_network(here)
+    assert uses_network(there)
+    assert not uses_network(here)
     assert fingerprint(of("http://localhost:9200", k1=0.9)) != fingerprint(here)
     own = [of(f"https://{host}.example", index="passages") for host in ("a", "b")]
     assert fingerprint(own[0]) != fingerprint(own[1])

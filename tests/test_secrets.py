@@ -42,7 +42,7 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.presentation.notebook import drawn, ranges
 from rankproof.retrieval.chat import Chat
-from rankproof.retrieval.components import Foreign
+from rankproof.retrieval.components import ForeignSettings
 from rankproof.retrieval.http import Address, Endpoint, JsonClient
 
 KEY = "sk-proj-Zq7Rt2/Wv+x9Lm4Kd8"
@@ -482,7 +482,7 @@ def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
         "tokenizer": "bert-base-uncased",
         "key_env": "OWN_KEY_NAME",
     }
-    Foreign(type="mine:Index", **own)
+    ForeignSettings(type="mine:Index", **own)
     said = remove_secrets(f"{own} {json.dumps(own)}")
     for part in ("0001", "0002", "0003", "0004"):
         assert part not in said

@@ -18,9 +18,9 @@ from rankproof.data.hits import Hits
 from rankproof.evaluation import evaluate_tables
 from rankproof.foundation.config import check_config
 from rankproof.foundation.errors import InputError
-from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.identity import identity
 from rankproof.retrieval.protocols import Retrieved
+from rankproof.retrieval.ranked_lists import run_from_hits
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.tradeoffs import outcomes
 from rankproof.tradeoffs.plan import SweepSettings
@@ -256,7 +256,7 @@ class Elsewhere:
 
     def search(self, queries: list[str], k: int, query_ids: list[str] | None = None) -> Retrieved:
         hits = [Hits(["bees-0"], [1.0], False)] * len(queries)
-        return Retrieved(run_of_hits(self.name, query_ids, hits), np.full(len(queries), 0.01))
+        return Retrieved(run_from_hits(self.name, query_ids, hits), np.full(len(queries), 0.01))
 
 
 def test_a_price_of_another_kind_is_none(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from toy_embedder import Toy
 
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.indexes.flat import FlatSettings
+from rankproof.retrieval.model_calls import padded_batches
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
-from rankproof.retrieval.texts import batches
 from rankproof.retrieval.workshop import Texts, Workshop
 
 PASSAGES = Texts(["a", "b", "c"], ["red apples", "green pears", "blue plums"])
@@ -131,13 +131,13 @@ def test_an_engine_that_knows_none_of_the_passages_is_told_so(tmp_path: Path) ->
 
 def test_batches_keep_order_and_set_long_texts_apart() -> None:
     texts = [f"text {at}" for at in range(10)]
-    assert list(batches(texts, 4)) == [texts[:4], texts[4:8], texts[8:]]
+    assert list(padded_batches(texts, 4)) == [texts[:4], texts[4:8], texts[8:]]
     long = "x" * 2_000_000
-    parts = list(batches([*texts[:3], long, *texts[3:]], 4))
+    parts = list(padded_batches([*texts[:3], long, *texts[3:]], 4))
     assert parts == [texts[:4], texts[4:8], texts[8:], [long]]
     middling = ["y" * 300_000] * 7
-    assert max(len(part) for part in batches(middling, 256)) == 3
-    assert sum(len(part) for part in batches(middling, 256)) == 7
+    assert max(len(part) for part in padded_batches(middling, 256)) == 3
+    assert sum(len(part) for part in padded_batches(middling, 256)) == 7
 
 
 def test_one_text_of_a_megabyte_fits_into_memory(tmp_path: Path) -> None:

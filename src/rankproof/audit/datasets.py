@@ -15,7 +15,7 @@ from typing import Any
 from rankproof.foundation.errors import InputError, first_line, import_extra, shorten
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.manifest import digest
-from rankproof.retrieval.cache import own_folder
+from rankproof.retrieval.cache import make_cache_folder
 
 CANDIDATES = "candidates.trec"
 
@@ -35,7 +35,7 @@ def folder_of(name: str) -> str:
     source, colon, rest = name.partition(":")
     if not colon or source not in _LIBRARIES or Path(name).exists():
         return name
-    folder = own_folder() / "datasets" / f"{source}-{digest(rest)[:16]}"
+    folder = make_cache_folder() / "datasets" / f"{source}-{digest(rest)[:16]}"
     last = folder / "qrels" / "test.tsv"
     if not last.is_file():  # written last: a folder that has it is whole
         _write(_LIBRARIES[source](rest), folder, last)

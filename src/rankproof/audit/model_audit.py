@@ -37,7 +37,7 @@ from rankproof.retrieval.embedders.sentence_transformers import SentenceTransfor
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
-from rankproof.retrieval.sentence_models import Kind, activation_of, digest_name, kind_of
+from rankproof.retrieval.sentence_models import Kind, declared_activation, model_digest, model_kind
 from rankproof.retrieval.workshop import PART, Texts, Workshop, quiet
 
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
@@ -75,7 +75,7 @@ class Subject:
         """A model that is of no use here is refused before it is run."""
         kind: Kind | None = "late interaction" if self.path.startswith(LATE) else "bi-encoder"
         if not self.path.startswith(LATE) and not _OWN.fullmatch(self.path):
-            kind = kind_of(self.path)
+            kind = model_kind(self.path)
         if kind is None:
             raise InputError(
                 "this is neither a bi-encoder nor a cross-encoder",
@@ -211,7 +211,7 @@ def audit_model(
         "device": subject.running.get("device"),
         "model": fingerprint(_embedder(subject, "float32"))
         if _OWN.fullmatch(subject.path) and kind != "late interaction"
-        else digest_name(subject.path.removeprefix(LATE)),
+        else model_digest(subject.path.removeprefix(LATE)),
         "corpus": passages.digest,
         "questions": asked.digest,
         "versions": versions(PACKAGES),
@@ -387,7 +387,7 @@ def _rerank(
     label = f"logits of {subject.path}"
     if made.shape[1] == 2:
         return Logits(query, doc, last, first, label)
-    own = activation_of(subject.path)
+    own = declared_activation(subject.path)
     return Logits(query, doc, last, None, label, identity=own == "Identity")
 
 

@@ -197,11 +197,11 @@ def _judged(corpus: str | None, qrels: str | None) -> JudgedCorpus | None:
 
 def _embedder(settings: DiagnoseSettings) -> Embedder:
     from rankproof.retrieval.cache import Cache
-    from rankproof.retrieval.components import is_network
+    from rankproof.retrieval.components import uses_network
     from rankproof.retrieval.embedders import make_embedder
 
     # What was paid for once is kept.
-    return make_embedder(settings.embedder, Cache() if is_network(settings.embedder) else None)
+    return make_embedder(settings.embedder, Cache() if uses_network(settings.embedder) else None)
 
 
 def _rules(texts: list[str], kind: Kind) -> list[Rule]:

@@ -28,14 +28,14 @@ def command(form: options.FormatOption = Format.table, wide: options.WideOption 
 def described_parts() -> list[dict[str, Any]]:
     """Every part that is declared, here or by a package that is installed."""
     from rankproof.presentation.json_values import told
-    from rankproof.retrieval.components import every
+    from rankproof.retrieval.components import list_components
 
     return [
         {
             **told(part, "kind", "type", "extra"),
-            "installed": part.absent is None,
+            "installed": part.missing_module is None,
             **told(part, "network", "does"),
             "settings": list(part.settings.model_fields),
         }
-        for part in every()
+        for part in list_components()
     ]

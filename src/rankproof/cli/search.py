@@ -50,7 +50,7 @@ def command(
 
     Passages of the same score share their ranks. What was made is kept in the cache and used again.
     """
-    from rankproof.retrieval.row_lists import check_depth
+    from rankproof.retrieval.ranked_lists import check_depth
     from rankproof.tradeoffs.single_retriever import search, search_files, search_settings
 
     check_depth(k)

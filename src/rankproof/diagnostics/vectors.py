@@ -9,7 +9,7 @@ import numpy as np
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.retrieval.protocols import Embedder
-from rankproof.retrieval.workshop import row_each
+from rankproof.retrieval.workshop import check_rows
 
 BATCH = 512  # texts handed over at a time, so that progress can be told
 
@@ -71,7 +71,7 @@ def cosines(one: Float, other: Float) -> Float:
 
 
 def _unit(values: Array, texts: Sequence[str], name: str) -> Float:
-    vectors = row_each(values, np.float64, len(texts), name)
+    vectors = check_rows(values, np.float64, len(texts), name)
     length = np.sqrt((vectors * vectors).sum(axis=1))
     blank = np.array([not text.strip() for text in texts])  # nothing to find: zeros will do
     wrong = ~np.isfinite(length) | ((length == 0) & ~blank)

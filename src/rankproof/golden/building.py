@@ -36,8 +36,8 @@ from rankproof.golden.pruning import prune
 from rankproof.golden.requests import EDITIONS, NEWEST, Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
-from rankproof.retrieval.components import describe
-from rankproof.retrieval.identity import decides, identity
+from rankproof.retrieval.components import describe_choice
+from rankproof.retrieval.identity import identity, value_identity
 from rankproof.retrieval.workshop import silent
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
@@ -141,7 +141,7 @@ class Build:
         found = pool_digests(self.settings, self.inputs, self.inputs.queries)
         before = found["merge"]
         for stage in STAGES[len(found) :]:
-            parts = {name: decides(getattr(self.settings, name)) for name in _PARTS[stage]}
+            parts = {name: value_identity(getattr(self.settings, name)) for name in _PARTS[stage]}
             if "judge" in parts:
                 parts["judge"] = self._who()
             if stage == "prune" and (people := self._regraded()):
@@ -393,7 +393,7 @@ class Build:
                 "members": every,
             }
         prompts = {kind: prompt.digest for kind, prompt in self.prompts.items()}
-        kind = describe(self.judge or self.settings.judge)["type"]
+        kind = describe_choice(self.judge or self.settings.judge)["type"]
         self.store.set_meta("judge", {"type": kind, **said, "prompts": prompts})
 
 
@@ -414,7 +414,7 @@ def pool_digests(
     before: Any = [texts, settings.seed, queries]
     found: dict[Stage, str] = {}
     for stage in STAGES[: STAGES.index("grade")]:
-        parts = {name: decides(getattr(settings, name)) for name in _PARTS[stage]}
+        parts = {name: value_identity(getattr(settings, name)) for name in _PARTS[stage]}
         before = found[stage] = digest([before, stage, parts])
     return found
 

@@ -20,7 +20,7 @@ from rankproof.foundation.redaction import redact
 from rankproof.golden.judgments import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.retrieval.identity import decides, identity
+from rankproof.retrieval.identity import identity, value_identity
 from rankproof.retrieval.workshop import Texts, Workshop, silent
 from rankproof.statistics.resampling import first_of_permutation
 
@@ -135,7 +135,7 @@ def makers(settings: GoldenSettings) -> dict[str, Any]:
     found |= {_system(run): digest_file(run) for run in pool.runs if run.is_file()}
     if pool.sweep is not None:
         sweep = _sweep(pool.sweep)
-        found |= {name: [decides(sweep), name] for name in _swept(sweep)}
+        found |= {name: [value_identity(sweep), name] for name in _swept(sweep)}
     return found
 
 
@@ -218,11 +218,11 @@ def _named(store: Store, current: dict[str, Any], kept: Sequence[Row]) -> list[R
 def _given(path: Path, settings: GoldenSettings, inputs: Inputs) -> Run:
     """The head of a run: of the queries and passages that are there."""
     from rankproof.data import read_run
-    from rankproof.retrieval.pools import head
+    from rankproof.retrieval.ranked_lists import keep_first
 
     if not path.is_file():
         raise InputError("there is no such run", place=str(path), remedy="check pool.runs")
-    frame = head(read_run(path, name=_system(path)), settings.depths.runs).to_frame()
+    frame = keep_first(read_run(path, name=_system(path)), settings.depths.runs).to_frame()
     here = pl.col("query").is_in([q for q, _ in inputs.queries])
     there = pl.col("doc").is_in(inputs.corpus.document_ids)
     kept = frame.filter(here & there)

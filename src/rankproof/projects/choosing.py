@@ -36,7 +36,7 @@ from rankproof.presentation.tables import Table
 from rankproof.projects.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
 from rankproof.projects.questions import caveat, kept_questions
 from rankproof.projects.starters import has_torch
-from rankproof.retrieval.components import is_network
+from rankproof.retrieval.components import uses_network
 from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Limits, Recommendation, recommend
@@ -316,7 +316,7 @@ def _sent(grid: SweepSettings) -> list[str]:
         f"{kind} {name}"
         for kind, some in kinds.items()
         for name, one in some.items()
-        if one is not None and is_network(one)
+        if one is not None and uses_network(one)
     ]
     names += [] if grid.answers is None else [f"generator {grid.answers.generator.model}"]
     if not names:

@@ -1,4 +1,4 @@
-"""An index in one file: arrays, and what is said of them, in numpy's npz without pickles."""
+"""An index in one file: arrays with a JSON header, as numpy's npz without pickles."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import write_atomically
 
-_SAID = "said"
+_HEADER = "said"  # name of the array that holds the header
 
 
 def write_archive(
-    path: Path, kind: str, said: Mapping[str, Any], arrays: Mapping[str, Array]
+    path: Path, kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> Path:
-    """Write all of it or nothing. `kind` names the contents and their version."""
-    text = np.frombuffer(json.dumps({"kind": kind, **said}).encode(), np.uint8)
-    columns: dict[str, Any] = {_SAID: text, **arrays}
+    """Write an index, all of it or nothing; `kind` names the contents and their version."""
+    text = np.frombuffer(json.dumps({"kind": kind, **header}).encode(), np.uint8)
+    columns: dict[str, Any] = {_HEADER: text, **arrays}
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
@@ -32,19 +32,19 @@ def write_archive(
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """What is said, and the arrays; InputError where there is no whole file of that kind."""
-    said: Any = None
+    """Read the header and the arrays; raise InputError for any other file."""
+    header: Any = None
     arrays: dict[str, Array] = {}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
             arrays = {name: columns[name] for name in columns.files}
-        said = json.loads(arrays.pop(_SAID).tobytes())
+        header = json.loads(arrays.pop(_HEADER).tobytes())
     except FileNotFoundError:
         raise InputError(
             "there is no such file", place=str(path), remedy="build the index and save it"
         ) from None
     except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
-        pass  # not an archive; said remains None
-    if not isinstance(said, dict) or said.get("kind") != kind:
+        pass  # not an archive: the header remains None
+    if not isinstance(header, dict) or header.get("kind") != kind:
         raise InputError(f"not a {kind} index", place=str(path), remedy="build it again")
-    return said, arrays
+    return header, arrays

@@ -1,6 +1,6 @@
-"""What was computed or paid for once is kept on disk, under a digest of all that decides it.
+"""Cache on disk of what was computed or paid for, keyed by a digest of all that decides it.
 
-One SQLite file in WAL mode: several processes may read and write it, and a killed one loses
+It is one SQLite file in WAL mode: several processes may read and write it, and a killed one loses
 nothing that it had stored. The file can be deleted at any time.
 """
 
@@ -21,14 +21,14 @@ from rankproof.foundation.errors import InputError, disk_remedy
 
 VARIABLE = "RANKPROOF_CACHE"
 FILE = "cache.sqlite"
-_AT_ONCE = 500  # keys in one statement; SQLite's oldest limit is 999
-_LAYOUT = 1  # of the file: a newer rankproof may need another
+_KEYS_PER_STATEMENT = 500  # old builds of SQLite allow 999 parameters
+_SCHEMA_VERSION = 1
 
 
 def cache_folder() -> Path:
-    """$RANKPROOF_CACHE, or `rankproof` in the folder where this system keeps caches."""
-    if named := os.environ.get(VARIABLE):
-        return Path(named).expanduser()
+    """Return $RANKPROOF_CACHE, or `rankproof` in the folder where this system keeps caches."""
+    if path := os.environ.get(VARIABLE):
+        return Path(path).expanduser()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "rankproof"
     if sys.platform == "darwin":
@@ -36,9 +36,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankproof"
 
 
-def own_folder() -> Path:
-    """The same, made where it is not there: it holds what passages were turned into, so that nobody
-    else may read it."""
+def make_cache_folder() -> Path:
+    """Make the cache folder, readable by its owner alone since it holds texts, and return it."""
     folder = cache_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +51,7 @@ def own_folder() -> Path:
 
 
 def cache_key(fingerprint: str, role: str, text: str) -> bytes:
-    """SHA-256 of the three; each is preceded by its length, so that none runs into the next."""
+    """Return the SHA-256 of the three, each preceded by its length to keep them apart."""
     sha = hashlib.sha256()
     for part in (fingerprint, role, text):
         data = part.encode("utf-8", "surrogatepass")
@@ -62,7 +61,7 @@ def cache_key(fingerprint: str, role: str, text: str) -> bytes:
 
 
 class Cache:
-    """Bytes by (fingerprint, role, text). Opened when first used; any thread may use it.
+    """Bytes by (fingerprint, role, text). The file is opened at first use; threads may share it.
 
     >>> from rankproof.retrieval.cache import Cache
     >>> with Cache("my-cache") as cache:
@@ -72,30 +71,30 @@ class Cache:
     """
 
     def __init__(self, folder: str | Path | None = None):
-        self.path = (own_folder() if folder is None else Path(folder)) / FILE
+        self.path = (make_cache_folder() if folder is None else Path(folder)) / FILE
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
 
     def get_many(self, fingerprint: str, role: str, texts: Sequence[str]) -> list[bytes | None]:
-        """The value of each text, None where there is none."""
+        """Return the value of each text, None where it has none."""
         keys = [cache_key(fingerprint, role, text) for text in texts]
-        found: dict[bytes, bytes] = {}
+        entries: dict[bytes, bytes] = {}
         with self._open() as connection:
-            for first in range(0, len(keys), _AT_ONCE):
-                some = keys[first : first + _AT_ONCE]
-                marks = ",".join("?" * len(some))
+            for first in range(0, len(keys), _KEYS_PER_STATEMENT):
+                batch = keys[first : first + _KEYS_PER_STATEMENT]
+                marks = ",".join("?" * len(batch))
                 query = f"SELECT key, value FROM entries WHERE key IN ({marks})"
-                found.update(connection.execute(query, some))
-        return [found.get(key) for key in keys]
+                entries.update(connection.execute(query, batch))
+        return [entries.get(key) for key in keys]
 
     def put_many(self, fingerprint: str, role: str, values: Mapping[str, bytes]) -> None:
-        """Store values by text, all of them or none; on return they are on the disk."""
+        """Store the value of each text, all of them or none; on return they are on the disk."""
         rows = [(cache_key(fingerprint, role, text), value) for text, value in values.items()]
         with self._open() as connection, transaction(connection):
             connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -111,11 +110,11 @@ class Cache:
         return f"Cache({str(self.path.parent)!r})"
 
     def __reduce__(self) -> tuple[type[Cache], tuple[Path]]:
-        return Cache, (self.path.parent,)  # another process opens the file for itself
+        return Cache, (self.path.parent,)  # a worker process opens the file itself
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; what goes wrong with it in one line."""
+        """Yield the connection for this thread alone; its errors become one line."""
         remedy = f"delete the file, or name another folder in ${VARIABLE}"
         with self._lock, explain_database_errors(self.path, "the cache", remedy):
             if self._connection is None:
@@ -134,9 +133,9 @@ class Cache:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (layout,) = connection.execute("PRAGMA user_version").fetchone()
-        if layout not in (0, _LAYOUT):
+        if layout not in (0, _SCHEMA_VERSION):
             raise InputError(
-                f"the cache has layout {layout}, this version knows {_LAYOUT}",
+                f"the cache has layout {layout}, this version knows {_SCHEMA_VERSION}",
                 place=str(self.path),
                 remedy=f"update rankproof, or name another folder in ${VARIABLE}",
             )
@@ -146,4 +145,4 @@ class Cache:
                 connection.execute(
                     "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
                 )
-                connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+                connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")

@@ -1,7 +1,8 @@
 """One question to a chat model behind any server that speaks OpenAI's chat shape.
 
-How it is asked, and how patiently, is the HTTP client's (`retrieval/http.py`); here is what to say,
-and the dialect that the server is found to speak.
+Servers and models differ in what they accept: a JSON schema, the name of the limit of tokens, a
+temperature. The client begins with everything, and leaves out or renames what a refusal names; what
+it learns holds for all later questions. Retries are those of the HTTP client (`http.py`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,23 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from rankproof.retrieval.http import Address, JsonClient, Refused, Unanswered, Unreadable, quoted
+from rankproof.retrieval.http import (
+    Address,
+    JsonClient,
+    Refused,
+    Unanswered,
+    Unreadable,
+    quote_message,
+)
 
-_MOST = 1 << 40  # tokens; nobody counts more
+_TOKEN_LIMIT = 1 << 40  # larger counts are not believed
 OPENAI = "https://api.openai.com/v1"
+TokenLogs = tuple[tuple[str, dict[str, float]], ...]  # each token, and log P of the likeliest there
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said, and what it took.
+    """The reply of a model, and what it cost.
 
     >>> from rankproof.retrieval.chat import Answer
     >>> Answer("yes", tokens_in=12, tokens_out=1, seconds=0.2, model="mine").counted
@@ -28,22 +37,22 @@ class Answer:
     text: str
     tokens_in: int
     tokens_out: int
-    seconds: float  # of the request that was answered; waiting between attempts is not counted
+    seconds: float  # of the request that was answered, without the waiting between tries
     model: str  # as the server names it
     counted: bool = True  # False: the server did not count tokens, and these are estimates
     tries: int = 1
     cut: bool = False  # it ended at the limit of tokens, not by itself
-    chances: tuple[tuple[str, dict[str, float]], ...] = ()  # each token, and log P of the likeliest
-    unread: str | None = None  # why the server's answer could not be read, where that is told
+    chances: TokenLogs = ()
+    unread: str | None = None  # why the server's answer could not be read, where it was paid for
 
 
 def estimate_tokens(text: str) -> int:
-    """About one token for four bytes of UTF-8, rounded up: for plans, never for bills."""
+    """Estimate one token for four bytes of UTF-8, rounded up: for plans, never for bills."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
-def unused(text: str) -> str:
-    """A code that the text does not hold, so that nothing in it can close the marks around it."""
+def unused_code(text: str) -> str:
+    """Return a code that the text does not contain, for marks that nothing in it can close."""
     code = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
     while code in text:
         code = hashlib.sha256(code.encode()).hexdigest()[:8]
@@ -51,7 +60,7 @@ def unused(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Served(Address):
+class _ModelAddress(Address):
     model: str = ""  # for errors that name it
 
 
@@ -72,16 +81,20 @@ class Chat:
         paid: bool = False,
         **client: Any,
     ):
-        """With `paid`, an answer that cannot be read is handed over as such, and not asked for
-        again: it may have cost something. `client` are options of `JsonClient`: sleep, …"""
+        """Prepare the client; nothing is sent.
+
+        `chances` is the number of likeliest tokens to report at each place. With `paid`, an answer
+        that cannot be read is returned as such instead of being requested again, since it may have
+        cost something. `client` are options of `JsonClient`.
+        """
         self.model = model
-        server = _Served(base_url or OPENAI, key_env, timeout_s, attempts, model)
+        server = _ModelAddress(base_url or OPENAI, key_env, timeout_s, attempts, model)
         self._client = JsonClient(server, "/chat/completions", **client)
-        self._limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
-        if chances:  # of so many tokens at each place
-            self._limits |= {"logprobs": True, "top_logprobs": chances}
+        self._options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        if chances:
+            self._options |= {"logprobs": True, "top_logprobs": chances}
         self._paid = paid
-        self._structured: bool | None = None  # not yet known whether the server takes a schema
+        self._takes_schema: bool | None = None  # None: not yet known
 
     def __repr__(self) -> str:
         return f"Chat({self.model!r}, {self._client.host!r})"
@@ -90,42 +103,42 @@ class Chat:
         self._client.close()
 
     def stop(self) -> None:
-        """Have nobody wait any longer who is asking now: what is sent already is still answered."""
+        """End all waiting between tries; requests that are already sent are still answered."""
         self._client.stop()
 
     def ask(self, system: str, user: str, schema: dict[str, Any] | None = None) -> Answer:
-        """One answer, in the dialect that the server has been found to speak.
+        """Ask the model, in the form that its server is known to accept.
 
-        With a JSON schema, the server is held to it where it can be.
+        A JSON schema is enforced by the server where it can.
         """
-        held = schema is not None and self._structured is not False
-        limits = self._limits  # other threads may learn a better name while this one is under way
+        sends_schema = schema is not None and self._takes_schema is not False
+        options = self._options  # another thread may replace them during this request
         try:
-            answer = self._send(system, user, schema if held else None, limits)
+            answer = self._send(system, user, schema if sends_schema else None, options)
         except Refused as refusal:
             if refusal.status not in (400, 403, 422):
                 raise
-            learned = _understood(refusal.problem, limits)
-            if learned is not None:
-                self._limits = learned
+            accepted = _accepted_options(refusal.problem, options)
+            if accepted is not None:
+                self._options = accepted
                 return self.ask(system, user, schema)
-            if refusal.status == 403 or not held or self._structured:
+            if refusal.status == 403 or not sends_schema or self._takes_schema:
                 raise
-            # If it is the schema, this goes well; it may refuse more, one thing after another.
+            # Without the schema this succeeds, unless the server refuses something else as well.
             answer = self.ask(system, user)
-            self._structured = False
+            self._takes_schema = False
             return answer
-        if held:
-            self._structured = True
+        if sends_schema:
+            self._takes_schema = True
         return answer
 
     def _send(
-        self, system: str, user: str, schema: dict[str, Any] | None, limits: dict[str, Any]
+        self, system: str, user: str, schema: dict[str, Any] | None, options: dict[str, Any]
     ) -> Answer:
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-            **{name: value for name, value in limits.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
         }
         if schema is not None:
             body["response_format"] = {
@@ -134,128 +147,144 @@ class Chat:
             }
         planned = estimate_tokens(system) + estimate_tokens(user)
         try:
-            heard = self._client.ask(
-                *(body, read_answer),
+            response = self._client.ask(
+                body,
+                read_reply,
                 tokens=planned,
-                spent=lambda said: _total(said, planned),
+                spent=lambda reply: sum(reply.tokens.or_estimates(planned, reply.text)),
                 paid=self._paid,
             )
         except Unanswered as failure:
             if failure.unread is None:
                 raise
-            told, spoken = _usage(failure.unread)
-            counted = told is not None and spoken is not None
-            if spoken is None:
-                spoken = estimate_tokens(str(failure.unread))
-            taken = (planned if told is None else told, spoken)
-            return Answer("", *taken, 0.0, self.model, counted, unread=failure.problem)
-        said = heard.value
-        told, spoken = said.tokens_in, said.tokens_out
+            usage = _read_usage(failure.unread)
+            return Answer(
+                "",
+                *usage.or_estimates(planned, str(failure.unread)),
+                seconds=0.0,
+                model=self.model,
+                counted=usage.is_complete,
+                unread=failure.problem,
+            )
+        reply = response.value
         return Answer(
-            said.text,
-            planned if told is None else told,
-            estimate_tokens(said.text) if spoken is None else spoken,
-            heard.seconds,
-            said.model or self.model,
-            told is not None and spoken is not None,
-            heard.tries,
-            said.cut,
-            said.chances,
+            reply.text,
+            *reply.tokens.or_estimates(planned, reply.text),
+            seconds=response.seconds,
+            model=reply.model or self.model,
+            counted=reply.tokens.is_complete,
+            tries=response.tries,
+            cut=reply.cut,
+            chances=reply.chances,
         )
 
 
-def _understood(problem: str, limits: dict[str, Any]) -> dict[str, Any] | None:
-    """The limits as a server wants them that refused these, where it says what it refused."""
+def _accepted_options(problem: str, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the options that a server accepts, if its refusal names one that it does not."""
     # Newer models call the limit of a reply max_completion_tokens, and say so.
-    if "max_completion_tokens" in problem and "max_tokens" in limits:
-        name = {"max_tokens": "max_completion_tokens"}
-        return {name.get(limit, limit): value for limit, value in limits.items()}
-    for words in (("logprobs", "top_logprobs"), ("temperature",)):  # models that reason take none
-        if words[0] in problem and limits.get(words[0]) is not None:
-            return {limit: value for limit, value in limits.items() if limit not in words}
+    if "max_completion_tokens" in problem and "max_tokens" in options:
+        return {
+            "max_completion_tokens" if name == "max_tokens" else name: value
+            for name, value in options.items()
+        }
+    for refused in (("logprobs", "top_logprobs"), ("temperature",)):  # as reasoning models do
+        if refused[0] in problem and options.get(refused[0]) is not None:
+            return {name: value for name, value in options.items() if name not in refused}
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a server said; None where it does not say."""
+class Usage:
+    """Tokens as the server counts them; None where it does not."""
+
+    read: int | None
+    written: int | None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.read is not None and self.written is not None
+
+    def or_estimates(self, planned: int, text: str) -> tuple[int, int]:
+        """Return tokens read and written, estimated where the server did not count."""
+        return (
+            planned if self.read is None else self.read,
+            estimate_tokens(text) if self.written is None else self.written,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The first choice of a server's answer."""
 
     text: str
-    tokens_in: int | None
-    tokens_out: int | None
+    tokens: Usage
     model: str | None
     cut: bool
-    chances: tuple[tuple[str, dict[str, float]], ...]
+    chances: TokenLogs
 
 
-def read_answer(answer: Any) -> Said:
-    """The first choice of a reply of the chat's shape.
+def read_reply(answer: Any) -> Reply:
+    """Read the first choice of an answer of the chat's shape.
 
-    A model that reasons may say its whole answer there, where its server keeps the two apart; of
-    one that was cut off while it did, there are only drafts. Some servers give what it thought and
-    what it says as a list of parts; what it will not answer, others say beside the text.
+    Some servers return the text as a list of parts, a refusal beside the text, or the whole answer
+    of a reasoning model as its reasoning. The reasoning of a reply that was cut off is no answer.
     """
     if isinstance(answer, dict) and "choices" not in answer and "error" in answer:
-        raise _Trouble(f"the server says{quoted(answer)}")
+        raise _ServerError(f"the server says{quote_message(answer)}")
     try:
         choice = answer["choices"][0]
         message = choice["message"]
-        cut = choice.get("finish_reason") == "length"
+        is_cut = choice.get("finish_reason") == "length"
         text = message.get("content") or message.get("refusal") or ""
         if isinstance(text, list):
             text = "".join(part["text"] for part in text if part["type"] == "text")
-        if not text and not cut:
+        if not text and not is_cut:
             text = message.get("reasoning_content") or message.get("reasoning") or ""
         model = answer.get("model")
     except (KeyError, IndexError, TypeError, AttributeError):
         raise Unreadable("the reply is not of a chat's shape") from None
     if not isinstance(text, str):
         raise Unreadable("the reply is not text")
-    told, said = _usage(answer)
-    name = model if isinstance(model, str) and model else None
-    return Said(text, told, said, name, cut, _chances(choice.get("logprobs")))
-
-
-class _Trouble(Unreadable):
-    """An error that comes as an answer: nothing was said."""
-
-    trouble = True
-
-
-def _usage(answer: Any) -> tuple[int | None, int | None]:
-    """Tokens in and out as the server counts them; None where it does not."""
-    usage = answer.get("usage") if isinstance(answer, dict) else None
-    counts = usage if isinstance(usage, dict) else {}
-    told, said = (
-        count if type(count) is int and 0 <= count < _MOST else None
-        for count in map(counts.get, ("prompt_tokens", "completion_tokens"))
+    return Reply(
+        text=text,
+        tokens=_read_usage(answer),
+        model=model if isinstance(model, str) and model else None,
+        cut=is_cut,
+        chances=_read_logprobs(choice.get("logprobs")),
     )
-    return told, said
 
 
-def _chances(given: Any) -> tuple[tuple[str, dict[str, float]], ...]:
-    """Token by token, as OpenAI's servers and those like them say it; nothing where they do not."""
+class _ServerError(Unreadable):
+    """An error that comes as an answer with status 200."""
+
+    is_error = True
+
+
+def _read_usage(answer: Any) -> Usage:
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    counts = [
+        usage.get(key) if isinstance(usage, dict) else None
+        for key in ("prompt_tokens", "completion_tokens")
+    ]
+    return Usage(*(n if type(n) is int and 0 <= n < _TOKEN_LIMIT else None for n in counts))
+
+
+def _read_logprobs(logprobs: Any) -> TokenLogs:
+    """Read log probabilities in OpenAI's form; empty if the answer has none in that form."""
     try:
         return tuple(
             (
-                str(each["token"]),
-                {str(one["token"]): _log_p(one["logprob"]) for one in each["top_logprobs"]},
+                str(place["token"]),
+                {str(t["token"]): _log_probability(t["logprob"]) for t in place["top_logprobs"]},
             )
-            for each in given["content"]
+            for place in logprobs["content"]
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return ()
 
 
-def _log_p(given: Any) -> float:
-    value = float(given)
-    if not value <= 0:
+def _log_probability(logprob: Any) -> float:
+    value = float(logprob)
+    if not value <= 0:  # also NaN
         raise ValueError
     return value
-
-
-def _total(said: Said, planned: int) -> int:
-    told, spoken = said.tokens_in, said.tokens_out
-    return (planned if told is None else told) + (
-        estimate_tokens(said.text) if spoken is None else spoken
-    )

@@ -25,7 +25,7 @@ from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
-from rankproof.retrieval.row_lists import index_of, picked
+from rankproof.retrieval.ranked_lists import index_documents, take_documents
 
 Method = Literal["sum", "mnz", "max", "weighted"]
 Normalise = Literal["minmax", "z", "rank", "sum", "none"]
@@ -175,7 +175,7 @@ def _run_of(ids: list[str], scores: list[float], queries: pl.Series, name: str) 
     for column in (start, score):
         column.flags.writeable = False
     doc = pl.Series("doc", ids, dtype=pl.String)
-    cut, index = np.zeros(1, np.int64), index_of(doc, start)
+    cut, index = np.zeros(1, np.int64), index_documents(doc, start)
     return Run(name, queries.alias("query"), start, doc, score, "float64", cut, index)
 
 
@@ -433,10 +433,10 @@ def _fuse(
     if top is not None:
         start, kept, cut = _keep(score, start, top)
         row, score = row[kept], score[kept]
-    found = picked(doc, row)
+    found = take_documents(doc, row)
     for column in (start, score):
         column.flags.writeable = False
-    return Run(name, queries, start, found, score, "float64", cut, index_of(found, start))
+    return Run(name, queries, start, found, score, "float64", cut, index_documents(found, start))
 
 
 def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int] | None]:

@@ -1,5 +1,6 @@
-"""JSON over HTTP, for chat, embeddings, reranking and engines: one request, tried again while that
-can help, and one clear line when it cannot.
+"""JSON over HTTP, for chat, embeddings, reranking and search engines.
+
+One request is tried again while that can help, and ends in one clear line when it cannot:
 
 | the server | what happens |
 |---|---|
@@ -11,10 +12,10 @@ can help, and one clear line when it cannot.
 | still no answer after `attempts` | `Unanswered` |
 
 Between two tries the client waits 1, 2, 4, … seconds (60 at most), less a random part so that many
-clients do not come back together; or as long as Retry-After says. Nothing but what the caller gives
-goes into a request: no proxy, `.netrc` or key of the environment that was not named. The key is
-read from the environment when the client is made; no message, repr or file holds it, and what a
-server says of it is taken out of its answers before anybody reads them.
+clients do not come back together; or as long as Retry-After says. A request contains only what the
+caller gives: no proxy, `.netrc` or key of the environment that was not named. The key is read from
+the environment when the client is made. No message, repr or file contains it, and it is removed
+from the server's answers before anybody reads them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import base64
 import functools
 import json
 import logging
+import math
 import os
 import random
 import re
@@ -48,19 +50,19 @@ from rankproof.foundation.redaction import (
 
 T = TypeVar("T")
 
-PATIENCE_S = 600.0  # a server that asks for more is left alone
-PROXY = "RANKPROOF_PROXY"  # the environment's own proxies are meant for others
-_SLOWEST_S = 60.0
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # whole pairs too: they are few
-_QUOTED = 160  # characters of an answer that an error quotes
-_DRIPPING = 10  # times the timeout, which is that of one read: servers send blanks meanwhile
+PROXY = "RANKPROOF_PROXY"  # the environment's usual proxy variables are meant for other programs
+_LONGEST_RETRY_AFTER = 600.0  # seconds; a server that asks for more is not waited for
+_LONGEST_BACKOFF = 60.0  # seconds
+_TIMEOUTS_PER_ANSWER = 10  # timeout_s limits a single read, and servers may send blanks meanwhile
 _LARGEST = 1 << 30  # bytes of an answer
-_LISTEN_S = 0.2  # a wait in one piece may not hear Ctrl-C
-_TRIED_AGAIN = {408, 409, 429}
+_LISTEN = 0.2  # seconds; an uninterrupted wait would not notice Ctrl-C
+_QUOTED = 160  # characters of an answer that an error quotes
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # also matches valid pairs, which are rare
+_RETRIED = {408, 409, 429}
 
 
 class Refused(InputError):
-    """The server will not answer this request, however often it is asked."""
+    """The server will not answer this request, however often it is sent."""
 
     def __init__(self, status: int, problem: str, *, place: str, remedy: str):
         super().__init__(problem, place=place, remedy=remedy)
@@ -70,17 +72,17 @@ class Refused(InputError):
 class Unanswered(InputError):
     """The server gave no usable answer in as many attempts as were allowed."""
 
-    unread: Any = None  # the answer that it did give, where each is paid for
+    unread: Any = None  # the unusable answer, if answers are paid for
 
 
 class Unreadable(ValueError):
     """An answer that is JSON, but not of the shape that was asked for."""
 
-    trouble = False  # it says that there is none
+    is_error = False  # True if the answer reports an error of the server, so that it costs nothing
 
 
 class Server(Protocol):
-    """Where to ask and how patiently: settings of any part that asks a server are one."""
+    """Address and timeouts of a server; the settings of components that call one satisfy it."""
 
     @property
     def url(self) -> str: ...
@@ -102,62 +104,6 @@ class Address:
     attempts: int = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Heard(Generic[T]):
-    """What was made of an answer, and what it took."""
-
-    value: T
-    seconds: float  # of the request that was answered; waiting between attempts is not counted
-    tries: int
-
-
-class Bucket:
-    """So many units a minute: a second's worth may be taken at once, the rest is waited for.
-
-    In any minute at most `per_minute` + max(1, per_minute/60) units are let through, plus what one
-    request larger than that takes; its debt is paid before the next one goes.
-    """
-
-    def __init__(
-        self,
-        per_minute: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Any] = time.sleep,
-    ):
-        self._rate = per_minute / 60
-        self._most = max(1.0, self._rate)
-        self._level = self._most
-        self._clock, self._sleep = clock, sleep
-        self._then = clock()
-        self._lock = threading.Lock()
-
-    def take(self, amount: float = 1.0) -> None:
-        """Wait until `amount` may go."""
-        with self._lock:
-            now = self._clock()
-            self._level = min(self._most, self._level + (now - self._then) * self._rate)
-            self._then = now
-            # A request larger than the bucket goes once the bucket is full.
-            wait = (min(amount, self._most) - self._level) / self._rate
-            self._level -= amount
-        if wait > 0:
-            self._sleep(wait)
-
-    def correct(self, amount: float) -> None:
-        """Charge what a request turned out to take beyond its estimate (or give it back)."""
-        with self._lock:
-            self._level = min(self._most, self._level - amount)
-
-
-class _Again(Exception):
-    """This try failed, the next may not."""
-
-    def __init__(self, problem: str, after_s: float | None = None, unread: Any = None):
-        self.after_s = after_s
-        self.unread = unread  # what the server answered nevertheless
-        super().__init__(problem)
-
-
 class Endpoint(Settings):
     """A server that speaks JSON over HTTP. The key is in the environment, never in a file."""
 
@@ -173,8 +119,84 @@ class Endpoint(Settings):
     batch: Count = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Response(Generic[T]):
+    """What was read from an answer, and what it took."""
+
+    value: T
+    seconds: float  # of the try that was answered, without the waiting between tries
+    tries: int
+
+
+class RateLimit:
+    """Lets at most so many units pass in a minute; a token bucket that holds a second's worth.
+
+    In any minute at most `per_minute` + max(1, per_minute/60) units pass, plus the excess of one
+    request larger than the bucket; its debt is paid before the next request passes.
+    """
+
+    def __init__(
+        self,
+        per_minute: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Any] = time.sleep,
+    ):
+        self._rate = per_minute / 60
+        self._capacity = max(1.0, self._rate)
+        self._level = self._capacity
+        self._clock, self._sleep = clock, sleep
+        self._updated = clock()
+        self._lock = threading.Lock()
+
+    def take(self, amount: float = 1.0) -> None:
+        """Wait until `amount` units may pass."""
+        with self._lock:
+            now = self._clock()
+            refilled = self._level + (now - self._updated) * self._rate
+            self._level = min(self._capacity, refilled)
+            self._updated = now
+            # A request larger than the bucket passes once the bucket is full.
+            wait = (min(amount, self._capacity) - self._level) / self._rate
+            self._level -= amount
+        if wait > 0:
+            self._sleep(wait)
+
+    def correct(self, amount: float) -> None:
+        """Charge what a request took beyond its estimate, or return what it did not take."""
+        with self._lock:
+            self._level = min(self._capacity, self._level - amount)
+
+
+class _TryAgain(Exception):
+    """This try failed, the next may succeed."""
+
+    def __init__(self, problem: str, after_s: float | None = None, unread: Any = None):
+        self.after_s = after_s  # as the server's Retry-After says
+        self.unread = unread  # an answer that could not be used
+        super().__init__(problem)
+
+
+@dataclass(slots=True)
+class _Request(Generic[T]):
+    """One request with its state over all tries."""
+
+    method: str
+    url: Any
+    body: Any  # None: no body is sent
+    read: Callable[[Any], T]
+    planned_tokens: int
+    count_tokens: Callable[[T], int] | None
+    is_paid: bool
+    stopping: threading.Event
+    tries: int = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stopping.is_set() or interrupts.stopping()
+
+
 class JsonClient:
-    """Asks one server; threads may share a client.
+    """Sends requests to one server; threads may share a client.
 
     A `url` may be the address of the service (`https://host/v1`), to which `path` is added, or
     already end in `path`. A user and password in it become an Authorization header. `sleep`, `now`,
@@ -196,15 +218,16 @@ class JsonClient:
     ):
         httpx = _httpx()
         self.server = server
-        url = _full(server.url, path)
+        url = _full_url(server.url, path)
         self._url = url.copy_with(username=None, password=None)
         self.host = f"{url.host}:{url.port}" if url.port else url.host
         self._stopping = threading.Event()
-        self._mine = threading.local()  # the event that a thread's own request listens to
+        # Of each thread: `stopping`, the event of its request; `check_time`, see _receive.
+        self._thread = threading.local()
         self._sleep = sleep or self._pause
-        self._now, self._clock, self._draw = now, clock, random.Random(seed)
-        self._requests, self._tokens = (
-            Bucket(limit, clock, self._sleep) if limit else None
+        self._now, self._clock, self._random = now, clock, random.Random(seed)
+        self._request_limit, self._token_limit = (
+            RateLimit(limit, clock, self._sleep) if limit else None
             for limit in (requests_per_minute, tokens_per_minute)
         )
         self._client = httpx.Client(
@@ -212,7 +235,7 @@ class JsonClient:
             headers={**(headers or {}), **self._authorization(url)},
             follow_redirects=False,
             trust_env=False,
-            verify=_certificates(),
+            verify=_trusted_certificates(),
             proxy=_proxy(),
         )
         weakref.finalize(self, self._client.close)
@@ -224,12 +247,12 @@ class JsonClient:
         self._client.close()
 
     def stop(self) -> None:
-        """Have nobody wait any longer who is asking now: what is sent already is still answered."""
-        asking, self._stopping = self._stopping, threading.Event()
-        asking.set()
+        """End all waiting between tries; requests that are already sent are still answered."""
+        current, self._stopping = self._stopping, threading.Event()
+        current.set()
 
     def post(self, body: Any, read: Callable[[Any], T]) -> T:
-        """What `read` makes of the answer; it raises Unreadable where the shape is wrong."""
+        """Return what `read` makes of the answer; it raises Unreadable if the shape is wrong."""
         return self.ask(body, read).value
 
     def ask(
@@ -242,128 +265,141 @@ class JsonClient:
         tokens: int = 0,
         spent: Callable[[T], int] | None = None,
         paid: bool = False,
-    ) -> Heard[T]:
-        """The same with what it took. `path` comes after the url; a body of None is not sent.
+    ) -> Response[T]:
+        """Send a request, again while that can help, and return the answer with what it took.
 
-        Of a rate of tokens, `tokens` are taken beforehand; `spent` says how many it were. Where
-        every answer is `paid` for, one that cannot be read is told at once: whoever asks counts it.
+        `path` is added to the url; a body of None is not sent. `tokens` are taken from the rate of
+        tokens beforehand, and `spent` says afterwards how many they were. If answers are `paid`
+        for, one that cannot be read is reported at once, so that the caller can count its cost.
         """
-        from tenacity import RetryCallState, Retrying, retry_if_exception
+        from tenacity import Retrying, retry_if_exception
 
-        url = self._url if not path else _full(str(self._url), path)
-        stopping = self._mine.stopping = self._stopping
-        tries = 0
+        request = _Request(
+            method=method,
+            url=self._url if not path else _full_url(str(self._url), path),
+            body=body,
+            read=read,
+            planned_tokens=tokens,
+            count_tokens=spent,
+            is_paid=paid,
+            stopping=self._stopping,
+        )
+        self._thread.stopping = request.stopping
 
-        def once() -> Heard[T]:
-            nonlocal tries
-            tries += 1
-            if self._requests is not None:
-                self._requests.take()
-            if self._tokens is not None:
-                self._tokens.take(tokens)
-            if stopping.is_set() or (tries > 1 and interrupts.stopping()):
-                raise _Again("stopped while it waited")
-            begin = time.perf_counter()
-            value = self._once(method, url, body, read)
-            if self._tokens is not None and spent is not None:
-                self._tokens.correct(spent(value) - tokens)
-            return Heard(value, time.perf_counter() - begin, tries)
+        def may_help(failure: BaseException) -> bool:
+            is_charged = paid and getattr(failure, "unread", None) is not None
+            return isinstance(failure, _TryAgain) and not is_charged
 
-        def again(failure: BaseException) -> bool:
-            return isinstance(failure, _Again) and not (paid and failure.unread is not None)
+        def is_last(state: Any) -> bool:
+            return state.attempt_number >= self.server.attempts or request.is_stopped
 
-        def enough(state: RetryCallState) -> bool:
-            last = state.attempt_number >= self.server.attempts
-            return last or stopping.is_set() or interrupts.stopping()
-
+        retrying = Retrying(
+            retry=retry_if_exception(may_help),
+            stop=is_last,
+            wait=self._seconds_to_wait,
+            sleep=self._sleep,
+            reraise=True,
+        )
         try:
-            return Retrying(
-                retry=retry_if_exception(again),
-                stop=enough,
-                wait=self._wait,
-                sleep=self._sleep,
-                reraise=True,
-            )(once)
-        except _Again as last:
+            return retrying(self._try, request)
+        except _TryAgain as failure:
             if interrupts.stopping():
                 raise KeyboardInterrupt from None
-            failure = Unanswered(
-                f"{last} ({tries} {'attempts' if tries > 1 else 'attempt'})",
+            attempts = "attempts" if request.tries > 1 else "attempt"
+            error = Unanswered(
+                f"{failure} ({request.tries} {attempts})",
                 place=self.host,
                 remedy="see that the server is up and the url right, then run again",
             )
-            failure.unread = last.unread if paid else None
-            raise failure from None
+            error.unread = failure.unread if paid else None
+            raise error from None
 
-    def _once(self, method: str, url: Any, body: Any, read: Callable[[Any], T]) -> T:
+    def _try(self, request: _Request[T]) -> Response[T]:
+        """Send the request once, as soon as the rate limits let it pass."""
+        request.tries += 1
+        if self._request_limit is not None:
+            self._request_limit.take()
+        if self._token_limit is not None:
+            self._token_limit.take(request.planned_tokens)
+        if request.stopping.is_set() or (request.tries > 1 and interrupts.stopping()):
+            raise _TryAgain("stopped while it waited")
+        start = time.perf_counter()
+        value = self._exchange(request)
+        if self._token_limit is not None and request.count_tokens is not None:
+            self._token_limit.correct(request.count_tokens(value) - request.planned_tokens)
+        return Response(value, time.perf_counter() - start, request.tries)
+
+    def _exchange(self, request: _Request[T]) -> T:
         httpx = _httpx()
         try:
             with interrupts.waiting_for(self.host):
-                response = self._whole(method, url, {} if body is None else {"json": body})
+                response = self._receive(request)
         except httpx.TimeoutException:
-            raise _Again(f"no answer within {self.server.timeout_s:g} s") from None
+            raise _TryAgain(f"no answer within {self.server.timeout_s:g} s") from None
         except httpx.RequestError as error:
-            reason = _line(str(error)) or type(error).__name__
+            reason = _one_line(str(error)) or type(error).__name__
             if "CERTIFICATE_VERIFY_FAILED" in reason:
                 raise InputError(
                     f"its certificate is not valid: {shorten(reason, _QUOTED)}",
                     place=self.host,
                     remedy="check the url, or name its authority's file in $SSL_CERT_FILE",
                 ) from None
-            raise _Again(f"the connection failed: {reason}") from None
+            raise _TryAgain(f"the connection failed: {reason}") from None
         if not response.is_success:
-            raise self._refusal(response)
+            raise self._failure(response)
         try:
-            answer = _read_json(response.content)
+            answer = _parse_json(response.content)
         except (ValueError, RecursionError):
-            words = _words(response)  # none of a page, which is somebody's on the way
-            raise _Again(f"the answer is not JSON{words}", unread=words or None) from None
+            # A web page has no message: some proxy sent it, and it cost nothing.
+            message = _error_message(response)
+            raise _TryAgain(f"the answer is not JSON{message}", unread=message or None) from None
         try:
-            return read(remove_secrets(answer))
+            return request.read(remove_secrets(answer))
         except Unreadable as error:
-            unread = None if error.trouble else answer
-            raise _Again(_line(str(error)), unread=unread) from None
+            unread = None if error.is_error else answer
+            raise _TryAgain(_one_line(str(error)), unread=unread) from None
         except RecursionError:
-            raise _Again("the answer is nested too deeply", unread="") from None
+            raise _TryAgain("the answer is nested too deeply", unread="") from None
 
-    def _whole(self, method: str, url: Any, sent: dict[str, Any]) -> Any:
-        """An answer with all of its headers and body, unless that takes too long or too much."""
-        most = _DRIPPING * self.server.timeout_s
-        last, clock = self._clock() + most, self._clock
+    def _receive(self, request: _Request[Any]) -> Any:
+        """Return the whole response, unless it takes too long or is too large."""
+        limit = _TIMEOUTS_PER_ANSWER * self.server.timeout_s
+        deadline, clock = self._clock() + limit, self._clock
 
-        def in_time() -> None:
-            if clock() > last:
-                raise _Again(f"no complete answer within {most:g} s")
+        def check_time() -> None:
+            if clock() > deadline:
+                raise _TryAgain(f"no complete answer within {limit:g} s")
 
-        self._mine.in_time = in_time
-        sent["extensions"] = {"trace": functools.partial(_watch, self._mine)}
-        held = bytearray()
-        with self._client.stream(method, url, **sent) as response:
-            for some in response.iter_bytes():
-                held += some
-                if len(held) > _LARGEST:
+        self._thread.check_time = check_time
+        options: dict[str, Any] = {} if request.body is None else {"json": request.body}
+        options["extensions"] = {"trace": functools.partial(_check_time_of_reads, self._thread)}
+        content = bytearray()
+        with self._client.stream(request.method, request.url, **options) as response:
+            for block in response.iter_bytes():
+                content += block
+                if len(content) > _LARGEST:
                     raise InputError(
                         f"its answer is larger than {_LARGEST >> 20} MB",
                         place=self.host,
                         remedy="check the url, or ask for less at once",
                     )
-        said = [(k, v) for k, v in response.headers.raw if k.lower() != b"content-encoding"]
-        return _httpx().Response(response.status_code, headers=said, content=bytes(held))
+        # The content is decompressed already.
+        headers = [(k, v) for k, v in response.headers.raw if k.lower() != b"content-encoding"]
+        return _httpx().Response(response.status_code, headers=headers, content=bytes(content))
 
-    def _refusal(self, response: Any) -> Exception:
+    def _failure(self, response: Any) -> Exception:
+        """Return the exception for a response that is no success."""
         status = response.status_code
-        problem = f"the server answers {status}{_words(response)}"
+        problem = f"the server answers {status}{_error_message(response)}"
+        remedy = self._remedy(status)
         if status == 429 and "insufficient_quota" in response.text:
-            return Refused(
-                status, problem, place=self.host, remedy="the account has no credit left"
-            )
-        if status in _TRIED_AGAIN or status >= 500:
+            remedy = "the account has no credit left"
+        elif status in _RETRIED or status >= 500:
             after_s = retry_after(response.headers.get("Retry-After"), self._now())
-            if after_s is None or after_s <= PATIENCE_S:
-                return _Again(problem, after_s)
+            if after_s is None or after_s <= _LONGEST_RETRY_AFTER:
+                return _TryAgain(problem, after_s)
             remedy = f"it asks for {after_s:.0f} s of rest: run again after that"
-            return Refused(status, problem, place=self.host, remedy=remedy)
-        return Refused(status, problem, place=self.host, remedy=self._remedy(status))
+        return Refused(status, problem, place=self.host, remedy=remedy)
 
     def _remedy(self, status: int) -> str:
         if status in (401, 403):
@@ -382,9 +418,10 @@ class JsonClient:
         return f"check the settings of the model {model}" if model else "check the settings"
 
     def _authorization(self, url: Any) -> dict[str, str]:
+        """Return the Authorization header, from the key or from user and password in the url."""
         key = (read_secret(self.server.key_env, self.host) or "").strip()
-        pair = f"{unquote(url.username)}:{unquote(url.password)}"
-        if key and pair != ":":
+        user_and_password = f"{unquote(url.username)}:{unquote(url.password)}"
+        if key and user_and_password != ":":
             raise InputError(
                 f"both a key (${self.server.key_env}) and a user in the url",
                 place=self.host,
@@ -399,44 +436,45 @@ class JsonClient:
         if key:
             register_secret(key)
             return {"Authorization": f"Bearer {key}"}
-        if pair != ":":
-            encoded = base64.b64encode(pair.encode()).decode()
+        if user_and_password != ":":
+            encoded = base64.b64encode(user_and_password.encode()).decode()
             return {"Authorization": f"Basic {encoded}"}
         return {}
 
-    def _wait(self, state: Any) -> float:
-        """Seconds before the next try."""
-        failure = state.outcome.exception()
-        backoff = min(_SLOWEST_S, 2.0 ** (state.attempt_number - 1))
-        jittered = backoff * self._draw.uniform(0.5, 1.0)
-        after_s = getattr(failure, "after_s", None)
+    def _seconds_to_wait(self, state: Any) -> float:
+        """Return the seconds before the next try: Retry-After, or a jittered backoff."""
+        backoff = min(_LONGEST_BACKOFF, 2.0 ** (state.attempt_number - 1))
+        jittered = backoff * self._random.uniform(0.5, 1.0)
+        after_s = getattr(state.outcome.exception(), "after_s", None)
         return jittered if after_s is None else float(after_s)
 
     def _pause(self, seconds: float) -> None:
-        """Sleep, until somebody says stop."""
-        stopping, end = self._mine.stopping, time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not stopping.wait(min(left, _LISTEN_S)):
+        """Sleep until the time is over or the thread's request is stopped."""
+        stopping, end = self._thread.stopping, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not stopping.wait(min(left, _LISTEN)):
             pass
 
 
-def _watch(mine: threading.local, event: str, info: dict[str, Any]) -> None:
-    """Have each read of a new connection, also those of headers, look whether it is still in time:
-    the library's own timeout begins anew with every byte."""
+def _check_time_of_reads(thread: threading.local, event: str, info: dict[str, Any]) -> None:
+    """Trace hook: make each read of a new connection check the time, also reads of headers.
+
+    The library's own timeout starts again with every byte.
+    """
     if event not in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
         return
     stream = info["return_value"]
     read = stream.read
 
-    def looking(most: int, timeout: float | None = None) -> bytes:
-        mine.in_time()
-        some: bytes = read(most, timeout)
-        return some
+    def timed_read(max_bytes: int, timeout: float | None = None) -> bytes:
+        thread.check_time()
+        block: bytes = read(max_bytes, timeout)
+        return block
 
-    stream.read = looking
+    stream.read = timed_read
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Retry-After in seconds from now; it is a number or a date. None where it says nothing."""
+    """Return Retry-After (a number or a date) as seconds from now; None if it is neither."""
     if value is None:
         return None
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value, re.ASCII):
@@ -447,19 +485,35 @@ def retry_after(value: str | None, now: float) -> float | None:
         return None
 
 
+def find_count(answer: Any, *paths: tuple[str, ...]) -> int | float | None:
+    """Return the first number of 0 or more at one of these paths of keys in a JSON answer."""
+    for path in paths:
+        value: Any = answer
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and math.isfinite(value) and value >= 0:
+            number: int | float = value
+            return number
+    return None
+
+
+# --------------------------------------------------------------------------------- the library
+
+
 def _httpx() -> Any:
     try:
         import httpx2
         import tenacity  # noqa: F401
     except ImportError as absent:
         raise MissingExtra("a server", absent.name or "httpx2", "retrieval") from None
-    for name in _LOGS:
-        logging.getLogger(name).addFilter(_REDACTING)  # once: a filter is there or it is not
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_REDACTING)  # adding it again changes nothing
     return httpx2
 
 
 class _Redacting(logging.Filter):
-    """The library writes each address that it asks to its log, whoever listens."""
+    """Removes secrets from log records: the library logs the address of each request."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redact(record.getMessage()), ()
@@ -467,12 +521,12 @@ class _Redacting(logging.Filter):
 
 
 _REDACTING = _Redacting()
-_LOGS = ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "proxy", "socks")))
+_LOGGERS = ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "proxy", "socks")))
 
 
 @functools.cache
-def _certificates() -> Any:
-    """The authorities that the system trusts, or those of $SSL_CERT_FILE."""
+def _trusted_certificates() -> Any:
+    """Return the authorities that the system trusts, or those of $SSL_CERT_FILE."""
     return _httpx().create_ssl_context()
 
 
@@ -491,8 +545,8 @@ def _proxy() -> Any:
         ) from None
 
 
-def _full(url: str, path: str) -> Any:
-    """The URL to ask."""
+def _full_url(url: str, path: str) -> Any:
+    """Return the url with `path` at its end."""
     httpx = _httpx()
     register_address(url)
     try:
@@ -510,38 +564,47 @@ def _full(url: str, path: str) -> Any:
             place=base.host,
             remedy="give the key by key_env, and build again with that",
         )
-    own = base.path.rstrip("/")
-    return base.copy_with(path=own if own.endswith(path) else own + path)
+    base_path = base.path.rstrip("/")
+    return base.copy_with(path=base_path if base_path.endswith(path) else base_path + path)
 
 
-def _read_json(content: bytes) -> Any:
-    """An answer without halves of surrogate pairs, which JSON can hold and nothing can write: a
-    model that stops inside an emoji leaves one."""
+# ------------------------------------------------------------------------------------- answers
+
+
+def _parse_json(content: bytes) -> Any:
+    """Parse an answer, replacing unpaired surrogates.
+
+    JSON can hold halves of surrogate pairs, which cannot be written to a file; a model that stops
+    inside an emoji leaves one.
+    """
     answer = json.loads(content)
     if not _SURROGATE.search(content):
         return answer
     return json.loads(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _words(response: Any) -> str:
-    """The first words of an answer, for an error; of HTML nothing."""
+def _error_message(response: Any) -> str:
+    """Return the message of a response for an error, after a colon; nothing of a web page."""
     text = response.text.strip()
     if not text or text.startswith("<"):
         return ""
     try:
-        said = json.loads(text)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
-        said = None
-    return quoted(said, text)
+        answer = None
+    return quote_message(answer, text)
 
 
-def quoted(said: Any, instead: str = "") -> str:
-    """The words of an error as servers wrap them, after a colon."""
-    while isinstance(said, dict):  # {"error": {"message": …}}, {"detail": …}, {"message": …}
-        said = next((said[k] for k in ("error", "message", "detail") if k in said), None)
-    return f": {shorten(_line(said if isinstance(said, str) else instead), _QUOTED)}"
+def quote_message(answer: Any, default: str = "") -> str:
+    """Return the message that an error answer wraps, or the default, after a colon.
+
+    Servers write {"error": {"message": …}}, {"detail": …} or {"message": …}.
+    """
+    while isinstance(answer, dict):
+        answer = next((answer[k] for k in ("error", "message", "detail") if k in answer), None)
+    return f": {shorten(_one_line(answer if isinstance(answer, str) else default), _QUOTED)}"
 
 
-def _line(text: str) -> str:
-    """On one line, and without secrets."""
+def _one_line(text: str) -> str:
+    """Return the text on one line, without secrets."""
     return " ".join(str(redact(text)).split())

@@ -1,124 +1,145 @@
-"""What decides a result: one answer, for every cache key, store and manifest.
+"""What a result depends on, as one JSON value for every cache key, store and manifest.
 
-The settings that change an answer, the digest of a model's or a run's files, the versions of the
-packages that compute it, the source of a user's own class. Never what only asks for it (an
-address, a key's variable, patience, batches): a server that moved is not paid twice.
+It holds the settings that change a result, the digest of a model's or a run's files, the versions
+of the packages that compute it and the source of a user's own class. It never holds how a result is
+asked for (an address, the name of a key's variable, timeouts, batches): a server that moved is not
+paid twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import uuid
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rankproof.foundation.config import Settings
 from rankproof.foundation.manifest import digest, digest_file, machine, versions
-from rankproof.retrieval.components import Foreign, Theirs, load_object, part_of
-from rankproof.retrieval.sentence_models import digest_name, is_model
+from rankproof.retrieval.components import (
+    ForeignSettings,
+    GuardedComponent,
+    component_of,
+    load_object,
+)
+from rankproof.retrieval.protocols import Vectors
+from rankproof.retrieval.sentence_models import has_weights, model_digest
 
-_unnamed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_random_ids: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def identity(chosen: Any) -> Any:
-    """Of settings or of an object handed in: a JSON value that differs where answers may."""
+    """Return a JSON value that differs wherever the results of two settings or objects may."""
     if chosen is None:
         return None
     if not isinstance(chosen, Settings):
-        return _said(chosen)
-    if isinstance(chosen, Foreign):
-        own = {name: _own(value) for name, value in chosen.own.items()}
+        return _object_identity(chosen)
+    if isinstance(chosen, ForeignSettings):
+        own = {name: _own_key_identity(value) for name, value in chosen.own_keys.items()}
         return {"type": chosen.type, "own": own, "source": source_digest(chosen.type)}
-    part = part_of(chosen)
-    said: dict[str, Any] = {"kind": part.kind, "versions": versions(part.packages)}
+    component = component_of(chosen)
+    result: dict[str, Any] = {
+        "kind": component.kind,
+        "versions": versions(component.packages),
+    }
     for name in type(chosen).model_fields:
-        if name in chosen.operation:
-            continue
-        value = getattr(chosen, name)
-        if name == "model" and not part.network:
-            value = digest_name(value)
-        said[name] = decides(value)
-    # What no setting says: a prompt that ships with the package, the source of a function.
-    return {**said, **getattr(chosen, "decides", {})}
-
-
-def _own(value: Any) -> Any:
-    """Of a key that only a user's class knows: the files that it may name are not their names."""
-    if not isinstance(value, str) or "://" in value:
-        return decides(value)
-    with suppress(OSError, RuntimeError):  # a text too long for a name, a user who is not there
-        path = Path(value).expanduser()
-        if is_model(path):
-            return digest_name(value)
-        if path.is_file():
-            return digest_file(path)
-    return value
+        if name not in chosen.operation:
+            value = getattr(chosen, name)
+            if name == "model" and not component.network:
+                value = model_digest(value)
+            result[name] = value_identity(value)
+    # What no key says: a prompt that ships with the package, the source of a function.
+    return {**result, **getattr(chosen, "decides", {})}
 
 
 def fingerprint(chosen: Any) -> str:
-    """A digest of the identity."""
+    """Return the digest of the identity."""
     return digest(identity(chosen))
 
 
-def lasting(decides: Any) -> bool:
-    """Whether what is decided so can be asked for again in another process."""
-    if isinstance(decides, dict):
-        return "unnamed" not in decides and all(map(lasting, decides.values()))
-    return not isinstance(decides, list | tuple) or all(map(lasting, decides))
-
-
-def circumstances(packages: tuple[str, ...]) -> str:
-    """What times depend on beside what is done: another machine, or other versions, differ."""
-    return digest([machine(), versions(packages)])
-
-
-def decides(value: Any) -> Any:
-    """Of any value of a setting: what in it decides a result."""
+def value_identity(value: Any) -> Any:
+    """Return the identity of any value of a setting: settings, files, containers, plain values."""
     if isinstance(value, Path):
         return digest_file(value) if value.is_file() else str(value)
     if isinstance(value, Settings):
         try:
             return identity(value)
-        except ValueError:  # no part by itself
-            return {name: decides(getattr(value, name)) for name in type(value).model_fields}
+        except ValueError:  # settings that are not those of a component
+            return {name: value_identity(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, dict):
-        return {str(key): decides(inner) for key, inner in value.items()}
+        return {str(key): value_identity(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [decides(inner) for inner in value]
+        return [value_identity(inner) for inner in value]
     if value is None or isinstance(value, str | int | float):
         return value
-    return _said(value)  # an object inside: the embedder of an engine
+    return _object_identity(value)  # such as the embedder of a search engine
 
 
-def _said(given: Any) -> dict[str, Any]:
-    """What an object says of itself; one that says nothing is like no other, and nothing of it is
-    used again."""
-    given = given.given if isinstance(given, Theirs) else given
-    kind = f"{type(given).__module__}:{type(given).__qualname__}"
-    own = getattr(given, "fingerprint", None)
-    if isinstance(own, str) and own:
-        return {"object": kind, "fingerprint": own}
-    model = getattr(given, "model", None)
-    if isinstance(model, str) and model and hasattr(given, "parameters"):  # a judge
-        return {
-            "object": kind,
-            "model": model,
-            "parameters": json.loads(json.dumps(given.parameters, default=str)),
-        }
+def _own_key_identity(value: Any) -> Any:
+    """Return the identity of a key that only a user's class knows; a path stands for its file."""
+    if not isinstance(value, str) or "://" in value:
+        return value_identity(value)
+    with suppress(OSError, RuntimeError):  # a text too long for a path, or an unknown ~user
+        path = Path(value).expanduser()
+        if has_weights(path):
+            return model_digest(value)
+        if path.is_file():
+            return digest_file(path)
+    return value
+
+
+def _object_identity(component: Any) -> dict[str, Any]:
+    """Return the identity that an object states; without one, a random id that is never reused."""
+    if isinstance(component, GuardedComponent):
+        component = component.component
+    kind = f"{type(component).__module__}:{type(component).__qualname__}"
+    own_fingerprint = getattr(component, "fingerprint", None)
+    if isinstance(own_fingerprint, str) and own_fingerprint:
+        return {"object": kind, "fingerprint": own_fingerprint}
+    model = getattr(component, "model", None)
+    if isinstance(model, str) and model and hasattr(component, "parameters"):  # a judge
+        parameters = json.loads(json.dumps(component.parameters, default=str))
+        return {"object": kind, "model": model, "parameters": parameters}
     try:
-        return {"object": kind, "unnamed": _unnamed.setdefault(given, uuid.uuid4().hex)}
-    except TypeError:  # cannot be weakly held or hashed
+        return {"object": kind, "unnamed": _random_ids.setdefault(component, uuid.uuid4().hex)}
+    except TypeError:  # the object cannot be hashed or weakly referenced
         return {"object": kind, "unnamed": uuid.uuid4().hex}
 
 
+def is_reproducible(identity_value: Any) -> bool:
+    """True if another process can state the same identity: no random id is in it."""
+    if isinstance(identity_value, dict):
+        return "unnamed" not in identity_value and all(
+            map(is_reproducible, identity_value.values())
+        )
+    return not isinstance(identity_value, list | tuple) or all(map(is_reproducible, identity_value))
+
+
+def environment_digest(packages: tuple[str, ...]) -> str:
+    """Return a digest of the machine and the package versions, on which measured times depend."""
+    return digest([machine(), versions(packages)])
+
+
+def contents_digest(description: Any, vectors: Vectors | None, ids: Iterable[str] = ()) -> str:
+    """Return the digest that names a stored index: of a JSON description, vectors and ids."""
+    sha = hashlib.sha256(json.dumps(description).encode())
+    if vectors is not None:
+        sha.update(np.ascontiguousarray(vectors).data)
+    sha.update("\0".join(ids).encode())
+    return sha.hexdigest()
+
+
 def source_digest(path: str) -> str | None:
-    """The digest of the file in which a user's class or function is written."""
+    """Return the digest of the file that defines the user's class or function `module:Name`."""
     try:
         file = inspect.getsourcefile(load_object(path, "parts"))
     except TypeError:
         return None
-    # Python's own functions name a file that is nowhere.
+    # Functions of Python itself may name a file that does not exist.
     return digest_file(file) if file is not None and Path(file).is_file() else None

@@ -1,9 +1,9 @@
-"""What the parts of a retrieval stack promise each other: a small Protocol each.
+"""The interfaces between the stages of a retrieval stack, one small Protocol each.
 
     texts ─ Rewriter ─▶ texts ─ Embedder ─▶ vectors ─ Index ─▶ Retrieved ─ Reranker ─▶ Run
 
-One file per implementation, chosen by `type` in a configuration (`settings.py`). Whatever
-satisfies a Protocol can be handed in instead, from a user's own code.
+Each implementation has a file of its own and is chosen by `type` in a configuration
+(`components.py`). An object of a user's that satisfies a Protocol can stand in its place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Vectors = NDArray[np.float32]  # (n, D)
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """A run, and how long each of its queries took.
+    """A run and the time that each of its queries took.
 
     >>> from rankproof.retrieval.protocols import Retrieved
     >>> Retrieved(rp.read_run({"q1": {"a": 0.9}}), np.array([0.002])).seconds.tolist()
@@ -31,30 +31,30 @@ class Retrieved:
     """
 
     run: Run
-    seconds: Float  # (Q,) wall time; where queries were searched together, an equal share each
+    seconds: Float  # (Q,) wall time; an equal share each where queries were searched together
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One query's passages as a reranker scored them."""
+    """Scores of one query's passages by a reranker, and what they cost."""
 
     score: Float  # (n,) higher is better
-    tokens: int  # that the reranker read, query and passage together
-    dtype: str  # the format the scores came in
-    searches: float | None = None  # that were billed for it; None where nobody says
-    share: float | None = None  # of a search, for one passage of the largest request
+    tokens: int  # read by the reranker, query and passage together
+    dtype: str  # number format of the scores
+    searches: float | None = None  # billed by the server; None if it does not say
+    share: float | None = None  # of a search, billed for one passage of the largest request
 
 
 class Embedder(Protocol):
-    """Texts → vectors. Queries and passages may be prompted differently."""
+    """Turns texts into vectors; queries and passages may have different prompts."""
 
     @property
     def name(self) -> str:
-        """For tables: the model."""
+        """Name of the model, for tables."""
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that decides the vectors: model, prompts, dimensions."""
+        """Digest of everything that decides the vectors: model, prompts, dimensions."""
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors: ...
 
@@ -62,21 +62,21 @@ class Embedder(Protocol):
 
 
 class Built(Protocol):
-    """Something that is made before it is searched."""
+    """A structure that is built before it is searched."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory, or on the server's disk; 0 where nobody can tell."""
+        """Size in memory or on the server's disk; 0 where it is unknown."""
 
     @property
     def build_seconds(self) -> float: ...
 
 
 class Index(Built, Protocol):
-    """Vectors → the best passages of each query."""
+    """Finds the best passages of each query vector."""
 
     def search(
         self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None
@@ -84,7 +84,7 @@ class Index(Built, Protocol):
 
 
 class Retriever(Built, Protocol):
-    """Questions → the best passages of each: a sparse index, or a whole engine."""
+    """Finds the best passages of each question: a sparse index, or a whole search engine."""
 
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
@@ -92,30 +92,30 @@ class Retriever(Built, Protocol):
 
 
 class Reranker(Protocol):
-    """A query and its candidates → scores."""
+    """Scores the candidates of a query."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that decides the scores."""
+        """Digest of everything that decides the scores."""
 
     def score(self, query: str, passages: Sequence[str]) -> Scored: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A question as it is searched, and why it is the one that was typed, if it had to be kept."""
+    """A question as it is searched."""
 
     text: str
-    kept: str | None = None
-    reply: str | None = None  # what a model said, where that was not taken
-    tokens: tuple[float, float] | None = None  # that it read and wrote, where the server counts
+    kept: str | None = None  # why the question stayed as typed, if its rewriting was refused
+    reply: str | None = None  # the reply that was refused
+    tokens: tuple[float, float] | None = None  # read and written, where the server counts them
 
 
 class Rewriter(Protocol):
-    """A question as a person typed it → a question fit to be searched."""
+    """Turns a question as a person typed it into one fit to be searched."""
 
     @property
     def name(self) -> str: ...

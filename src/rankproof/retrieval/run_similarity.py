@@ -8,7 +8,7 @@ import polars as pl
 
 from rankproof.data.tables import Run
 from rankproof.foundation.arrays import Float
-from rankproof.retrieval.pools import head
+from rankproof.retrieval.ranked_lists import keep_first
 from rankproof.statistics.rank_similarity import kendall as tau_b
 
 
@@ -44,7 +44,7 @@ def kendall(a: Run, b: Run, k: int) -> pl.DataFrame:
 
 
 def _both(a: Run, b: Run, k: int) -> pl.DataFrame:
-    one, other = (head(run, k).to_frame().select("query", "doc") for run in (a, b))
+    one, other = (keep_first(run, k).to_frame().select("query", "doc") for run in (a, b))
     shared = one.join(other, on=["query", "doc"]).group_by("query").agg(shared=pl.len())
     return (
         one.group_by("query")
@@ -59,7 +59,7 @@ def _both(a: Run, b: Run, k: int) -> pl.DataFrame:
 def _ranks(run: Run, k: int) -> pl.DataFrame:
     """query, doc, rank of the top k; documents that tie share their mean rank."""
     return (
-        head(run, k)
+        keep_first(run, k)
         .to_frame()
         .with_columns(rank=pl.col("score").rank("average", descending=True).over("query"))
         .drop("score")

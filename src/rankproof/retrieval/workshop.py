@@ -1,11 +1,11 @@
-"""One place that embeds, indexes, searches, fuses, reranks and rewrites, each thing once.
+"""The place that embeds, indexes, searches, fuses, reranks and rewrites, each thing once.
 
     questions ─ rewrite ─▶ vectors ─ index ─▶ lists ─ fuse ─▶ pools ─ rerank ─▶ scores
     passages ────────────▶ vectors ─┘
 
-What was made is kept on disk under a digest of all that decides it (`identity.py`): a part that is
-there is never made again, whichever verb asks for it, and a run that was killed goes on where it
-stopped. A choice is the settings of a part, or an object of its Protocol.
+Everything that is made is kept on disk under a digest of all that decides it (`identity.py`), so
+that no command makes it again and a run that was killed goes on where it stopped. A choice
+(`chosen`) is the settings of a component, or an object that satisfies its Protocol.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,14 +27,13 @@ from rankproof.foundation.config import Settings
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.manifest import digest
-from rankproof.retrieval.cache import Cache, own_folder
-from rankproof.retrieval.components import Foreign, is_network, make
+from rankproof.foundation.progress import advance
+from rankproof.retrieval.cache import Cache, make_cache_folder
+from rankproof.retrieval.components import ForeignSettings, make_component, uses_network
 from rankproof.retrieval.duplicates import DuplicatesSettings, suppress
-from rankproof.retrieval.embedders import make_embedder
-from rankproof.retrieval.hits import rises
-from rankproof.retrieval.identity import fingerprint, identity, lasting
+from rankproof.retrieval.identity import fingerprint, identity, is_reproducible
 from rankproof.retrieval.indexes import make_index
-from rankproof.retrieval.pools import head
+from rankproof.retrieval.model_calls import unit_vectors
 from rankproof.retrieval.protocols import (
     Embedder,
     Index,
@@ -44,12 +43,11 @@ from rankproof.retrieval.protocols import (
     Scored,
     Vectors,
 )
-from rankproof.retrieval.rerankers import make_reranker
-from rankproof.retrieval.rewriters import make_rewriter
-from rankproof.retrieval.texts import unit
+from rankproof.retrieval.ranked_lists import has_rising_scores, keep_first
 
 T = TypeVar("T")
 Tell = Callable[[float], None]
+EngineKind = Literal["sparse", "retriever"]
 PART = 1024  # texts embedded between two writes
 
 
@@ -66,8 +64,8 @@ def silent(label: str, total: float) -> AbstractContextManager[Tell]:
 
 
 class Recorder(Cache):
-    """A cache that can be told not to recall, so that calls can be timed, and not to keep: the
-    time of a local call is not that of writing to a disk."""
+    """A cache that can be switched off: for reading, so that calls can be timed, and for writing,
+    so that the time of a local call does not include that of the disk."""
 
     def __init__(self, folder: Path):
         super().__init__(folder)
@@ -84,7 +82,7 @@ class Recorder(Cache):
 
 
 class Texts:
-    """Texts by id, known by a digest of all of them."""
+    """Texts with their ids, identified by a digest of all of them."""
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str]):
         self.ids, self.texts = list(ids), list(texts)
@@ -106,21 +104,22 @@ class Workshop:
 
     def __init__(self, passages: Texts, folder: Path | None = None):
         self.passages = passages
-        self.folder = folder or own_folder()
+        self.folder = folder or make_cache_folder()
         self.cache = Recorder(self.folder)
         self.spent = 0.0  # seconds inside embedders, indexes and rerankers
         self._made: dict[Any, Any] = {}
-        self._cut: dict[str, tuple[str, int, int]] = {}  # embedder, what it reads, texts longer
+        # Of each file of vectors: embedder, its token limit, texts that exceed it.
+        self._truncated: dict[str, tuple[str, int, int]] = {}
 
     def notes(self) -> list[str]:
-        """What was left out of texts, and by which embedder."""
-        longer: dict[tuple[str, int], int] = {}
-        for name, reads, count in self._cut.values():
-            longer[name, reads] = longer.get((name, reads), 0) + count
+        """Return one note for each embedder that truncated passages."""
+        counts: dict[tuple[str, int], int] = {}
+        for name, limit, count in self._truncated.values():
+            counts[name, limit] = counts.get((name, limit), 0) + count
         return [
-            f"{name} reads {reads} tokens of a passage: {count:,} are longer, and what follows is "
+            f"{name} reads {limit} tokens of a passage: {count:,} are longer, and what follows is "
             "not seen"
-            for (name, reads), count in longer.items()
+            for (name, limit), count in counts.items()
         ]
 
     def __enter__(self) -> Workshop:
@@ -132,97 +131,109 @@ class Workshop:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Time that is the parts' own."""
-        begun = time.perf_counter()
+        """Add the time of the block to `spent`."""
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.spent += time.perf_counter() - begun
+            self.spent += time.perf_counter() - start
 
-    def _once(self, what: str, decides: Any, make: Callable[[], T]) -> T:
-        key = (what, digest(decides))
+    # ------------------------------------------------------------------ made once, and kept
+
+    def _once(self, kind: str, decides: Any, make: Callable[[], T]) -> T:
+        """Return what was made for this kind and these deciding values, or make it."""
+        key = (kind, digest(decides))
         if key not in self._made:
             self._made[key] = make()
-        found: T = self._made[key]
-        return found
+        made: T = self._made[key]
+        return made
+
+    def _make(self, kind: Any, chosen: Any) -> Any:
+        """Make an embedder, reranker or rewriter once; models are loaded, servers not yet asked."""
+
+        def make() -> Any:
+            with self.working():
+                return make_component(kind, chosen, cache=self.cache)
+
+        return self._once(kind, identity(chosen), make)
 
     @cached_property
     def _scratch(self) -> TemporaryDirectory[str]:
-        """For what an object made that does not say what decides it: it is not asked for again."""
+        """Folder for results of objects without a fingerprint, which cannot be used again."""
         return TemporaryDirectory(prefix="rankproof-")
 
     def _file(self, kind: str, decides: Any, ending: str) -> Path:
-        folder = self.folder if lasting(decides) else Path(self._scratch.name)
+        folder = self.folder if is_reproducible(decides) else Path(self._scratch.name)
         return folder / kind / f"{digest(decides)[:32]}{ending}"
 
-    def _kept(self, file: Path, read: Callable[[Path], T], make: Callable[[], object]) -> T:
-        """What a file holds; `make` writes it where it is absent, or damaged by a power cut."""
+    def _read_or_make(
+        self, file: Path, read: Callable[[Path], T], write: Callable[[], object]
+    ) -> T:
+        """Read a file; `write` it first where it is absent, or damaged by a power cut."""
         if file.is_file():
             try:
                 return read(file)
             except (pl.exceptions.PolarsError, OSError, ValueError, EOFError):
                 pass
-        make()
+        write()
         return read(file)
 
     # ------------------------------------------------------------------------------ questions
 
     def rewriter(self, chosen: Any) -> Any:
-        return self._once("rewriter", identity(chosen), lambda: make_rewriter(chosen))
+        return self._make("rewriter", chosen)
 
     def rewriting(self, chosen: Any) -> Callable[[str], Rewritten]:
-        """How questions are rewritten; what a server answered is kept and not asked again."""
+        """Return the function that rewrites a question; replies of servers are cached."""
         if chosen is None:
             return Rewritten
         rewriter = self.rewriter(chosen)
 
-        def ask(question: str) -> Rewritten:
+        def rewrite(question: str) -> Rewritten:
             if not hasattr(rewriter, "rewritten"):
                 return Rewritten(str(rewriter.rewrite(question)))
-            told: Rewritten = rewriter.rewritten(question)
-            return told
+            rewritten: Rewritten = rewriter.rewritten(question)
+            return rewritten
 
-        if not is_network(chosen):
-            return ask
-        role = ("rewriting", fingerprint(chosen))
+        if not uses_network(chosen):
+            return rewrite
+        key = ("rewriting", fingerprint(chosen))
 
-        def ask_once(question: str) -> Rewritten:
-            (held,) = self.cache.get_many(*role, [question])
-            if held is None:
-                found = ask(question)
-                held = json.dumps([found.text, found.kept, None, found.tokens]).encode()
-                self.cache.put_many(*role, {question: held})
-            text, kept, *rest = json.loads(held)
-            return Rewritten(text, kept, tokens=tuple(rest[1]) if rest and rest[1] else None)
+        def rewrite_cached(question: str) -> Rewritten:
+            (entry,) = self.cache.get_many(*key, [question])
+            if entry is None:
+                made = rewrite(question)
+                # The third place held the refused reply, which is no longer kept.
+                entry = json.dumps([made.text, made.kept, None, made.tokens]).encode()
+                self.cache.put_many(*key, {question: entry})
+            text, kept, _, tokens = (*json.loads(entry), None, None)[:4]
+            return Rewritten(text, kept, tokens=tuple(tokens) if tokens else None)
 
-        return ask_once
+        return rewrite_cached
 
-    def rewritten(self, chosen: Any, questions: Texts, tell: Tell = quiet) -> Texts:
-        """All questions as they are searched."""
+    def rewritten(self, chosen: Any, questions: Texts, tell: Tell = advance) -> Texts:
+        """Return all questions as they are searched."""
         if chosen is None:
             return questions
 
         def make() -> Texts:
-            found, rewrite = [], self.rewriting(chosen)
+            texts, rewrite = [], self.rewriting(chosen)
             for question in questions.texts:
                 with self.working():
-                    found.append(rewrite(question).text)
+                    texts.append(rewrite(question).text)
                 tell(1)
-            return Texts(questions.ids, found)
+            return Texts(questions.ids, texts)
 
         return self._once("rewritten", [identity(chosen), questions.digest], make)
 
     # -------------------------------------------------------------------------------- vectors
 
     def embedder(self, chosen: Any) -> Embedder:
-        def make() -> Embedder:
-            with self.working():
-                return make_embedder(chosen, self.cache)
+        embedder: Embedder = self._make("embedder", chosen)
+        return embedder
 
-        return self._once("embedder", identity(chosen), make)
-
-    def vectors(self, chosen: Any, texts: Texts, tell: Tell = quiet) -> Vectors:
-        """(n, D) of the passages, or of questions; a part is on disk before the next is made."""
+    def vectors(self, chosen: Any, texts: Texts, tell: Tell = advance) -> Vectors:
+        """Return (n, D) vectors of the passages, or of questions, stored in parts as they come."""
         role = "passages" if texts is self.passages else "queries"
         key = [identity(chosen), role, texts.digest]
         return self._once("vectors", key, lambda: self._embed(chosen, role, texts.texts, tell))
@@ -230,34 +241,34 @@ class Workshop:
     def _embed(self, chosen: Any, role: str, texts: Sequence[str], tell: Tell) -> Vectors:
         parts = []
         for first in range(0, len(texts), PART):
-            some = texts[first : first + PART]
-            file = self._file("vectors", [identity(chosen), role, some], ".npy")
-            make = partial(self._embed_part, chosen, role, some, file)
-            parts.append(self._kept(file, _load, make))
-            (cut,) = self.cache.get_many("cut", role, [file.stem])
-            if cut is not None:
-                self._cut[file.stem] = json.loads(cut)
-            tell(len(some))
+            batch = texts[first : first + PART]
+            file = self._file("vectors", [identity(chosen), role, batch], ".npy")
+            write = partial(self._write_vectors, chosen, role, batch, file)
+            parts.append(self._read_or_make(file, _load, write))
+            (truncated,) = self.cache.get_many("cut", role, [file.stem])
+            if truncated is not None:
+                self._truncated[file.stem] = json.loads(truncated)
+            tell(len(batch))
         if not parts:
             raise InputError("there is nothing to embed", remedy="give one text or more")
         return np.concatenate(parts)
 
-    def _embed_part(self, chosen: Any, role: str, texts: Sequence[str], file: Path) -> None:
+    def _write_vectors(self, chosen: Any, role: str, texts: Sequence[str], file: Path) -> None:
         embedder = self.embedder(chosen)
-        before = getattr(embedder, "cut", 0)
+        truncated_before = getattr(embedder, "cut", 0)
+        embed = embedder.embed_passages if role == "passages" else embedder.embed_queries
         with self.working():
-            passages = role == "passages"
-            made = (embedder.embed_passages if passages else embedder.embed_queries)(texts)
-        vectors = check_embedded(made, len(texts), embedder.name)
-        if not isinstance(chosen, Settings) or isinstance(chosen, Foreign):
-            vectors = unit(vectors)  # ours are of length 1 already
+            embedded = embed(texts)
+        vectors = check_embedded(embedded, len(texts), embedder.name)
+        if not isinstance(chosen, Settings) or isinstance(chosen, ForeignSettings):
+            vectors = unit_vectors(vectors)  # embedders of rankproof return unit vectors
         write_atomically(file, partial(_save, vectors))
-        if longer := getattr(embedder, "cut", 0) - before:
-            said = json.dumps([embedder.name, getattr(embedder, "reads", None), longer])
-            self.cache.put_many("cut", role, {file.stem: said.encode()})
+        if truncated := getattr(embedder, "cut", 0) - truncated_before:
+            entry = json.dumps([embedder.name, getattr(embedder, "reads", None), truncated])
+            self.cache.put_many("cut", role, {file.stem: entry.encode()})
 
     def shortened(self, chosen: Any, size: int | None, texts: Texts) -> Vectors:
-        """The first dimensions of each vector, at length 1 again."""
+        """Return the first dimensions of each vector, scaled to length 1 again."""
         vectors = self.vectors(chosen, texts)
         if size is None or size == vectors.shape[1]:
             return vectors
@@ -269,7 +280,7 @@ class Workshop:
             )
         role = "passages" if texts is self.passages else texts.digest
         return self._once(
-            "shortened", [identity(chosen), size, role], lambda: unit(vectors[:, :size])
+            "shortened", [identity(chosen), size, role], lambda: unit_vectors(vectors[:, :size])
         )
 
     # -------------------------------------------------------------------------------- indexes
@@ -289,29 +300,34 @@ class Workshop:
     def retriever(self, chosen: Any) -> Retriever:
         return self._engine("retriever", chosen)
 
-    def _engine(self, kind: Any, chosen: Any) -> Retriever:
-        """A sparse index, or a whole engine, over the passages."""
+    def _engine(self, kind: EngineKind, chosen: Any) -> Retriever:
+        """Make a sparse index, or a whole search engine, over the passages."""
         decides = [identity(chosen), self.passages.digest]
+        name = str(getattr(chosen, "type", kind)).replace(":", ".")
 
-        def made() -> Retriever:
-            name = chosen.type if hasattr(chosen, "type") else kind
+        def make() -> Retriever:
             with self.working():
-                found: Retriever = make(
-                    *(kind, chosen, self.passages.texts, self.passages.ids),
-                    folder=self._file(str(name).replace(":", "."), decides, ""),
+                engine: Retriever = make_component(
+                    kind,
+                    chosen,
+                    self.passages.texts,
+                    self.passages.ids,
+                    folder=self._file(name, decides, ""),
                     cache=self.cache,
                     vectors=lambda embedder: self.vectors(embedder, self.passages),
                     embedder=self.embedder,
                 )
-            return found
+            return engine
 
-        return self._once(kind, decides, made)
+        return self._once(kind, decides, make)
 
     # ---------------------------------------------------------------------------------- lists
 
     def dense_list(
         self, embedder: Any, size: int | None, index: Any, questions: Texts, depth: int
     ) -> Run:
+        """Search the questions' vectors in an index."""
+
         def search() -> Run:
             queries = self.shortened(embedder, size, questions)
             built = self.index(embedder, size, index)
@@ -322,27 +338,29 @@ class Workshop:
         return self._list(decides, questions, search)
 
     def sparse_list(self, chosen: Any, questions: Texts, depth: int) -> Run:
-        return self._searched("sparse", chosen, questions, depth)
+        """Search the questions by their words."""
+        return self._engine_list("sparse", chosen, questions, depth)
 
     def engine_list(self, chosen: Any, questions: Texts, depth: int) -> Run:
-        """What an engine of any kind returns for the questions."""
-        return self._searched("retriever", chosen, questions, depth)
+        """Search the questions with a whole search engine."""
+        return self._engine_list("retriever", chosen, questions, depth)
 
-    def _searched(self, kind: Any, chosen: Any, questions: Texts, depth: int) -> Run:
+    def _engine_list(self, kind: EngineKind, chosen: Any, questions: Texts, depth: int) -> Run:
         def search() -> Run:
             engine = self._engine(kind, chosen)
             with self.working():
                 run = engine.search(questions.texts, depth, questions.ids).run
+            place = f"the {kind} {getattr(engine, 'name', '')}".strip()
             if len(run) and len(self.passages) and not run.doc.is_in(self.passages.ids).any():
                 raise InputError(
                     f"returns no passage of the corpus ({shorten(run.doc[0])}, …)",
-                    place=f"the {kind} {getattr(engine, 'name', '')}".strip(),
+                    place=place,
                     remedy="have it return the ids that corpus.jsonl has",
                 )
-            if rises(run):
+            if has_rising_scores(run):
                 raise InputError(
                     "the scores rise from the first hit to the last in every list",
-                    place=f"the {kind} {getattr(engine, 'name', '')}".strip(),
+                    place=place,
                     remedy="return similarities, of which more is better: minus a distance, say",
                 )
             return run
@@ -352,21 +370,21 @@ class Workshop:
     def _list(self, decides: Any, questions: Texts, search: Callable[[], Run]) -> Run:
         key = [self.passages.digest, questions.digest, decides]
 
-        def read_or_make() -> Run:
+        def read_or_search() -> Run:
             file = self._file("lists", key, ".parquet")
             read = partial(read_list, query_ids=questions.ids)
-            return self._kept(file, read, lambda: write_run(search(), file))
+            return self._read_or_make(file, read, lambda: write_run(search(), file))
 
-        return self._once("list", key, read_or_make)
+        return self._once("list", key, read_or_search)
 
     def without_duplicates(self, run: Run, settings: DuplicatesSettings) -> Run:
-        ranked = head(run, int(np.diff(run.start).max(initial=0)))  # from best to worst
+        """Drop the passages of each list that nearly repeat a better one."""
+        ranked = keep_first(run, int(np.diff(run.start).max(initial=0)))  # sorted, best first
         ids = ranked.doc.to_list()
         kept = []
-        for low, high in zip(ranked.start[:-1], ranked.start[1:], strict=True):
-            some = ids[low:high]
-            texts = [self.passages.by_id.get(doc, "") for doc in some]
-            kept.append(low + suppress(some, texts, settings).kept)
+        for first, end in zip(ranked.start[:-1], ranked.start[1:], strict=True):
+            texts = [self.passages.by_id.get(doc, "") for doc in ids[first:end]]
+            kept.append(first + suppress(ids[first:end], texts, settings).kept)
         rows = np.concatenate([*kept, np.zeros(0, np.int64)]).astype(np.int64)
         query = np.searchsorted(ranked.start, rows, side="right") - 1
         return build_run(
@@ -382,14 +400,11 @@ class Workshop:
     # ------------------------------------------------------------------------------ reranking
 
     def reranker(self, chosen: Any) -> Reranker:
-        def make() -> Reranker:
-            with self.working():
-                return make_reranker(chosen, self.cache)
-
-        return self._once("reranker", identity(chosen), make)
+        reranker: Reranker = self._make("reranker", chosen)
+        return reranker
 
     def text(self, document: str) -> str:
-        """Of a passage that a list holds."""
+        """Return the text of a passage that a list contains."""
         try:
             return self.passages.by_id[document]
         except KeyError:
@@ -399,15 +414,18 @@ class Workshop:
             ) from None
 
     def scores(
-        self, chosen: Any, pools: Sequence[Run], questions: Texts, tell: Tell = quiet
+        self, chosen: Any, pools: Sequence[Run], questions: Texts, tell: Tell = advance
     ) -> pl.DataFrame:
-        """Each candidate of any pool scored once: query, doc, score, tokens, searches (null where
-        nobody says), whether the tokens are estimated, dtype."""
+        """Score each candidate of any pool once.
+
+        Columns: query, doc, score, tokens, searches (null where the server does not say),
+        estimated (whether the tokens are), dtype.
+        """
         pairs = pl.concat([pool.to_frame().select("query", "doc") for pool in pools])
         pairs = pairs.unique(maintain_order=True)
         decides = [identity(chosen), questions.digest, self.passages.digest, pairs.rows()]
         file = self._file("scores", decides, ".parquet")
-        return self._kept(
+        return self._read_or_make(
             file,
             pl.read_parquet,
             lambda: write_atomically(
@@ -428,17 +446,17 @@ class Workshop:
                 dtype=pl.lit("float64"),
             )
         ]
-        for (query,), some in pairs.group_by("query", maintain_order=True):
-            passages = [self.text(doc) for doc in some["doc"]]
-            before = getattr(reranker, "estimated", 0)
+        for (query,), candidates in pairs.group_by("query", maintain_order=True):
+            passages = [self.text(doc) for doc in candidates["doc"]]
+            estimated_before = getattr(reranker, "estimated", 0)
             with self.working():
                 scored = reranker.score(questions.by_id[str(query)], passages)
             frames.append(
-                some.with_columns(
+                candidates.with_columns(
                     pl.Series("score", scored.score, dtype=pl.Float64),
                     pl.lit(scored.tokens / len(passages)).alias("tokens"),
-                    pl.lit(_share(scored, len(passages)), pl.Float64).alias("searches"),
-                    pl.lit(getattr(reranker, "estimated", 0) > before).alias("estimated"),
+                    pl.lit(_search_share(scored, len(passages)), pl.Float64).alias("searches"),
+                    pl.lit(getattr(reranker, "estimated", 0) > estimated_before).alias("estimated"),
                     pl.lit(scored.dtype).alias("dtype"),
                 )
             )
@@ -446,54 +464,63 @@ class Workshop:
         return pl.concat(frames)
 
     def logits(
-        self, chosen: Any, pairs: pl.DataFrame, questions: Texts, tell: Tell = quiet
+        self, chosen: Any, pairs: pl.DataFrame, questions: Texts, tell: Tell = advance
     ) -> Vectors:
-        """(N, 1 or 2) a cross-encoder's output for pairs of query and doc, before any activation; a
-        part is on disk before the next is made."""
+        """Return (N, 1 or 2) outputs of a cross-encoder for pairs, before any activation.
+
+        `pairs` has the columns query and doc; the outputs are stored in parts as they come.
+        """
         parts = []
         for first in range(0, pairs.height, PART):
-            some = pairs[first : first + PART].select("query", "doc").rows()
-            asked = [(questions.by_id[query], self.text(doc)) for query, doc in some]
-            file = self._file("logits", [identity(chosen), asked], ".npy")
-            parts.append(self._kept(file, _load, partial(self._logits, chosen, asked, file)))
-            tell(len(asked))
+            rows = pairs[first : first + PART].select("query", "doc").rows()
+            texts = [(questions.by_id[query], self.text(doc)) for query, doc in rows]
+            file = self._file("logits", [identity(chosen), texts], ".npy")
+            parts.append(
+                self._read_or_make(file, _load, partial(self._write_logits, chosen, texts, file))
+            )
+            tell(len(texts))
         return np.concatenate(parts)
 
-    def _logits(self, chosen: Any, pairs: Sequence[tuple[str, str]], file: Path) -> None:
+    def _write_logits(self, chosen: Any, pairs: Sequence[tuple[str, str]], file: Path) -> None:
         reranker: Any = self.reranker(chosen)
         with self.working():
-            made = reranker.logits(pairs)
-        write_atomically(file, partial(_save, made))
+            logits = reranker.logits(pairs)
+        write_atomically(file, partial(_save, logits))
 
 
-def row_each(values: Any, dtype: Any, count: int, name: str) -> Any:
-    """(count, D) numbers, from whatever an embedder returned for so many texts."""
+def check_rows(values: Any, dtype: Any, count: int, name: str) -> Any:
+    """Return (count, D) numbers from whatever an embedder returned for so many texts."""
     try:
         vectors = np.asarray(values, dtype)
-        said = f"{shorten(vectors.shape)} is not a vector for each of {count} texts"
-        fits = vectors.ndim == 2 and len(vectors) == count and vectors.shape[1] > 0
+        problem = f"{shorten(vectors.shape)} is not a vector for each of {count} texts"
+        is_valid = vectors.ndim == 2 and len(vectors) == count and vectors.shape[1] > 0
     except (TypeError, ValueError) as error:
-        why = " ".join(str(error).split())[:100]
-        said, fits = f"no numbers, or rows of several lengths ({why})", False
-    if not fits:
-        raise InputError(said, place=name, remedy="return (texts, dimensions)")
+        message = " ".join(str(error).split())[:100]
+        problem, is_valid = f"no numbers, or rows of several lengths ({message})", False
+    if not is_valid:
+        raise InputError(problem, place=name, remedy="return (texts, dimensions)")
     return vectors
 
 
 def check_embedded(values: Any, count: int, name: str) -> Vectors:
-    """What an embedder returned, as float32 of one row a text; a user's own may return anything."""
-    vectors: Vectors = row_each(values, np.float32, count, name)
+    """Return an embedder's output as finite float32 with one row per text."""
+    vectors: Vectors = check_rows(values, np.float32, count, name)
     if not np.isfinite(vectors).all():
         raise InputError("a vector holds NaN or infinity", place=name, remedy="check the embedder")
     return vectors
 
 
-def _share(scored: Scored, passages: int) -> float | None:
-    """Of a search, a passage's: as in the largest request, since what is scored here may be what
-    smaller ones left; a user's own reranker may know of none."""
+def _search_share(scored: Scored, passages: int) -> float | None:
+    """Return the share of a billed search that one passage costs.
+
+    It is that of the largest request, since the passages scored here may be what smaller requests
+    left over. A user's own reranker may state neither attribute.
+    """
     billed: float | None = getattr(scored, "searches", None)
-    least: float | None = getattr(scored, "share", None)
-    return None if billed is None else billed / passages if least is None else least
+    smallest_share: float | None = getattr(scored, "share", None)
+    if billed is None:
+        return None
+    return billed / passages if smallest_share is None else smallest_share
 
 
 def _load(path: Path) -> Vectors:
@@ -507,7 +534,7 @@ def _save(vectors: Vectors, path: Path) -> None:
 
 
 def write_run(run: Run, file: Path) -> None:
-    """A run as Parquet, with its format and what its lists leave out, where that is known."""
+    """Write a run as Parquet, with its format and the number of ties that were cut, if known."""
     cut = pl.lit(None, pl.Int64)
     if run.cut is not None:
         cut = pl.lit(pl.Series(np.repeat(run.cut, np.diff(run.start))))
@@ -516,13 +543,15 @@ def write_run(run: Run, file: Path) -> None:
 
 
 def read_list(file: Path, query_ids: Sequence[str]) -> Run:
-    """What `write_run` wrote, with an empty list for each query that it does not hold."""
+    """Read what `write_run` wrote, with an empty list for each query that it does not contain."""
     frame = pl.read_parquet(file)
     queries = pl.Series("query", query_ids, dtype=pl.String)
-    at = pl.DataFrame({"query": queries, "at": np.arange(len(queries), dtype=np.int32)})
-    codes = frame.join(at, on="query", how="left", maintain_order="left")["at"].to_numpy()
+    numbers = pl.DataFrame({"query": queries, "number": np.arange(len(queries), dtype=np.int32)})
+    numbered = frame.join(numbers, on="query", how="left", maintain_order="left")
+    codes = numbered["number"].to_numpy()
     cut = np.zeros(len(queries), np.int64)
-    if known := frame["cut"].null_count() == 0:
+    is_known = frame["cut"].null_count() == 0
+    if is_known:
         cut[codes] = frame["cut"].to_numpy()
     return build_run(
         file.stem,
@@ -531,5 +560,5 @@ def read_list(file: Path, query_ids: Sequence[str]) -> Run:
         frame["doc"],
         frame["score"].to_numpy(),
         frame["dtype"][0] if frame.height else "float64",
-        cut if known else None,
+        cut if is_known else None,
     )

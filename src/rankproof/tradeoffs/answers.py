@@ -41,7 +41,7 @@ from rankproof.foundation.manifest import digest
 from rankproof.foundation.phrasing import plural, signed
 from rankproof.presentation.json_values import plain
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.chat import Chat, unused
+from rankproof.retrieval.chat import Chat, unused_code
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import WORD, Name, language_of
 from rankproof.statistics.intervals import mean_intervals
@@ -155,7 +155,7 @@ def _filled(name: str, question: str, **parts: str) -> tuple[str, str]:
     """A prompt in the language of its question; what people wrote is put in last, and once."""
     system, user = templates(name)[language_of(question)]
     values = {"question": question.strip(), **parts}
-    values["code"] = unused("".join(values.values()))
+    values["code"] = unused_code("".join(values.values()))
     return system, re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), user)
 
 

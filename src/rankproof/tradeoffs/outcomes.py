@@ -21,7 +21,7 @@ from rankproof.foundation.manifest import digest
 from rankproof.foundation.version import __version__
 from rankproof.measures import Measure, parse
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.components import asks_server, is_network
+from rankproof.retrieval.components import calls_server, uses_network
 from rankproof.retrieval.run_similarity import kendall, mean, overlap
 from rankproof.statistics.intervals import mean_intervals, percent_intervals
 from rankproof.statistics.resampling import resampled
@@ -72,7 +72,7 @@ class Costs:
         self._by_cut: dict[str, float] = {}
         self._prices = prices = read_prices(settings.prices)
         self._names = {id(part): name for name, part in _named(settings) if part is not None}
-        known = [self._name(p) for _, p in _named(settings) if p is not None and is_network(p)]
+        known = [self._name(p) for _, p in _named(settings) if p is not None and uses_network(p)]
         known += list(settings.rerank_prices.values())
         used = [name for name in dict.fromkeys(known) if name in prices.models]
         if settings.generator is not None:
@@ -105,7 +105,7 @@ class Costs:
         part = self._settings.rerankers[name]
         if name in self._settings.rerank_prices:
             return self._settings.rerank_prices[name]
-        return self._name(part) if part is not None and is_network(part) else None
+        return self._name(part) if part is not None and uses_network(part) else None
 
     def _tokens(self, stack: Stack) -> float:
         """Of a passage, as the corpus was cut."""
@@ -139,7 +139,7 @@ class Costs:
             return known or Price(per_million_tokens=0.0)
 
         rewriter = settings.rewriters[c.rewriter]
-        if rewriter is not None and is_network(rewriter):
+        if rewriter is not None and uses_network(rewriter):
             read, written = stack.rewrite_tokens(c)
             each = price("rewrite", self._name(rewriter))
             found["rewrite_tokens"] = read + written
@@ -147,7 +147,7 @@ class Costs:
                 read, each.per_million_tokens or 0.0
             ) + token_cost(written, each.per_written)
         embedder = _embedder(settings, c)
-        if embedder is not None and is_network(embedder):
+        if embedder is not None and uses_network(embedder):
             each = price("embed", self._name(embedder))
             per_million = each.per_million_tokens or 0.0
             tokens, passage = stack.embed_tokens(c, embedder)
@@ -158,7 +158,7 @@ class Costs:
             said = getattr(part, "cost_per_1000", None)
             if said is not None:
                 found["retrieve_cost_per_1000"] += float(said)
-            elif asks_server(part):
+            elif calls_server(part):
                 each = price("retrieve", self._name(part), "per_1000_searches")
                 found["retrieve_cost_per_1000"] += search_cost(1.0, each.per_1000_searches or 0.0)
         reranker = None if c.reranker == NONE else self._reranker(c.reranker)

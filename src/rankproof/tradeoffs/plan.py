@@ -22,8 +22,8 @@ from rankproof.retrieval.components import (
     RetrieverChoice,
     RewriterChoice,
     SparseChoice,
-    find,
-    is_network,
+    find_component,
+    uses_network,
 )
 from rankproof.retrieval.depth import DepthSettings
 from rankproof.retrieval.duplicates import DuplicatesSettings
@@ -315,7 +315,7 @@ def _spoken(part: Any, kind: Kind, language: str) -> Any:
     if (
         isinstance(name, str)
         and ":" not in name
-        and "language" in find(kind, name).settings.model_fields
+        and "language" in find_component(kind, name).settings.model_fields
     ):
         return {**part, "language": language}
     return part
@@ -431,7 +431,7 @@ def _told_apart(settings: SweepSettings, depth: int, times: int) -> list[Any]:
 
 def over_network(settings: SweepSettings, configuration: Configuration) -> bool:
     """Whether a stage of it answers over a network."""
-    return any(is_network(part) for _, part in parts_of(settings, configuration))
+    return any(uses_network(part) for _, part in parts_of(settings, configuration))
 
 
 def parts_of(settings: SweepSettings, c: Configuration) -> list[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
 from rankproof.retrieval.fusion import combine, rrf
 from rankproof.retrieval.identity import identity
-from rankproof.retrieval.pools import head, reordered
+from rankproof.retrieval.ranked_lists import keep_first, rescore
 from rankproof.retrieval.rewriters.llm import prompt
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.statistics.resampling import first_of_permutation
@@ -157,7 +157,7 @@ class Stack:
             weeded = self.settings.duplicates[c.duplicates]
             if weeded is not None:
                 found = self.shop.without_duplicates(found, weeded)
-            self._made[key] = head(found, k)
+            self._made[key] = keep_first(found, k)
         made: Run = self._made[key]
         return made
 
@@ -321,7 +321,7 @@ class Stack:
             return pool
         scores = self._scores[c.reranker, c.rewriter]
         dtype = scores["dtype"][0] if scores.height else "float64"
-        found = reordered(pool, scores.select("query", "doc", "score"), dtype)
+        found = rescore(pool, scores.select("query", "doc", "score"), dtype)
         share = self.settings.blends.get(c.reranker, 0.0)
         return found if share == 0 else blended(pool, found, share)
 
@@ -367,7 +367,7 @@ class Stack:
         takes is learned on pilot queries, and what it saves and loses is told of the others."""
         settings = self.settings.depth
         deep_pool = self.pool(c, settings.deep)
-        shallow = self._order(c, head(deep_pool, settings.start))
+        shallow = self._order(c, keep_first(deep_pool, settings.start))
         whole = self._order(c, deep_pool)
         rows = _rows_by_query(shallow, pl.Series(self.asked.ids, dtype=pl.String))
         doubts = np.array([doubt(scores) if len(scores) else 0.0 for scores in rows])
@@ -378,7 +378,7 @@ class Stack:
         deep = doubts > learn_threshold(doubts[pilot], gained[pilot], settings.lose)
         by_query = dict(zip(self.asked.ids, deep.tolist(), strict=True))
         k = [settings.deep if by_query[q] else settings.start for q in deep_pool.queries]
-        pool = head(deep_pool, np.array(k, np.int64))
+        pool = keep_first(deep_pool, np.array(k, np.int64))
         read, most = self._read(c, pool)[~pilot].sum(), self._read(c, deep_pool)[~pilot].sum()
         lost = np.where(deep, 0.0, gained)[~pilot]
         return Ranked(

@@ -36,7 +36,7 @@ from rankproof.presentation.judged_column import some_unjudged
 from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Table
 from rankproof.retrieval.chunks import SPAN
-from rankproof.retrieval.identity import circumstances, decides, lasting
+from rankproof.retrieval.identity import environment_digest, is_reproducible, value_identity
 from rankproof.retrieval.workshop import Texts, Told, Workshop, silent
 from rankproof.tradeoffs.answers import (
     ANSWERS,
@@ -213,15 +213,15 @@ def sweep_texts(
         references = read_answers(corpus.files["queries"])
     decided = [
         references,
-        decides(settings),
+        value_identity(settings),
         passages.digest,
         asked.digest,
         digest(qrels.to_frame().rows()),
         repr(qrels.scale),
     ]
-    decided += [circumstances(PACKAGES), __version__, costs.notes, notes]
+    decided += [environment_digest(PACKAGES), __version__, costs.notes, notes]
     asks = settings.holes == "judge"  # what it would say now is not known
-    stamp = digest(decided) if lasting(decided) and not asks else None
+    stamp = digest(decided) if is_reproducible(decided) and not asks else None
     if stamp is not None and (kept := _finished(folder, stamp, qrels)) is not None:
         return kept
     with Lock(folder / "sweep"), ExitStack() as opened:

@@ -14,10 +14,10 @@ import polars as pl
 from rankproof.data.tables import Run, build_run
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.manifest import digest
-from rankproof.retrieval.components import is_network
+from rankproof.retrieval.components import uses_network
 from rankproof.retrieval.fusion import fuse_one
-from rankproof.retrieval.identity import circumstances, identity
-from rankproof.retrieval.texts import unit
+from rankproof.retrieval.identity import environment_digest, identity
+from rankproof.retrieval.model_calls import unit_vectors
 from rankproof.statistics.resampling import sampled
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.load import Engine, LoadSettings, drive_all
@@ -105,7 +105,7 @@ class Timing:
     @cached_property
     def _here(self) -> str:
         """A folder that was copied to another machine is timed anew."""
-        return circumstances(PACKAGES)
+        return environment_digest(PACKAGES)
 
     def _stage(
         self,
@@ -116,7 +116,7 @@ class Timing:
         chosen: Any = None,
         keeps: bool = False,
     ) -> Stage:
-        network = chosen is not None and is_network(chosen)
+        network = chosen is not None and uses_network(chosen)
         label = " ".join(map(str, what))
         # A call over a network was paid for: it is not made again for another machine here.
         key = digest([what, decides, None if network else self._here])[:16]
@@ -227,7 +227,7 @@ class Timing:
             def dense(text: list[str], name: list[str]) -> Run:
                 vectors = embedder.embed_queries(text)
                 if size is not None:
-                    vectors = unit(vectors[:, :size])
+                    vectors = unit_vectors(vectors[:, :size])
                 return built.search(vectors, depth, name).run
 
             ways.append(dense)

@@ -16,7 +16,7 @@ from rankproof.golden.judgments import Kind
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import GoldenSettings
 from rankproof.retrieval.chat import Answer
-from rankproof.retrieval.components import make
+from rankproof.retrieval.components import make_component
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ def make_judge(settings: GoldenSettings, qrels: Path | None = None, chosen: Any 
     """The judge that a configuration describes, or one `chosen` of its panel; `qrels` is what a
     simulated one knows."""
     chosen = settings.judge if chosen is None else chosen
-    found: Judge = make("judge", chosen, limits=settings.limits, qrels=qrels, seed=settings.seed)
+    found: Judge = make_component(
+        "judge", chosen, limits=settings.limits, qrels=qrels, seed=settings.seed
+    )
     return found
 
 

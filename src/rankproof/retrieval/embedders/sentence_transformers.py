@@ -1,4 +1,4 @@
-"""A sentence-transformers model as an embedder."""
+"""Embedder that runs a sentence-transformers model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.model_calls import Role, embed_texts
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.sentence_models import (
-    TRANSFORMERS,
+    REQUIREMENTS,
     count_tokens,
     load_model,
-    most_tokens,
-    running,
+    model_errors,
     short_name,
+    token_limit,
 )
-from rankproof.retrieval.texts import Progress, Role, embed_texts
 
-_TOKENS = 1 << 16  # that the model reads at a time, padded; a long text takes fewer beside it
-_BATCHES = 8  # handed to the model together, which sorts them by length
+_TOKENS_AT_ONCE = 1 << 16  # that the model reads at once, padded: long texts make small batches
+_BATCHES_PER_CALL = 8  # the model sorts the texts of a call by length
 
 
 class SentenceTransformersSettings(Settings):
@@ -44,32 +44,34 @@ class SentenceTransformersSettings(Settings):
     device: str | None = None  # cpu or cuda:1, say; None: the GPU that torch finds, or the CPU
 
 
-@part("embedder", "sentence-transformers", **TRANSFORMERS)
+@part("embedder", "sentence-transformers", **REQUIREMENTS)
 class SentenceTransformersEmbedder:
-    """Prompts are put before the text; `dimensions` keeps the first ones and renormalises."""
+    """Embeds texts after their prompt; `dimensions` keeps the first ones at length 1 again."""
 
     def __init__(
         self,
         settings: SentenceTransformersSettings,
         cache: Cache | None = None,
-        progress: Progress | None = None,
     ):
         self.settings = settings
         self.name = short_name(settings.model)
-        self._cache, self._progress = cache, progress
+        self._cache = cache
         self._model = load_model(
-            *("SentenceTransformer", settings.model, settings.dtype),
-            *(settings.max_tokens, settings.device),
+            "SentenceTransformer",
+            settings.model,
+            settings.dtype,
+            max_tokens=settings.max_tokens,
+            device=settings.device,
         )
         self._width = self._dimensions()
-        self.reads = most_tokens(self._model)  # of a text; the rest of it is not seen
-        self.cut = 0  # passages that are longer, of those embedded here
-        own = str(getattr(self._model, "similarity_fn_name", "cosine"))
-        self.similarity = "dot" if own == "dot" else "cosine"  # that it was trained for
+        self.reads = token_limit(self._model)
+        self.cut = 0  # passages embedded here that exceed the limit and were truncated
+        trained_for = str(getattr(self._model, "similarity_fn_name", "cosine"))
+        self.similarity = "dot" if trained_for == "dot" else "cosine"
         self.fingerprint = fingerprint(settings)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
-        # Newer versions tell queries from documents, for models with a prompt or a way for each.
+        # Newer versions encode queries and documents differently where the model does.
         encode = getattr(self._model, "encode_query", self._model.encode)
         return self._embed(texts, encode, self.settings.query_prompt, "query")
 
@@ -78,14 +80,15 @@ class SentenceTransformersEmbedder:
         return self._embed(texts, encode, self.settings.passage_prompt, "passage")
 
     def _embed(self, texts: Sequence[str], encode: Any, prompt: str | None, role: Role) -> Vectors:
-        def compute(some: list[str]) -> Vectors:
-            self.cut += self._longer(some) if role == "passage" else 0
-            longest = min(self.reads or _TOKENS, max(map(len, some)) // 2 + 1)
-            with running(self.name):
+        def compute(batch: list[str]) -> Vectors:
+            if role == "passage":
+                self.cut += self._count_truncated(batch)
+            longest = min(self.reads or _TOKENS_AT_ONCE, max(map(len, batch)) // 2 + 1)
+            with model_errors(self.name):
                 vectors = encode(
-                    some,
+                    batch,
                     prompt=prompt,
-                    batch_size=max(1, min(self.settings.batch, _TOKENS // longest)),
+                    batch_size=max(1, min(self.settings.batch, _TOKENS_AT_ONCE // longest)),
                     convert_to_tensor=True,
                     show_progress_bar=False,
                 )
@@ -96,26 +99,28 @@ class SentenceTransformersEmbedder:
             texts,
             compute,
             place=self.name,
-            batch=self.settings.batch * _BATCHES,
+            batch=self.settings.batch * _BATCHES_PER_CALL,
             dimensions=self._width,
             cache=self._cache,
             fingerprint=self.fingerprint,
             role=role,
-            progress=self._progress,
             normalise=self.settings.normalise,
         )
 
-    def _longer(self, texts: list[str]) -> int:
+    def _count_truncated(self, texts: list[str]) -> int:
+        """Return how many texts have more tokens than the model reads."""
         limit = self.reads
         if limit is None:
             return 0
-        long = [text for text in texts if len(text) > limit]  # a token has a character or more
-        return sum(count > limit for count in count_tokens(self._model, long, whole=True))
+        # A token has at least one character, so only these need to be tokenized.
+        long_texts = [text for text in texts if len(text) > limit]
+        return sum(count > limit for count in count_tokens(self._model, long_texts, whole=True))
 
     def _dimensions(self) -> int | None:
-        ask = getattr(self._model, "get_embedding_dimension", None)
-        ask = ask or self._model.get_sentence_embedding_dimension
-        full, wanted = ask(), self.settings.dimensions
+        """Return how many dimensions are kept; refuse more than the model has."""
+        get_dimension = getattr(self._model, "get_embedding_dimension", None)
+        get_dimension = get_dimension or self._model.get_sentence_embedding_dimension
+        full, wanted = get_dimension(), self.settings.dimensions
         if wanted is not None and full is not None and wanted > full:
             raise InputError(
                 f"{wanted} dimensions of a model that has {full}",

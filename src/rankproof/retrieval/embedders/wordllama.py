@@ -1,5 +1,4 @@
-"""Static word vectors from the wordllama package: no torch, no download, thousands of texts a
-second."""
+"""Embedder with static word vectors from the wordllama package: thousands of texts a second."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from rankproof.foundation.config import Settings
 from rankproof.foundation.errors import InputError, import_extra
 from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.model_calls import embed_texts
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.texts import Progress, embed_texts
 
 _BATCH = 256
-_CHARACTERS = 1 << 14  # of texts, padded to the longest, whose words' vectors are held at a time
-_CONFIG, _WIDTH = "l2_supercat", 256  # the model that is in the package
+_CHARACTERS_AT_ONCE = 1 << 14  # bounds the memory for word vectors of texts padded to the longest
+_CONFIG, _WIDTH = "l2_supercat", 256  # the model that the package contains
 
 
 class WordllamaSettings(Settings):
@@ -38,12 +37,11 @@ class WordllamaSettings(Settings):
 
 @part("embedder", "wordllama", extra="retrieval", imports=("wordllama",), packages=("wordllama",))
 class WordllamaEmbedder:
-    """The mean of a text's word vectors, cut to the first `dimensions` and made unit length."""
+    """Embeds a text as the mean of its word vectors: the first `dimensions`, at length 1."""
 
-    def __init__(self, settings: WordllamaSettings, progress: Progress | None = None):
+    def __init__(self, settings: WordllamaSettings):
         self.settings = settings
         self.name = f"wordllama-{settings.dimensions}"
-        self._progress = progress
         self._model = _load(settings.dimensions)
         self.fingerprint = fingerprint(settings)
 
@@ -54,10 +52,10 @@ class WordllamaEmbedder:
         return self._embed(texts, self.settings.passage_prompt)
 
     def _embed(self, texts: Sequence[str], prompt: str) -> Vectors:
-        def compute(some: list[str]) -> Vectors:
-            prompted = [prompt + text for text in some]
-            at_once = max(1, _CHARACTERS // max(map(len, prompted)))
-            return np.asarray(self._model.embed(prompted, batch_size=at_once))
+        def compute(batch: list[str]) -> Vectors:
+            prompted = [prompt + text for text in batch]
+            batch_size = max(1, _CHARACTERS_AT_ONCE // max(map(len, prompted)))
+            return np.asarray(self._model.embed(prompted, batch_size=batch_size))
 
         return embed_texts(
             texts,
@@ -65,22 +63,21 @@ class WordllamaEmbedder:
             place=self.name,
             batch=_BATCH,
             dimensions=self.settings.dimensions,
-            progress=self._progress,
         )
 
 
 def _load(dimensions: int) -> Any:
-    """The model that is in the package."""
+    """Load the model from the package's own folder."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
         wordllama = import_extra("wordllama", "the embedder wordllama", "retrieval")
     finally:
-        root.setLevel(level)  # the package sets these for everybody
+        root.setLevel(level)  # importing the package changes them
         root.handlers[:] = handlers
     folder = Path(str(wordllama.__file__)).parent
     try:
-        # The package looks for its tokenizer in a cache; its own folder is laid out like one.
+        # The package looks for its tokenizer in a cache; its own folder has the same layout.
         model = wordllama.WordLlama.load(
             _CONFIG, cache_dir=folder, dim=_WIDTH, trunc_dim=dimensions, disable_download=True
         )

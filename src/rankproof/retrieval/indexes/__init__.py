@@ -1,26 +1,25 @@
 """Vector indexes, chosen by settings.
 
-    flat.py        every passage compared, in any number format
-    hnsw.py        a graph searched in part, by faiss
+    flat.py        compares every passage, in any number format
+    hnsw.py        searches a graph in part, by faiss
+    milvus.py      Milvus, in this process or as a cluster
     pgvector.py    PostgreSQL, flat or HNSW
 
-Vectors have unit length, so that the inner product they are ranked by is the cosine. Scores are
-similarities: higher is better; where bits alone are compared, minus the Hamming distance.
+Vectors have unit length, so that the inner product by which they are ranked is the cosine. Scores
+are similarities: higher is better. Bits alone are compared by minus the Hamming distance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rankproof.data.columns import row_ids
 from rankproof.foundation.errors import InputError
 from rankproof.precision.scorers import check_vectors
-from rankproof.retrieval.components import make
+from rankproof.retrieval.components import make_component
 from rankproof.retrieval.protocols import Index, Vectors
-
-Progress = Callable[[float], None]
 
 
 def make_index(
@@ -29,12 +28,10 @@ def make_index(
     document_ids: Sequence[str] | None = None,
     *,
     folder: str | Path | None = None,
-    progress: Progress | None = None,
 ) -> Index:
-    """An index of vectors (N, D), built, or taken from where it was built before.
+    """Build an index of (N, D) vectors, or open the one that was built before.
 
-    `folder` keeps graphs between processes; PostgreSQL keeps its own tables. `progress` is
-    told how many passages were indexed since it was last told.
+    `folder` keeps graphs between processes; PostgreSQL keeps its own tables.
 
     >>> from rankproof.retrieval.indexes import make_index
     >>> from rankproof.retrieval.indexes.flat import FlatSettings
@@ -46,5 +43,5 @@ def make_index(
     if not len(vectors):
         raise InputError("no vectors to index", remedy="give one passage or more")
     ids = row_ids(document_ids, len(vectors), "document_ids")
-    found: Index = make("index", chosen, vectors, ids, folder=folder, progress=progress)
-    return found
+    index: Index = make_component("index", chosen, vectors, ids, folder=folder)
+    return index

@@ -1,10 +1,10 @@
-"""Every passage compared with every query: exact in the number format the vectors are kept in."""
+"""Flat index: compares every passage with every query, exactly in the vectors' number format."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from rankproof.precision.formats import FLOATS, Format, encode
 from rankproof.precision.topk import near
 from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.row_lists import check_depth, run_of
+from rankproof.retrieval.ranked_lists import check_depth, run_from_rows
 
 
 class FlatSettings(Settings):
@@ -42,33 +42,33 @@ class FlatSettings(Settings):
 
     @property
     def decides(self) -> dict[str, Any]:
-        """Lists that were kept when such scores were inner products are not used again."""
+        """Distinguishes lists that were stored when such scores were inner products."""
         return {"scores": "cosine"} if self.is_decoded_cosine else {}
 
 
 @part("index", "flat")
 class FlatIndex:
-    """`rankproof.precision.search` over vectors that were encoded once."""
+    """`rankproof.precision.search` over vectors that are encoded once."""
 
     def __init__(
         self,
         settings: FlatSettings,
         vectors: Vectors,
         document_ids: pl.Series,
-        progress: Callable[[float], None] | None = None,
     ):
         self.settings = settings
         self.document_ids = document_ids
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._codes = encode(vectors, settings.format)
-        self.build_seconds = time.perf_counter() - begun
-        self._plain: tuple[Array, float] | None = None  # float32 vectors, and their longest
+        self.build_seconds = time.perf_counter() - start
+        self._float32: tuple[Array, float] | None = None  # (N, D), and the largest length
         if settings.format == "float32" and len(vectors):
-            self._plain = self._codes.codes, float(fixed_sum.length_bounds(self._codes.codes).max())
-        originals = settings.rescore == "original" and settings.high_precision
-        self._originals = vectors if originals and settings.format not in FLOATS else None
-        if progress is not None:
-            progress(len(vectors))
+            self._float32 = (
+                self._codes.codes,
+                float(fixed_sum.length_bounds(self._codes.codes).max()),
+            )
+        uses_originals = settings.rescore == "original" and settings.high_precision
+        self._originals = vectors if uses_originals and settings.format not in FLOATS else None
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class FlatIndex:
 
     @property
     def bytes(self) -> int:
-        """The codes and their scales, and the original vectors where they are rescored with."""
+        """Size of the codes, their scales, and the original vectors if they rescore."""
         scale, originals = self._codes.scale, self._originals
         return (
             self._codes.codes.nbytes
@@ -85,17 +85,19 @@ class FlatIndex:
         )
 
     def search(self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None) -> Retrieved:
-        """All queries together, so each takes an equal share of the time."""
+        """Search all queries together; each is credited with an equal share of the time."""
         settings = self.settings
-        begun = time.perf_counter()
-        if len(queries) == 1 and (one := self.best(queries, k)) is not None:
-            seconds = time.perf_counter() - begun
-            *listed, cut = one
-            found = [(listed[0], listed[1])]
-            run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+        start = time.perf_counter()
+        if len(queries) == 1 and (best_of_one := self.best(queries, k)) is not None:
+            seconds = time.perf_counter() - start
+            rows, scores, cut = best_of_one
+            lists = [(rows, scores)]
+            run = run_from_rows(self.name, query_ids, self.document_ids, lists, "float32", cut)
             return Retrieved(run, np.array([seconds]))
-        best, form = find(
-            *(queries, self._codes, k),
+        best, number_format = find(
+            queries,
+            self._codes,
+            k,
             format=settings.format,
             high_precision=settings.high_precision,
             rescore="decoded" if self._originals is None else "original",
@@ -104,37 +106,38 @@ class FlatIndex:
             metric="cosine" if settings.is_decoded_cosine else "dot",
             are_unit=True,
         )
-        share = (time.perf_counter() - begun) / max(1, len(queries))
-        dtype = "float32" if settings.high_precision or form not in FLOATS else form
-        found = list(zip(best.documents, best.scores, strict=True))
-        run = run_of(
-            self.name, query_ids, self.document_ids, found, dtype, best.cut.astype(np.int64)
-        )
+        share = (time.perf_counter() - start) / max(1, len(queries))
+        is_float32 = settings.high_precision or number_format not in FLOATS
+        dtype = "float32" if is_float32 else number_format
+        lists = list(zip(best.documents, best.scores, strict=True))
+        cut = best.cut.astype(np.int64)
+        run = run_from_rows(self.name, query_ids, self.document_ids, lists, dtype, cut)
         return Retrieved(run, np.full(len(queries), share))
 
     def best(self, query: Vectors, k: int) -> tuple[Array, Array, Int] | None:
-        """Rows, scores and what ties with the last but is left out, of one query in float32; None
-        where `find` has to look closer.
+        """Return rows, scores and the number of ties cut, for one query in float32.
 
-        A product finds, the fixed sum scores: whoever is among the k best by the sum lies, by the
-        product, no further than twice the slack below the k-th.
+        Return None where only `find` gives the exact result. A fast product selects and the fixed
+        sum scores: a document among the k best by the fixed sum lies, by the product, at most twice
+        the rounding error below the k-th.
         """
-        plain = self._plain
-        asked = np.ascontiguousarray(query, np.float32)
-        if plain is None or asked.shape[1:] != plain[0].shape[1:]:
+        query = np.ascontiguousarray(query, np.float32)
+        if self._float32 is None or query.shape[1:] != self._float32[0].shape[1:]:
             return None
-        vectors, longest = plain
+        vectors, longest = self._float32
         check_depth(k)
         k = min(int(k), len(vectors))
-        wide = asked[0].astype(np.float64)
+        wide = query[0].astype(np.float64)
         length = math.sqrt(float(wide @ wide))
-        steps = (len(wide) + 8) * fixed_sum.CPU  # as fixed_sum.slack_of has it, rounded up
-        away = 1.001 * (steps / (1.0 - steps) * length * longest + 1e-30 * (1.0 + length + longest))
-        if not (length * longest < 1e30 and steps < 0.5):  # no number, or the product may overflow
+        steps = (len(wide) + 8) * fixed_sum.CPU  # the bound of fixed_sum.slack_of, rounded up
+        error = 1.001 * (
+            steps / (1.0 - steps) * length * longest + 1e-30 * (1.0 + length + longest)
+        )
+        if not (length * longest < 1e30 and steps < 0.5):  # NaN, or the product may overflow
             return None
-        rows = near(fixed_sum.products(asked, vectors), k, 2.0 * away)
+        rows = near(fixed_sum.products(query, vectors), k, 2.0 * error)
         exact = np.empty(len(rows), np.float32)
-        fixed_sum.pairs(asked, vectors, np.array([0, len(rows)]), rows, exact)
+        fixed_sum.pairs(query, vectors, np.array([0, len(rows)]), rows, exact)
         order = np.argsort(-exact, kind="stable")
         ordered = exact[order]
         cut = np.count_nonzero(ordered[k:] == ordered[k - 1]) if len(rows) > k else 0

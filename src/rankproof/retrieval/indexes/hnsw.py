@@ -1,15 +1,13 @@
-"""Hierarchical navigable small worlds, by faiss: a graph of neighbours, searched in part.
+"""HNSW index: a graph of neighbors that faiss builds and searches in part (Malkov, Yashunin 2018).
 
-faiss draws a graph's levels from a generator with a fixed seed; built by one thread, the same
+faiss draws the levels of a graph from a generator with a fixed seed. Built by one thread, the same
 vectors give the same graph.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,11 +23,12 @@ from rankproof.foundation.errors import InputError, import_extra
 from rankproof.precision import fixed_sum
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.components import part
+from rankproof.retrieval.identity import contents_digest
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.row_lists import check_asked, run_of, timed
+from rankproof.retrieval.ranked_lists import check_queries, run_from_rows, time_each
 
 _KIND = "HNSW (1)"
-_STEP = 1000  # passages between two words of progress
+_ROWS_PER_CALL = 1000
 _QUANTISERS = {"float16": "QT_fp16", "bfloat16": "QT_bf16", "int8": "QT_8bit"}
 
 
@@ -55,36 +54,30 @@ def make_hnsw(
     vectors: Vectors,
     document_ids: pl.Series,
     folder: str | Path | None = None,
-    progress: Callable[[float], None] | None = None,
 ) -> HnswIndex:
-    """A graph of these vectors: from the cache where it holds one, else built and kept there."""
+    """Load the graph of these vectors from the folder, or build it and keep it there."""
     if folder is None:
-        return HnswIndex.build(settings, vectors, document_ids, progress)
+        return HnswIndex.build(settings, vectors, document_ids)
     path = Path(folder) / f"hnsw-{_digest(settings, vectors, document_ids)}.npz"
     try:
         index = HnswIndex.load(path)
     except InputError:  # absent, or of another version
-        index = HnswIndex.build(settings, vectors, document_ids, progress)
+        index = HnswIndex.build(settings, vectors, document_ids)
         index.save(path)
         return index
-    index.use(settings)  # the graph is the same, however much of it is searched
-    if progress is not None:
-        progress(len(vectors))
+    index.use(settings)  # the graph does not depend on how it is searched
     return index
 
 
 def _digest(settings: HnswSettings, vectors: Vectors, document_ids: pl.Series) -> str:
-    """Of all that decides what is kept; efSearch is free to change."""
-    kept = settings.model_dump(include={"format", "m", "ef_construction"})
-    kept |= {"originals": settings.candidates is not None, "faiss": _faiss().__version__}
-    sha = hashlib.sha256(json.dumps([_KIND, kept, vectors.shape]).encode())
-    sha.update(np.ascontiguousarray(vectors).data)
-    sha.update("\0".join(document_ids.to_list()).encode())
-    return sha.hexdigest()[:24]
+    """Return a digest of all that decides the stored index, which ef_search does not."""
+    stored = settings.model_dump(include={"format", "m", "ef_construction"})
+    stored |= {"originals": settings.candidates is not None, "faiss": _faiss().__version__}
+    return contents_digest([_KIND, stored, vectors.shape], vectors, document_ids.to_list())[:24]
 
 
 class HnswIndex:
-    """A graph, and the original vectors where the settings ask for candidates to be rescored."""
+    """A graph, and the original vectors if the settings have candidates rescored by them."""
 
     def __init__(
         self,
@@ -103,22 +96,16 @@ class HnswIndex:
         self.use(settings)
 
     def use(self, settings: HnswSettings) -> None:
-        """Search with other settings of the same graph: efSearch, candidates."""
+        """Search with other settings of the same graph: ef_search, candidates."""
         self.settings = settings
         self._graph.hnsw.efSearch = settings.ef_search
 
     @classmethod
-    def build(
-        cls,
-        settings: HnswSettings,
-        vectors: Vectors,
-        document_ids: pl.Series,
-        progress: Callable[[float], None] | None = None,
-    ) -> HnswIndex:
+    def build(cls, settings: HnswSettings, vectors: Vectors, document_ids: pl.Series) -> HnswIndex:
         faiss = _faiss()
         dimensions = vectors.shape[1]
         metric = faiss.METRIC_INNER_PRODUCT
-        begun = time.perf_counter()
+        start = time.perf_counter()
         values: Array = np.ascontiguousarray(vectors, np.float32)
         if settings.format == "bit":
             values = np.packbits(values > 0, axis=1)
@@ -132,12 +119,9 @@ class HnswIndex:
         with _one_thread(faiss):
             if not graph.is_trained:
                 graph.train(values)
-            for first in range(0, len(values), _STEP):
-                some = values[first : first + _STEP]
-                graph.add(some)
-                if progress is not None:
-                    progress(len(some))
-        seconds = time.perf_counter() - begun
+            for first in range(0, len(values), _ROWS_PER_CALL):  # between calls Ctrl-C is noticed
+                graph.add(values[first : first + _ROWS_PER_CALL])
+        seconds = time.perf_counter() - start
         originals = None if settings.candidates is None else vectors
         return cls(settings, graph, dimensions, document_ids, originals, seconds)
 
@@ -147,32 +131,32 @@ class HnswIndex:
 
     @cached_property
     def bytes(self) -> int:
-        """The graph with its vectors as faiss writes it, and the original vectors where kept."""
-        kept = 0 if self._originals is None else self._originals.nbytes
-        return int(self._written().nbytes) + kept
+        """Size of the graph with its vectors as faiss writes it, and of kept original vectors."""
+        originals = 0 if self._originals is None else self._originals.nbytes
+        return int(self._serialize().nbytes) + originals
 
-    def _written(self) -> Array:
+    def _serialize(self) -> Array:
         faiss = _faiss()
-        binary = self.settings.format == "bit"
-        write = faiss.serialize_index_binary if binary else faiss.serialize_index
-        written: Array = write(self._graph)
-        return written
+        is_binary = self.settings.format == "bit"
+        serialize = faiss.serialize_index_binary if is_binary else faiss.serialize_index
+        serialized: Array = serialize(self._graph)
+        return serialized
 
     def search(self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None) -> Retrieved:
-        """One query after the other on one thread, each timed by itself.
+        """Search one query after the other on one thread, each timed by itself.
 
-        faiss looks at max(efSearch, k) passages at a time. What the graph does not reach is not
-        found: a list may be shorter than k, and what ties with its last document is not known.
+        faiss follows max(efSearch, k) passages at a time. Passages that the search does not reach
+        are missed: a list may be shorter than k, and ties with its last document are unknown.
         """
-        check_asked(queries, k, self.dimensions)
+        check_queries(queries, k, self.dimensions)
         values = np.ascontiguousarray(queries, np.float32)
         with _one_thread(_faiss()):
-            found, seconds = timed(values[:, None], lambda query: self._best(query, k))
-        run = run_of(self.name, query_ids, self.document_ids, found, "float32", None)
+            lists, seconds = time_each(values[:, None], lambda query: self._best(query, k))
+        run = run_from_rows(self.name, query_ids, self.document_ids, lists, "float32", None)
         return Retrieved(run, seconds)
 
     def _best(self, query: Array, k: int) -> tuple[Array, Array]:
-        """Rows and scores of one query (1, D)."""
+        """Return the rows and scores of one query (1, D)."""
         count = min(len(self.document_ids), max(k, self.settings.candidates or 0))
         if self.settings.format == "bit":
             distance, rows = self._graph.search(np.packbits(query > 0, axis=1), count)
@@ -188,32 +172,32 @@ class HnswIndex:
 
     def save(self, path: str | Path) -> Path:
         """Write the index into one file: all of it or nothing."""
-        said = {
+        header = {
             "settings": self.settings.model_dump(),
             "build_seconds": self.build_seconds,
             "dimensions": self.dimensions,
             "document_ids": self.document_ids.to_list(),
         }
-        arrays = {"graph": self._written()}
+        arrays = {"graph": self._serialize()}
         if self._originals is not None:
             arrays["originals"] = self._originals
-        return write_archive(Path(path), _KIND, said, arrays)
+        return write_archive(Path(path), _KIND, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> HnswIndex:
-        """An index that was saved; InputError where there is none or it cannot be read."""
-        said, arrays = read_archive(Path(path), _KIND)
+        """Load a saved index; raise InputError where there is none or it cannot be read."""
+        header, arrays = read_archive(Path(path), _KIND)
         faiss = _faiss()
-        settings = HnswSettings.model_validate(said["settings"])
-        binary = settings.format == "bit"
-        read = faiss.deserialize_index_binary if binary else faiss.deserialize_index
+        settings = HnswSettings.model_validate(header["settings"])
+        is_binary = settings.format == "bit"
+        deserialize = faiss.deserialize_index_binary if is_binary else faiss.deserialize_index
         return cls(
             settings,
-            read(arrays["graph"]),
-            said["dimensions"],
-            pl.Series(said["document_ids"], dtype=pl.String),
-            arrays.get("originals"),
-            said["build_seconds"],
+            deserialize(arrays["graph"]),
+            header["dimensions"],
+            document_ids=pl.Series(header["document_ids"], dtype=pl.String),
+            originals=arrays.get("originals"),
+            build_seconds=header["build_seconds"],
         )
 
 
@@ -223,7 +207,7 @@ def _faiss() -> Any:
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """Threads that add at the same time would make a graph that depends on their turns."""
+    """Run faiss on one thread: the graph would depend on the order in which threads add."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

@@ -1,18 +1,18 @@
-"""Milvus: embedded in this process (milvus-lite, a folder that ends in .db), or a cluster.
+"""Milvus index: embedded in this process (milvus-lite, a folder that ends in .db), or a cluster.
 
-A collection is named by a digest of its vectors and settings; others are not touched. Rows go in by
-number, so that what was stopped goes on where it stopped, and a collection that holds them all is
-used again. milvus-lite says "Finished" before an index is on the disk, and compares every vector
-until it is: here its files are waited for, or a graph would be credited with an exact search.
+A collection is named by a digest of its vectors and settings; others are not touched. Rows are
+inserted by number, so that an interrupted build goes on where it stopped and a complete collection
+is used again. milvus-lite reports an index as finished before it is on the disk, and until then
+compares every vector. Its files are waited for, so that a graph is not credited with an exact
+search.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -27,16 +27,17 @@ from rankproof.foundation.config import Count, Settings, read_secret, resolve_be
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.redaction import redact
-from rankproof.retrieval.components import is_here, part
+from rankproof.retrieval.components import is_local_host, part
+from rankproof.retrieval.identity import contents_digest
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.row_lists import check_asked, run_of, timed
+from rankproof.retrieval.ranked_lists import check_queries, run_from_rows, time_each
 
 _KIND = "rankproof milvus 1"
-_BATCH = 1000  # rows of one request
-_MOST = 16384  # hits that one search returns
-_PATIENCE = 10.0  # seconds to wait for a server
-_BUILDING = 600.0  # seconds to wait for an index
-_STEP = 0.05
+_ROWS_PER_REQUEST = 1000
+_MAX_HITS = 16384  # that one search returns
+_CONNECT_TIMEOUT = 10.0  # seconds
+_BUILD_TIMEOUT = 600.0  # seconds
+_POLL = 0.05  # seconds between two looks at an index under construction
 _TYPES = {
     "flat": "FLAT",
     "hnsw": "HNSW",
@@ -46,12 +47,13 @@ _TYPES = {
 }
 
 
-def _place(uri: str | None, info: ValidationInfo) -> str | None:
+def _check_uri(uri: str | None, info: ValidationInfo) -> str | None:
+    """Return an address as it is, and a path from the folder of its configuration."""
     if uri is None or "://" in uri:
         return uri
     if not uri.endswith(".db"):
         raise InputError(
-            "uri is neither an address nor a path that ends in .db",  # not quoted: a password?
+            "uri is neither an address nor a path that ends in .db",  # may hold a password
             remedy="write http://host:19530, or ./passages.db",
         )
     return str(resolve_beside(Path(uri), info))
@@ -63,7 +65,7 @@ class MilvusSettings(Settings):
     operation: ClassVar[frozenset[str]] = frozenset({"uri", "token_env"})
 
     type: Literal["milvus"]
-    uri: Annotated[str | None, AfterValidator(_place)] = None  # without one, beside the results
+    uri: Annotated[str | None, AfterValidator(_check_uri)] = None  # without one, beside the results
     token_env: str | None = None  # the environment variable that holds user:password or a key
     index: Literal["flat", "hnsw", "hnsw_sq", "ivf_flat", "ivf_sq8"] = "flat"
     m: Annotated[int, Field(ge=2, le=2048)] = 16  # of hnsw and hnsw_sq
@@ -75,18 +77,19 @@ class MilvusSettings(Settings):
 
     @property
     def over_network(self) -> bool:
-        return self.uri is not None and "://" in self.uri and not is_here(_host(self.uri))
+        return self.uri is not None and "://" in self.uri and not is_local_host(_host(self.uri))
 
     @property
-    def building(self) -> dict[str, Any]:
-        """What the index is made with."""
+    def build_parameters(self) -> dict[str, Any]:
+        """Parameters by which Milvus builds the index."""
         if self.index == "flat":
             return {}
         if self.index.startswith("ivf"):
             return {"nlist": self.nlist}
         return {"M": self.m, "efConstruction": self.ef_construction}
 
-    def searching(self, k: int) -> dict[str, Any]:
+    def search_parameters(self, k: int) -> dict[str, Any]:
+        """Return the parameters of a search for k passages."""
         if self.index == "flat":
             return {}
         if self.index.startswith("ivf"):
@@ -102,7 +105,7 @@ def _host(uri: str) -> str | None:
 
 
 class MilvusServer:
-    """A client, and its errors in one line each."""
+    """A connection to Milvus whose errors become one-line errors."""
 
     def __init__(self, uri: str, token_env: str | None):
         self.local = "://" not in uri
@@ -115,11 +118,11 @@ class MilvusServer:
             self.client = self._connect()
 
     def _connect(self) -> Any:
-        for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print tracebacks otherwise
+        for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print tracebacks
             logging.getLogger(name).setLevel(logging.CRITICAL)
         from pymilvus import MilvusClient
 
-        return MilvusClient(self.uri, token=self._token, timeout=_PATIENCE)
+        return MilvusClient(self.uri, token=self._token, timeout=_CONNECT_TIMEOUT)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -128,32 +131,32 @@ class MilvusServer:
         try:
             yield
         except MilvusException as error:
-            said = redact(" ".join(str(error.message).split()))
+            problem = redact(" ".join(str(error.message).split()))
             remedy = "see the server's log, and run again"
-            if "Open local milvus failed" in said:
+            if "Open local milvus failed" in problem:
                 remedy = "another process may have it open: end that one, or name another file"
-            elif "connecting" in said:
-                said, remedy = "no server answers", "start it, or check the uri"
-            raise InputError(said[:300], place=self.place, remedy=remedy) from None
+            elif "connecting" in problem:
+                problem, remedy = "no server answers", "start it, or check the uri"
+            raise InputError(problem[:300], place=self.place, remedy=remedy) from None
 
-    def search(self, collection: str, vector: Array, k: int, **more: Any) -> list[Any]:
-        """The hits of one vector."""
-        if k > _MOST:
+    def search(self, collection: str, vector: Array, k: int, **options: Any) -> list[Any]:
+        """Return the hits of one vector."""
+        if k > _MAX_HITS:
             raise InputError(
-                f"{k} passages of one query; Milvus returns at most {_MOST}",
+                f"{k} passages of one query; Milvus returns at most {_MAX_HITS}",
                 place=self.place,
                 remedy="ask for fewer",
             )
         with self.errors():
-            found = self.client.search(collection, data=[vector], limit=k, **more)
-        return list(found[0])
+            (hits,) = self.client.search(collection, data=[vector], limit=k, **options)
+        return list(hits)
 
 
 @part(
     "index", "milvus", extra="milvus", imports=("pymilvus",), packages=("pymilvus", "milvus-lite")
 )
 class MilvusIndex:
-    """A collection of row, id and vector."""
+    """A collection with the fields row, id and vector."""
 
     def __init__(
         self,
@@ -161,7 +164,6 @@ class MilvusIndex:
         vectors: Vectors,
         document_ids: pl.Series,
         folder: str | Path | None = None,
-        progress: Callable[[float], None] | None = None,
     ):
         if settings.uri is None and folder is None:
             raise InputError(
@@ -174,13 +176,12 @@ class MilvusIndex:
             settings.uri or str(Path(str(folder)) / "milvus.db"), settings.token_env
         )
         self.collection = f"rankproof_{self._digest(vectors)}"
-        noted = None if folder is None else Path(folder) / f"{self.collection}.json"
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with self.server.errors():
-            made = self._make(vectors, progress)
-        self.build_seconds: float = time.perf_counter() - begun if made else 0.0
-        if noted is not None:
-            self._note(noted, made)
+            is_new = self._fill(vectors)
+        self.build_seconds: float = time.perf_counter() - start if is_new else 0.0
+        if folder is not None:
+            self._keep_build_time(Path(folder) / f"{self.collection}.json", is_new)
 
     @property
     def name(self) -> str:
@@ -188,24 +189,25 @@ class MilvusIndex:
 
     @property
     def bytes(self) -> int:
-        """Of the index files that milvus-lite writes; a cluster does not tell."""
+        """Size of the index files that milvus-lite writes; 0 for a cluster, which does not say."""
         return sum(file.stat().st_size for file in self._files("*.idx"))
 
     def search(self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None) -> Retrieved:
-        """One query after the other, each timed by itself.
+        """Search one query after the other, each timed by itself.
 
-        Where every vector is compared (flat), `Run.cut` counts those that tie with the last one and
-        are left out; other indexes do not know.
+        A flat index compares every vector, so `Run.cut` can count the documents beyond k that tie
+        with the last one; with other indexes it is unknown.
         """
-        check_asked(queries, k, self.dimensions)
+        check_queries(queries, k, self.dimensions)
         wanted = min(k, len(self.document_ids))
         vectors = np.ascontiguousarray(queries, np.float32)
-        hits, seconds = timed(vectors, lambda vector: self._hits(vector, wanted))
-        best = [self._whole_tie(v, some, wanted) for v, some in zip(vectors, hits, strict=True)]
-        known = np.array([left for *_, left in best], np.int64)
-        found = [(rows, scores) for rows, scores, _ in best]
-        cut = known if self.settings.index == "flat" else None
-        run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+        hits, seconds = time_each(vectors, lambda vector: self._hits(vector, wanted))
+        best = [self._count_ties(v, h, wanted) for v, h in zip(vectors, hits, strict=True)]
+        lists = [(rows, scores) for rows, scores, _ in best]
+        cut = None
+        if self.settings.index == "flat":
+            cut = np.array([ties for *_, ties in best], np.int64)
+        run = run_from_rows(self.name, query_ids, self.document_ids, lists, "float32", cut)
         return Retrieved(run, seconds)
 
     def drop(self) -> None:
@@ -217,59 +219,56 @@ class MilvusIndex:
         self.server.client.close()
 
     def _hits(self, vector: Array, k: int) -> Array:
-        """(n, 2) of row and score, best first, of equal scores the first row first."""
+        """Return (n, 2) rows and scores, best first, equal scores in the order of rows."""
         hits = self.server.search(
-            *(self.collection, vector, k),
+            self.collection,
+            vector,
+            k,
             filter=self.settings.filter or "",
             anns_field="vector",
             output_fields=[],
-            search_params={"metric_type": "IP", "params": self.settings.searching(k)},
+            search_params={"metric_type": "IP", "params": self.settings.search_parameters(k)},
         )
         pairs = np.array([(hit["row"], hit["distance"]) for hit in hits], np.float64).reshape(-1, 2)
         return pairs[np.lexsort((pairs[:, 0], -pairs[:, 1]))]
 
-    def _whole_tie(self, vector: Array, hits: Array, k: int) -> tuple[Array, Array, int]:
-        """The k best, and how many that tie with the last of them are left out."""
-        most = min(len(self.document_ids), _MOST)
-        size, left = k, 0
-        while self.settings.index == "flat" and len(hits) == size < most:
-            size = min(2 * size, most)
+    def _count_ties(self, vector: Array, hits: Array, k: int) -> tuple[Array, Array, int]:
+        """Return rows and scores of the k best, and how many others tie with the last of them.
+
+        More hits are requested until the tie at the cut is complete.
+        """
+        limit = min(len(self.document_ids), _MAX_HITS)
+        size, ties = k, 0
+        while self.settings.index == "flat" and len(hits) == size < limit:
+            size = min(2 * size, limit)
             hits = self._hits(vector, size)
             if hits[-1, 1] < hits[k - 1, 1]:
                 break
         if len(hits) > k:
-            left = int((hits[k:, 1] == hits[k - 1, 1]).sum())
-        return hits[:k, 0].astype(np.int64), hits[:k, 1] + 0.0, left
+            ties = int((hits[k:, 1] == hits[k - 1, 1]).sum())
+        return hits[:k, 0].astype(np.int64), hits[:k, 1] + 0.0, ties  # + 0.0: no minus zero
 
     def _digest(self, vectors: Vectors) -> str:
-        """Of all that decides what the collection holds; how it is searched is free to change."""
-        kept = [self.settings.index, self.settings.building, self.document_ids.to_list()]
-        sha = hashlib.sha256(json.dumps([_KIND, kept, vectors.shape]).encode())
-        sha.update(np.ascontiguousarray(vectors).data)
-        return sha.hexdigest()[:24]
+        """Return a digest of all that decides what the collection contains."""
+        settings = self.settings
+        stored = [settings.index, settings.build_parameters, self.document_ids.to_list()]
+        return contents_digest([_KIND, stored, vectors.shape], vectors)[:24]
 
-    def _make(self, vectors: Vectors, progress: Callable[[float], None] | None) -> bool:
-        """Fill the collection unless it is whole; whether there was anything to do."""
+    def _fill(self, vectors: Vectors) -> bool:
+        """Insert the rows that the collection lacks; return True if there were any."""
         client, name = self.server.client, self.collection
         if not client.has_collection(name):
             self._create()
         client.load_collection(name)
-        there = int(client.query(name, filter="", output_fields=["count(*)"])[0]["count(*)"])
-        first = there if there == len(vectors) else there // _BATCH * _BATCH
-        if progress is not None:
-            progress(first)
+        count = int(client.query(name, filter="", output_fields=["count(*)"])[0]["count(*)"])
+        first = count
+        if count != len(vectors):  # the last request may have been interrupted
+            first = count // _ROWS_PER_REQUEST * _ROWS_PER_REQUEST
         rows = np.ascontiguousarray(vectors, np.float32)
-        for low in range(first, len(rows), _BATCH):
-            high = min(low + _BATCH, len(rows))
-            client.upsert(
-                name,
-                [
-                    {"row": row, "id": self.document_ids[row], "vector": rows[row]}
-                    for row in range(low, high)
-                ],
-            )
-            if progress is not None:
-                progress(high - low)
+        for low in range(first, len(rows), _ROWS_PER_REQUEST):
+            batch = range(low, min(low + _ROWS_PER_REQUEST, len(rows)))
+            ids = self.document_ids
+            client.upsert(name, [{"row": r, "id": ids[r], "vector": rows[r]} for r in batch])
         if first < len(rows):
             client.flush(name)
         self._await_index()
@@ -285,32 +284,32 @@ class MilvusIndex:
         schema.add_field("id", DataType.VARCHAR, max_length=max(64, longest))
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.dimensions)
         index = client.prepare_index_params()
-        building = self.settings.building
-        if self.server.local:  # milvus-lite 3.2 reads them there, and takes its defaults otherwise
-            building = {**building, "params": self.settings.building}
+        parameters = self.settings.build_parameters
+        if self.server.local:  # milvus-lite 3.2 reads them there, and else uses its defaults
+            parameters = {**parameters, "params": parameters}
         index.add_index(
-            "vector", index_type=_TYPES[self.settings.index], metric_type="IP", params=building
+            "vector", index_type=_TYPES[self.settings.index], metric_type="IP", params=parameters
         )
         client.create_collection(
             self.collection, schema=schema, index_params=index, consistency_level="Strong"
         )
 
     def _await_index(self) -> None:
-        """Until every row is indexed; of milvus-lite, until the files are there."""
-        deadline = time.monotonic() + _BUILDING
+        """Wait until every row is indexed and, with milvus-lite, the index files exist."""
+        deadline = time.monotonic() + _BUILD_TIMEOUT
         while time.monotonic() < deadline:
-            said = self.server.client.describe_index(self.collection, "vector")
-            waiting = int(said.get("pending_index_rows", 0) or 0)
-            if not waiting and not (self.server.local and self._unindexed()):
+            state = self.server.client.describe_index(self.collection, "vector")
+            pending = int(state.get("pending_index_rows", 0) or 0)
+            if not pending and not (self.server.local and self._lacks_index_files()):
                 return
-            time.sleep(_STEP)
+            time.sleep(_POLL)
         raise InputError(
-            f"the index {self.settings.index} is not built after {_BUILDING:.0f} s",
+            f"the index {self.settings.index} is not built after {_BUILD_TIMEOUT:.0f} s",
             place=self.server.place,
             remedy="see that faiss-cpu is installed, or use index: flat",
         )
 
-    def _unindexed(self) -> bool:
+    def _lacks_index_files(self) -> bool:
         return len(list(self._files("*.idx"))) < max(1, len(list(self._files("data_*.parquet"))))
 
     def _files(self, pattern: str) -> Iterator[Path]:
@@ -318,9 +317,9 @@ class MilvusIndex:
             return iter(())
         return (Path(self.server.uri) / "collections" / self.collection).rglob(pattern)
 
-    def _note(self, file: Path, made: bool) -> None:
-        """Keep how long it took, for those who find it built."""
-        if made or not file.is_file():
+    def _keep_build_time(self, file: Path, is_new: bool) -> None:
+        """Store the build time of a new collection; read that of an older one."""
+        if is_new or not file.is_file():
             text = json.dumps({"build_seconds": self.build_seconds})
             write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
         else:

@@ -1,19 +1,18 @@
-"""PostgreSQL with the pgvector extension: every passage compared, or an HNSW index.
+"""PostgreSQL index (pgvector): compares every passage, or searches an HNSW graph.
 
-A table is named by a digest of its vectors and settings and made in one transaction: where it
-exists it is whole, so that sweeps share a server and a stopped one goes on. The connection string
-stays in the environment. It holds a password, so nothing that libpq says of it is passed on.
+A table is named by a digest of its vectors and settings and made in one transaction. A table that
+exists is therefore complete, so that sweeps can share a server. The connection string stays in the
+environment. It contains a password, so no message of libpq about it is passed on.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
@@ -25,18 +24,52 @@ from pydantic import Field
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.config import Count, Settings, read_secret
 from rankproof.foundation.errors import InputError, MissingExtra
-from rankproof.retrieval.components import is_here, part
+from rankproof.retrieval.components import is_local_host, part
+from rankproof.retrieval.identity import contents_digest
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.row_lists import check_asked, run_of, timed
+from rankproof.retrieval.ranked_lists import check_queries, run_from_rows, time_each
 
 _KIND = "rankproof pgvector 1"
-_PATIENCE = 10  # seconds to wait for the server
-_STEP = 1000  # passages between two words of progress
+_CONNECT_TIMEOUT = 10  # seconds
 _TYPES = {"float32": "vector", "float16": "halfvec", "bit": "bit"}
 _OPERATORS = {"float32": "<#>", "float16": "<#>", "bit": "<~>"}
-_CLASSES = {"float32": "vector_ip_ops", "float16": "halfvec_ip_ops", "bit": "bit_hamming_ops"}
-_DIMENSIONS = {"float32": 2000, "float16": 4000, "bit": 64000}  # that HNSW takes
-_MOST = 1000  # passages that one HNSW scan returns
+_OPERATOR_CLASSES = {
+    "float32": "vector_ip_ops",
+    "float16": "halfvec_ip_ops",
+    "bit": "bit_hamming_ops",
+}
+_MAX_DIMENSIONS = {"float32": 2000, "float16": 4000, "bit": 64000}  # of an HNSW index
+_MAX_HITS = 1000  # that one HNSW scan returns
+
+
+# Words in libpq's message, the problem, the remedy.
+_CONNECTION_PROBLEMS = (
+    (
+        ("password", "authentication"),
+        "the server refuses the user or the password",
+        "check the connection string",
+    ),
+    (
+        ("does not exist",),
+        "there is no such database or user on the server",
+        "create it, or name another in the connection string",
+    ),
+    (
+        ("refused", "no such file"),
+        "no server answers",
+        "start it, or check host and port",
+    ),
+    (
+        ("timeout",),
+        f"no server answers within {_CONNECT_TIMEOUT} s",
+        "check host and port",
+    ),
+    (
+        ("resolve", "translate host"),
+        "the server's name is unknown",
+        "check the host",
+    ),
+)
 
 
 class PgvectorSettings(Settings):
@@ -55,32 +88,31 @@ class PgvectorSettings(Settings):
 
     @property
     def over_network(self) -> bool:
-        """A socket of this machine is no network."""
+        """True unless the server is on this machine (a socket, or its own address)."""
         dsn = os.environ.get(self.dsn_env, "")
-        named = re.search(r"\bhost\s*=\s*'?([^\s']*)", dsn)
+        host_setting = re.search(r"\bhost\s*=\s*'?([^\s']*)", dsn)
         try:
             host = urlsplit(dsn).hostname or ""
-        except ValueError:  # no address: connecting says so
+        except ValueError:  # not an address, which connecting reports
             host = "?"
-        return not is_here(named[1] if named else unquote(host))
+        return not is_local_host(host_setting[1] if host_setting else unquote(host))
 
 
 @part("index", "pgvector", extra="pgvector", imports=("psycopg", "pgvector"), network=True)
 class PgvectorIndex:
-    """A table on a server: `code` in the format searched, `original` where it is rescored with."""
+    """A table with the column `code` in the searched format, and `original` if it rescores."""
 
     def __init__(
         self,
         settings: PgvectorSettings,
         vectors: Vectors,
         document_ids: pl.Series,
-        progress: Callable[[float], None] | None = None,
     ):
         _packages()
         self.settings = settings
         self.document_ids = document_ids
         self.dimensions = vectors.shape[1]
-        limit = _DIMENSIONS[settings.format]
+        limit = _MAX_DIMENSIONS[settings.format]
         if settings.method == "hnsw" and self.dimensions > limit:
             raise InputError(
                 f"{self.dimensions} dimensions; pgvector's HNSW takes {limit} in {settings.format}",
@@ -91,12 +123,9 @@ class PgvectorIndex:
         self._rescores = settings.format == "bit" and settings.candidates is not None
         self.table = f"rankproof_{self._digest(vectors)}"
         with self._connect() as connection:
-            said = self._make(connection, vectors, progress)
+            self.build_seconds = self._make_table(connection, vectors)
             size = connection.execute("SELECT pg_total_relation_size(%s::regclass)", [self.table])
             self.bytes: int = int(size.fetchone()[0])
-        self.build_seconds: float = said["build_seconds"]
-        if progress is not None and said["reused"]:
-            progress(len(vectors))
 
     @property
     def name(self) -> str:
@@ -107,38 +136,38 @@ class PgvectorIndex:
         return f"PostgreSQL (${self.settings.dsn_env})"
 
     def search(self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None) -> Retrieved:
-        """One query after the other, each timed by itself, the way to the server included.
+        """Search one query after the other, each timed by itself, the network included.
 
-        Comparing every passage, equal scores keep the one that comes first, and `Run.cut` counts
-        those left out at the step where the format chose. HNSW does not know what it left out.
+        When every passage is compared, the first of equal scores are kept and `Run.cut` counts the
+        others, at the step in which the format selects. With HNSW they are unknown.
         """
-        check_asked(queries, k, self.dimensions)
+        check_queries(queries, k, self.dimensions)
         wanted = max(k, (self.settings.candidates or 0) if self._rescores else 0)
         wanted = min(wanted, len(self.document_ids))
-        hnsw = self.settings.method == "hnsw"
-        if hnsw and wanted > _MOST:
+        is_hnsw = self.settings.method == "hnsw"
+        if is_hnsw and wanted > _MAX_HITS:
             raise InputError(
-                f"{wanted} passages of one query; pgvector's HNSW returns at most {_MOST}",
+                f"{wanted} passages of one query; pgvector's HNSW returns at most {_MAX_HITS}",
                 place=self._place,
                 remedy="ask for fewer, or use method flat",
             )
         query = self._query(wanted)
         with self._connect() as connection:
-            if hnsw:
-                width = min(_MOST, max(self.settings.ef_search, wanted))
+            if is_hnsw:
+                width = min(_MAX_HITS, max(self.settings.ef_search, wanted))
                 connection.execute(f"SET hnsw.ef_search = {width}")
-                # A planner that finds the table small would read all of it.
+                # The planner would read all of a small table instead of the index.
                 connection.execute("SET enable_seqscan = off")
 
-            def ask(vector: Array) -> tuple[Array, Array, int]:
-                given = {"code": self._code(vector), "original": vector}
-                answer = connection.execute(query, given, prepare=True).fetchall()
-                return self._best(np.array(answer, np.float64), wanted, k)
+            def search_one(vector: Array) -> tuple[Array, Array, int]:
+                parameters = {"code": self._code(vector), "original": vector}
+                rows = connection.execute(query, parameters, prepare=True).fetchall()
+                return self._best(np.array(rows, np.float64), wanted, k)
 
-            best, seconds = timed(np.ascontiguousarray(queries, np.float32), ask)
-        found = [(rows, scores) for rows, scores, _ in best]
-        cut = None if hnsw else np.array([left for *_, left in best], np.int64)
-        run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+            best, seconds = time_each(np.ascontiguousarray(queries, np.float32), search_one)
+        lists = [(rows, scores) for rows, scores, _ in best]
+        cut = None if is_hnsw else np.array([ties for *_, ties in best], np.int64)
+        run = run_from_rows(self.name, query_ids, self.document_ids, lists, "float32", cut)
         return Retrieved(run, seconds)
 
     def drop(self) -> None:
@@ -147,34 +176,36 @@ class PgvectorIndex:
             connection.execute(f"DROP TABLE IF EXISTS {self.table}")
 
     def _query(self, wanted: int) -> str:
-        """SQL for (row, distance in the format[, minus inner product of the original])."""
+        """Return SQL for (row, distance in the format[, minus inner product of the original])."""
         operator = _OPERATORS[self.settings.format]
         distance = f"code {operator} %(code)s"
         rescored = ", original <#> %(original)s" if self._rescores else ""
-        # An index scan serves ORDER BY … LIMIT alone; it does not know of ties.
+        # Only ORDER BY … LIMIT uses the HNSW index, which cannot return ties.
         limit = f"LIMIT {wanted}"
         if self.settings.method == "flat":
             limit = f"FETCH FIRST {wanted} ROWS WITH TIES"
         return f"SELECT row, {distance}{rescored} FROM {self.table} ORDER BY {distance} {limit}"
 
-    def _best(self, answer: Array, wanted: int, k: int) -> tuple[Array, Array, int]:
-        """Rows and scores of the k best, and how many that tie with the last chosen are out."""
-        if not len(answer):
+    def _best(self, found: Array, wanted: int, k: int) -> tuple[Array, Array, int]:
+        """Return rows and scores of the k best, and how many others tie with the last selected.
+
+        `found` has the columns of `_query`, with all rows that tie at the `wanted`-th.
+        """
+        if not len(found):
             return np.empty(0, np.int64), np.empty(0, np.float64), 0
-        chosen = answer[np.lexsort((answer[:, 0], answer[:, 1]))][:wanted]
+        selected = found[np.lexsort((found[:, 0], found[:, 1]))][:wanted]
         if self._rescores:
-            left = len(answer) - len(chosen)
-            chosen = chosen[np.lexsort((chosen[:, 0], chosen[:, 2]))][:k]
+            ties = len(found) - len(selected)
+            selected = selected[np.lexsort((selected[:, 0], selected[:, 2]))][:k]
         else:
-            chosen = chosen[:k]
-            left = int(
-                (answer[:, 1] == chosen[-1, 1]).sum() - (chosen[:, 1] == chosen[-1, 1]).sum()
-            )
-        # + 0.0: minus zero is zero.
-        return chosen[:, 0].astype(np.int64), -chosen[:, -1] + 0.0, left
+            selected = selected[:k]
+            last = selected[-1, 1]
+            ties = int((found[:, 1] == last).sum() - (selected[:, 1] == last).sum())
+        scores = -selected[:, -1] + 0.0  # no minus zero
+        return selected[:, 0].astype(np.int64), scores, ties
 
     def _code(self, vector: Array) -> Any:
-        """A vector as the column `code` holds it."""
+        """Return a vector as the column `code` stores it."""
         from pgvector import Bit, HalfVector
 
         if self.settings.format == "bit":
@@ -182,82 +213,82 @@ class PgvectorIndex:
         return HalfVector(vector) if self.settings.format == "float16" else vector
 
     def _digest(self, vectors: Vectors) -> str:
-        """Of all that decides what the table holds; efSearch is free to change."""
-        kept = self.settings.model_dump(include={"method", "format"})
+        """Return a digest of all that decides the table's contents, which ef_search does not."""
+        stored = self.settings.model_dump(include={"method", "format"})
         if self.settings.method == "hnsw":
-            kept |= self.settings.model_dump(include={"m", "ef_construction"})
-        kept["original"] = self._rescores
-        sha = hashlib.sha256(json.dumps([_KIND, kept, vectors.shape]).encode())
-        sha.update(np.ascontiguousarray(vectors).data)
-        return sha.hexdigest()[:24]
+            stored |= self.settings.model_dump(include={"m", "ef_construction"})
+        stored["original"] = self._rescores
+        return contents_digest([_KIND, stored, vectors.shape], vectors)[:24]
 
-    def _make(
-        self, connection: Any, vectors: Vectors, progress: Callable[[float], None] | None
-    ) -> dict[str, Any]:
-        """Make the table unless it is there; its comment says how long that took."""
-        form, size = self.settings.format, self.dimensions
+    def _make_table(self, connection: Any, vectors: Vectors) -> float:
+        """Make the table unless it exists; return the build time, which its comment keeps."""
         with connection.transaction():
-            # Whoever comes second waits here, and then finds the table.
+            # A second process waits here and then sees the table.
             lock = int(self.table[-15:], 16)
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
-            there = connection.execute(
+            (comment,) = connection.execute(
                 "SELECT obj_description(to_regclass(%s)::oid, 'pg_class')", [self.table]
-            ).fetchone()[0]
-            if there is not None:
-                return {**json.loads(there), "reused": True}
-            begun = time.perf_counter()
-            original = f", original vector({size})" if self._rescores else ""
-            connection.execute(
-                f"CREATE TABLE {self.table} "
-                f"(row integer PRIMARY KEY, code {_TYPES[form]}({size}) NOT NULL{original})"
-            )
-            columns = "row, code, original" if self._rescores else "row, code"
-            types = ["int4", _TYPES[form], *(["vector"] if self._rescores else [])]
-            with connection.cursor().copy(
-                f"COPY {self.table} ({columns}) FROM STDIN WITH (FORMAT BINARY)"
-            ) as copy:
-                copy.set_types(types)
-                for row, vector in enumerate(np.ascontiguousarray(vectors, np.float32)):
-                    code = self._code(vector)
-                    copy.write_row((row, code, vector) if self._rescores else (row, code))
-                    if progress is not None and (row + 1) % _STEP == 0:
-                        progress(_STEP)
-            if progress is not None:
-                progress(len(vectors) % _STEP)
+            ).fetchone()
+            if comment is not None:
+                return float(json.loads(comment)["build_seconds"])
+            start = time.perf_counter()
+            self._copy_rows(connection, vectors)
             if self.settings.method == "hnsw":
                 connection.execute(
-                    f"CREATE INDEX ON {self.table} USING hnsw (code {_CLASSES[form]}) "
+                    f"CREATE INDEX ON {self.table} "
+                    f"USING hnsw (code {_OPERATOR_CLASSES[self.settings.format]}) "
                     f"WITH (m = {self.settings.m}, "
                     f"ef_construction = {self.settings.ef_construction})"
                 )
-            said = {"kind": _KIND, "build_seconds": time.perf_counter() - begun}
-            connection.execute(f"COMMENT ON TABLE {self.table} IS '{json.dumps(said)}'")
+            seconds = time.perf_counter() - start
+            comment = json.dumps({"kind": _KIND, "build_seconds": seconds})
+            connection.execute(f"COMMENT ON TABLE {self.table} IS '{comment}'")
         connection.execute(f"ANALYZE {self.table}")
-        return {**said, "reused": False}
+        return seconds
+
+    def _copy_rows(self, connection: Any, vectors: Vectors) -> None:
+        code_type = _TYPES[self.settings.format]
+        original = f", original vector({self.dimensions})" if self._rescores else ""
+        connection.execute(
+            f"CREATE TABLE {self.table} "
+            f"(row integer PRIMARY KEY, code {code_type}({self.dimensions}) NOT NULL{original})"
+        )
+        columns, types = "row, code", ["int4", code_type]
+        if self._rescores:
+            columns, types = "row, code, original", [*types, "vector"]
+        with connection.cursor().copy(
+            f"COPY {self.table} ({columns}) FROM STDIN WITH (FORMAT BINARY)"
+        ) as copy:
+            copy.set_types(types)
+            for row, vector in enumerate(np.ascontiguousarray(vectors, np.float32)):
+                code = self._code(vector)
+                copy.write_row((row, code, vector) if self._rescores else (row, code))
 
     @contextmanager
     def _connect(self) -> Iterator[Any]:
-        """The connection, kept between searches as a service keeps it; every error one line
-        without the password."""
+        """Yield the connection, which stays open between searches as in a service.
+
+        Errors become one line without the password.
+        """
         psycopg = _packages()
         try:
-            if not self._alive():
-                self._connection = self._new()
+            if not self._is_alive():
+                self._connection = self._open()
                 self._closing = weakref.finalize(self, self._connection.close)
             yield self._connection
         except psycopg.Error as error:
             self.close()
-            said = error.diag.message_primary  # the server's own words; it never had the string
-            problem = f"the server says: {said}" if said else "the connection was lost"
+            message = error.diag.message_primary  # by the server, which never sees the string
+            problem = f"the server says: {message}" if message else "the connection was lost"
             raise InputError(
                 problem, place=self._place, remedy="see the server's log, and run again"
             ) from None
         except BaseException:
-            self.close()  # what it was doing may not be finished
+            self.close()  # its last command may be unfinished
             raise
 
-    def _alive(self) -> bool:
-        """Whether there is a connection that the server did not close meanwhile."""
+    def _is_alive(self) -> bool:
+        """True if there is a connection, and the server has not closed it."""
         if self._connection is None:
             return False
         try:
@@ -267,65 +298,49 @@ class PgvectorIndex:
             return False
         return True
 
-    def _new(self) -> Any:
+    def _open(self) -> Any:
         psycopg = _packages()
         dsn = read_secret(self.settings.dsn_env, "PostgreSQL")
         try:
-            connection = psycopg.connect(dsn, connect_timeout=_PATIENCE, autocommit=True)
+            connection = psycopg.connect(dsn, connect_timeout=_CONNECT_TIMEOUT, autocommit=True)
         except (psycopg.Error, UnicodeError) as error:
-            raise self._refused(error) from None
+            raise self._connection_error(error) from None
         try:
-            self._extend(connection)
+            self._add_extension(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
     def close(self) -> None:
-        """Let go of the server; the next search connects again."""
+        """Close the connection; the next search opens another."""
         if self._connection is not None:
             self._closing()
             self._connection = None
 
-    def _refused(self, error: Exception) -> InputError:
-        """Why there is no connection. libpq's words may quote the string: only kinds are told."""
-        words = str(error).lower()
-        who = ("the server refuses the user or the password", "check the connection string")
-        silent = ("no server answers", "start it, or check host and port")
-        unknown = ("the server's name is unknown", "check the host")
-        kinds = {
-            "password": who,
-            "authentication": who,
-            "does not exist": (
-                "there is no such database or user on the server",
-                "create it, or name another in the connection string",
-            ),
-            "refused": silent,
-            "no such file": silent,
-            "timeout": (f"no server answers within {_PATIENCE} s", "check host and port"),
-            "resolve": unknown,
-            "translate host": unknown,
-        }
-        problem, remedy = next(
-            (said for word, said in kinds.items() if word in words),
-            (
-                "cannot connect",
-                "write postgresql://host:port/database, with user and password before the host",
-            ),
+    def _connection_error(self, error: Exception) -> InputError:
+        """Return why there is no connection, without libpq's message: it may be the string."""
+        message = str(error).lower()
+        for words, problem, remedy in _CONNECTION_PROBLEMS:
+            if any(word in message for word in words):
+                return InputError(problem, place=self._place, remedy=remedy)
+        return InputError(
+            "cannot connect",
+            place=self._place,
+            remedy="write postgresql://host:port/database, with user and password before the host",
         )
-        return InputError(problem, place=self._place, remedy=remedy)
 
-    def _extend(self, connection: Any) -> None:
-        """Make sure of the extension, and teach the connection its types."""
+    def _add_extension(self, connection: Any) -> None:
+        """Create the extension if it is missing, and register its types with the connection."""
         psycopg = _packages()
         from pgvector.psycopg import register_vector
 
-        there = connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
-        if there.fetchone() is None:
+        extension = connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
+        if extension.fetchone() is None:
             try:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             except psycopg.errors.UniqueViolation:
-                pass  # another process made it just now
+                pass  # another process created it meanwhile
             except psycopg.errors.InsufficientPrivilege:
                 raise InputError(
                     "this user may not create the extension vector",
@@ -342,7 +357,7 @@ class PgvectorIndex:
 
 
 def _packages() -> Any:
-    """psycopg, where both it and pgvector are installed."""
+    """Return psycopg, if both it and pgvector are installed."""
     try:
         import pgvector  # noqa: F401
         import psycopg

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rankproof.foundation.phrasing import plural
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.components import part
-from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
+from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable, find_count
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.pairs import Pair, score_pairs
+from rankproof.retrieval.model_calls import PairScore, score_pairs
 from rankproof.retrieval.protocols import Scored
 
-_BYTES_PER_TOKEN = 4  # of English, about; used, and said, only where a server counts nothing
+_BYTES_PER_TOKEN = 4  # of English, about; an estimate where the server counts no tokens
+_TOKENS = (("usage", "total_tokens"), ("meta", "tokens", "input_tokens"))  # Voyage, Jina; Cohere
+_SEARCHES = ("meta", "billed_units", "search_units")  # Cohere
 
 
 class RerankEndpointSettings(Endpoint):
@@ -33,12 +35,11 @@ class RerankEndpointSettings(Endpoint):
 
 @part("reranker", "endpoint", extra="retrieval", imports=("httpx2",), network=True)
 class EndpointReranker:
-    """Every batch goes to the cache as it arrives, so that a run that stops is not paid twice.
+    """Scores passages on a server; each batch is cached as it arrives, so nothing is paid twice.
 
-    Tokens are those the server says a request took, shared out among its passages by length. Where
-    it does not say, they are estimated as a quarter of the bytes, and `estimated` counts the
-    queries of which that is so. A blank passage is not sent: it scores 0 and takes no tokens.
-    Searches are those the server says it bills, shared out equally.
+    The tokens that the server counts for a request are shared among its passages by length, the
+    searches it bills equally. Where it counts no tokens they are estimated from the bytes, and
+    `estimated` counts these queries. A blank passage is not sent: it scores 0 and costs nothing.
     """
 
     def __init__(
@@ -50,92 +51,93 @@ class EndpointReranker:
         self.settings = settings
         self.name = settings.model
         self.fingerprint = fingerprint(settings)
-        self.tokens = 0  # that the server said it read, in this process
-        self.searches = 0.0  # that it said it bills
+        self.tokens = 0  # that the server plural, in this process
+        self.searches = 0.0  # that it billed
         self.estimated = 0  # queries whose tokens the server did not count
         self._cache = cache
         self._client = JsonClient(settings, "/rerank", **client)
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
-        scored, estimated = score_pairs(
+        scored, is_estimated = score_pairs(
             query,
             passages,
-            lambda some: self._score(query, some),
+            lambda batch: self._score(query, batch),
             place=self._client.host,
             batch=self.settings.batch,
             dtype="float64",  # as JSON writes numbers
             fingerprint=self.fingerprint,
             cache=self._cache,
         )
-        self.estimated += estimated
+        self.estimated += is_estimated
         return scored
 
-    def _score(self, query: str, passages: list[str]) -> list[Pair]:
+    def _score(self, query: str, passages: list[str]) -> list[PairScore]:
         sent = [passage for passage in passages if passage.strip()]
-        scores, total, billed = self._ask(query, sent) if sent else ([], 0, 0.0)
-        self.tokens += total or 0
-        self.searches += billed or 0.0
-        searches = math.nan if billed is None else billed / max(len(sent), 1)
+        reply = self._request(query, sent) if sent else RerankReply([], 0, 0.0)
+        self.tokens += reply.tokens or 0
+        self.searches += reply.searches or 0.0
+        searches = math.nan if reply.searches is None else reply.searches / max(len(sent), 1)
         length = {p: len(query.encode()) + len(p.encode("utf-8", "replace")) for p in sent}
-        rate = 1 / _BYTES_PER_TOKEN if total is None else total / max(sum(length.values()), 1)
-        made = dict(zip(sent, scores, strict=True))
+        tokens_per_byte = 1 / _BYTES_PER_TOKEN
+        if reply.tokens is not None:
+            tokens_per_byte = reply.tokens / max(sum(length.values()), 1)
+        scores = dict(zip(sent, reply.scores, strict=True))
         return [
-            (made.get(p, 0.0), rate * length.get(p, 0), total is None, searches * (p in made))
-            for p in passages
+            PairScore(
+                score=scores.get(passage, 0.0),
+                tokens=tokens_per_byte * length.get(passage, 0),
+                tokens_are_estimated=reply.tokens is None,
+                searches=searches * (passage in scores),
+            )
+            for passage in passages
         ]
 
-    def _ask(self, query: str, passages: list[str]) -> Read:
+    def _request(self, query: str, passages: list[str]) -> RerankReply:
         body: dict[str, Any] = {"query": query}
-        if self.settings.shape == "tei":  # it refuses long texts unless it may cut them
+        results_key, score_key = None, "score"
+        if self.settings.shape == "tei":  # it refuses long texts unless told to truncate them
             body |= {"texts": passages, "truncate": True}
-            key, name = None, "score"
         else:
-            voyage = self.settings.shape == "voyage"
+            is_voyage = self.settings.shape == "voyage"
             body |= {"model": self.settings.model, "documents": passages}
-            body["top_k" if voyage else "top_n"] = len(passages)
-            key, name = "data" if voyage else "results", "relevance_score"
-        return self._client.post(body, lambda answer: read_scores(answer, key, name, len(passages)))
+            body["top_k" if is_voyage else "top_n"] = len(passages)
+            results_key, score_key = "data" if is_voyage else "results", "relevance_score"
+        return self._client.post(
+            body, lambda answer: read_scores(answer, results_key, score_key, len(passages))
+        )
 
 
-Read = tuple[list[float], int | None, float | None]
-"""Scores, tokens and searches billed, where the answer says."""
+class RerankReply(NamedTuple):
+    """Scores of a request, and what the server says it cost (None: it does not say)."""
+
+    scores: list[float]
+    tokens: int | None
+    searches: float | None
 
 
-def read_scores(answer: Any, key: str | None, name: str, count: int) -> Read:
-    """(count,) scores by their index; a `key` of None is an answer that is the list itself."""
-    inside = answer.get(key) if isinstance(answer, dict) and key is not None else None
-    results = answer if key is None else inside
+def read_scores(answer: Any, results_key: str | None, score_key: str, count: int) -> RerankReply:
+    """Return the scores in the order of their index; without a key the answer is the list."""
+    results = answer
+    if results_key is not None:
+        results = answer.get(results_key) if isinstance(answer, dict) else None
     if not isinstance(results, list):
-        named = "is no list" if key is None else f"has no list `{key}`"
-        raise Unreadable(f"the answer {named} of scores")
-    found: dict[int, float] = {}
+        problem = "is no list" if results_key is None else f"has no list `{results_key}`"
+        raise Unreadable(f"the answer {problem} of scores")
+    scores: dict[int, float] = {}
     for item in results:
         index = item.get("index") if isinstance(item, dict) else None
-        score: Any = item.get(name) if isinstance(item, dict) else None
-        if type(index) is not int or not 0 <= index < count or index in found:
+        score: Any = item.get(score_key) if isinstance(item, dict) else None
+        if type(index) is not int or not 0 <= index < count or index in scores:
             raise Unreadable(f"the scores of the answer are not numbered 0 to {count - 1}")
         is_number = isinstance(score, int | float) and not isinstance(score, bool)
         if not is_number or not math.isfinite(score):
-            raise Unreadable(f"a {name} of the answer is not a number")
-        found[index] = float(score)
-    if len(found) != count:
-        raise Unreadable(f"{plural(len(found), 'score')} for {plural(count, 'passage')}")
-    tokens, searches = _said(answer, *_TOKENS), _said(answer, _SEARCHES)
-    scores = [found[index] for index in range(count)]
-    return scores, None if tokens is None else int(tokens), searches
-
-
-_TOKENS = (("usage", "total_tokens"), ("meta", "tokens", "input_tokens"))  # Voyage, Jina; Cohere
-_SEARCHES = ("meta", "billed_units", "search_units")  # Cohere
-
-
-def _said(answer: Any, *paths: tuple[str, ...]) -> float | None:
-    """The first of these counts that the answer holds."""
-    for path in paths:
-        value: Any = answer
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and math.isfinite(value) and value >= 0:
-            return float(value)
-    return None
+            raise Unreadable(f"a {score_key} of the answer is not a number")
+        scores[index] = float(score)
+    if len(scores) != count:
+        raise Unreadable(f"{plural(len(scores), 'score')} for {plural(count, 'passage')}")
+    tokens, searches = find_count(answer, *_TOKENS), find_count(answer, _SEARCHES)
+    return RerankReply(
+        scores=[scores[index] for index in range(count)],
+        tokens=None if tokens is None else int(tokens),
+        searches=None if searches is None else float(searches),
+    )

@@ -29,34 +29,27 @@ class ElasticsearchSettings(LuceneSettings):
 
 
 class Elasticsearch:
-    """The client and the words that only Elasticsearch knows."""
+    """The client, and the requests that only Elasticsearch understands."""
 
     name = "elasticsearch"
 
     def __init__(self, settings: ElasticsearchSettings):
         import elasticsearch
 
-        for logger in ("elastic_transport", "elasticsearch"):  # they would print addresses
+        for logger in ("elastic_transport", "elasticsearch"):  # they log addresses
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._errors = elasticsearch
         self._settings = settings
         self.place = f"Elasticsearch {urlsplit(settings.url).hostname}"
         key = read_secret(settings.key_env, self.place)
-        password = settings.password
-        certified: dict[str, Any] = {}
-        if settings.ca_file is not None:
-            certified["ca_certs"] = str(settings.ca_file)
         try:
             self._client = elasticsearch.Elasticsearch(
                 settings.url,
                 api_key=key,
-                basic_auth=None if password is None else (str(settings.user), password),
+                basic_auth=settings.credentials,
                 request_timeout=settings.timeout_s,
-                max_retries=settings.attempts - 1,
-                retry_on_timeout=True,
-                retry_on_status=(429, 502, 503, 504),
                 meta_header=False,
-                **certified,
+                **settings.client_options,
             )
         except ValueError:
             raise InputError(
@@ -67,10 +60,10 @@ class Elasticsearch:
         weakref.finalize(self, self._client.close)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        lines = isinstance(body, list)
+        is_lines = isinstance(body, list)
         headers = {"accept": "application/json"}
         if body is not None:
-            headers["content-type"] = "application/x-ndjson" if lines else "application/json"
+            headers["content-type"] = "application/x-ndjson" if is_lines else "application/json"
         try:
             return self._client.perform_request(method, path, headers=headers, body=body).body
         except self._errors.UnsupportedProductError:
@@ -81,16 +74,17 @@ class Elasticsearch:
             ) from None
         except self._errors.ApiError as error:
             if "compatible-with" in str(error.body):
-                raise self._other_version(error) from None
+                raise self._version_error(error) from None
             raise refusal(error.meta.status, error.body, self.place) from None
         except self._errors.TransportError as error:
             raise unanswered(error, self.place, self._settings.timeout_s) from None
 
-    def _other_version(self, error: Any) -> Refused:
-        """Say that the client is of a later major version than the server.
+    def _version_error(self, error: Any) -> Refused:
+        """Return the error for a client whose major version is later than the server's.
 
-        A client asks for answers of its own version, which only a server of that version or the
-        next one gives. The server says which it takes, the highest first; before 8 it does not.
+        A client requests answers of its own version, which only a server of that version or the
+        next one returns. The server names the versions it accepts, the highest first; servers
+        before version 8 name none.
         """
         accepted = re.search(r"must be either version (\d+)", str(error.body))
         major = accepted[1] if accepted else "7"
@@ -102,11 +96,11 @@ class Elasticsearch:
             remedy=f"install the client of its version: pip install 'elasticsearch=={major}.*'",
         )
 
-    def settings(self) -> dict[str, Any]:
+    def index_settings(self) -> dict[str, Any]:
         return {}
 
-    def field(self, dimensions: int) -> dict[str, Any]:
-        """max_inner_product takes the zero vectors of blank texts, which cosine refuses."""
+    def vector_mapping(self, dimensions: int) -> dict[str, Any]:
+        """Map vectors to max_inner_product: cosine refuses the zero vectors of blank texts."""
         settings = self._settings
         if settings.mode == "exact":
             return {"type": "dense_vector", "dims": dimensions, "index": False}
@@ -123,7 +117,7 @@ class Elasticsearch:
             "index_options": options,
         }
 
-    def graph(self, vector: list[float], k: int) -> dict[str, Any]:
+    def graph_query(self, vector: list[float], k: int) -> dict[str, Any]:
         settings = self._settings
         knn: dict[str, Any] = {
             "field": settings.vector_field,
@@ -135,8 +129,8 @@ class Elasticsearch:
             knn["rescore_vector"] = {"oversample": settings.oversample}
         return {"knn": knn}
 
-    def script(self, vector: list[float]) -> dict[str, Any]:
-        """A score may not be below 0, and a cosine may be below −1 by a rounding."""
+    def exact_script(self, vector: list[float]) -> dict[str, Any]:
+        """Score 1 + cosine, but not below 0, where rounding may lead and scores may not be."""
         field = self._settings.vector_field
         source = f"Math.max(0.0, 1.0 + dotProduct(params.query_vector, '{field}'))"
         return {"source": source, "params": {"query_vector": vector}}

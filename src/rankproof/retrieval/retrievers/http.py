@@ -1,4 +1,4 @@
-"""A search server of the user's own: POST {query, k} → {hits: [{id, score}]}."""
+"""Retriever that calls a user's search server: POST {query, k} → {hits: [{id, score}]}."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from rankproof.data.hits import Hits, read_hits
 from rankproof.foundation.config import Count, NonNegative, Seconds, Settings
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.components import is_here, part
-from rankproof.retrieval.hits import run_of_hits
+from rankproof.retrieval.components import is_local_host, part
 from rankproof.retrieval.http import JsonClient, Unreadable
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.protocols import Retrieved
-from rankproof.retrieval.row_lists import check_depth, timed
+from rankproof.retrieval.ranked_lists import check_depth, run_from_hits, time_each
 
 
 class HttpRetrieverSettings(Settings):
@@ -31,7 +30,7 @@ class HttpRetrieverSettings(Settings):
     key_env: str | None = None  # the environment variable that holds the key
     timeout_s: Seconds = 60.0
     attempts: Count = 6  # of one request
-    identity: str | None = None  # what it is, wherever it is: a new one is asked anew
+    identity: str | None = None  # name of its contents; a new name is searched again
     cost_per_1000: NonNegative | None = None  # in the currency of the prices
 
     @property
@@ -40,12 +39,12 @@ class HttpRetrieverSettings(Settings):
 
     @property
     def decides(self) -> dict[str, Any]:
-        """No name of a model says what answers: the address does, unless the user says more."""
+        """The server is identified by `identity`, else by its address: no model name says more."""
         return {"identity": self.identity or plain_address(self.url)}
 
 
 def plain_address(url: str) -> str:
-    """Without user, password and what follows `?`: they may be secret."""
+    """Return the address without user, password and query string, which may be secret."""
     try:
         parts = urlsplit(url.strip())
         port = f":{parts.port}" if parts.port else ""
@@ -55,18 +54,18 @@ def plain_address(url: str) -> str:
 
 
 def on_network(url: str) -> bool:
-    """Whether an address leads away from this machine."""
+    """True if an address leads away from this machine."""
     try:
-        return not is_here(urlsplit(url.strip()).hostname)
+        return not is_local_host(urlsplit(url.strip()).hostname)
     except ValueError:
         return True
 
 
 @part("retriever", "http", extra="retrieval", imports=("httpx2", "tenacity"), network=True)
 class HttpRetriever:
-    """One request a query; every answer is kept as it arrives."""
+    """Sends one request per query; every answer is cached as it arrives."""
 
-    bytes = 0  # nobody can tell
+    bytes = 0  # unknown
     build_seconds = 0.0
 
     def __init__(
@@ -89,30 +88,30 @@ class HttpRetriever:
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
     ) -> Retrieved:
-        """One query after the other, each timed by itself, the way to the server included."""
+        """Search one query after the other, each timed by itself, the network included."""
         check_depth(k)
-        found, seconds = timed(queries, lambda text: self._ask(text, k))
-        return Retrieved(run_of_hits(self.name, query_ids, found), seconds)
+        hits, seconds = time_each(queries, lambda text: self._request(text, k))
+        return Retrieved(run_from_hits(self.name, query_ids, hits), seconds)
 
-    def _ask(self, text: str, k: int) -> Hits:
+    def _request(self, text: str, k: int) -> Hits:
         role = f"hits {k}"
         if self._cache is not None:
-            (kept,) = self._cache.get_many(self.fingerprint, role, [text])
-            if kept is not None:
-                return Hits(**json.loads(kept))
-        hits = self._client.post({"query": text, "k": k}, lambda answer: _read(answer, k))
+            (entry,) = self._cache.get_many(self.fingerprint, role, [text])
+            if entry is not None:
+                return Hits(**json.loads(entry))
+        hits = self._client.post({"query": text, "k": k}, _read_answer)
         if self._cache is not None:
             value = {"ids": hits.ids, "scores": hits.scores, "ranked": hits.ranked}
             self._cache.put_many(self.fingerprint, role, {text: json.dumps(value).encode()})
         return hits
 
 
-def _read(answer: Any, k: int) -> Hits:
-    """The hits of an answer; one that cannot be read may be better the next time."""
-    listed = answer.get("hits") if isinstance(answer, dict) else None
-    if not isinstance(listed, list):
+def _read_answer(answer: Any) -> Hits:
+    """Return the hits of an answer; Unreadable has the request tried again."""
+    hits = answer.get("hits") if isinstance(answer, dict) else None
+    if not isinstance(hits, list):
         raise Unreadable("the answer has no list `hits`")
     try:
-        return read_hits(listed, "the answer")
+        return read_hits(hits, "the answer")
     except InputError as error:
         raise Unreadable(f"in the answer, {error.problem}") from None

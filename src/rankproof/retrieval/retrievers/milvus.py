@@ -1,4 +1,4 @@
-"""Milvus as a whole engine: an embedder and a collection, made here or the user's own."""
+"""Milvus as a search engine: an embedder and a collection, made here or the user's own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from rankproof.data.columns import row_ids
 from rankproof.data.hits import Hits, best_of_repeated
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.components import EmbedderChoice, part
-from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusServer, MilvusSettings
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
+from rankproof.retrieval.ranked_lists import check_depth, run_from_hits, time_each
 from rankproof.retrieval.retrievers.http import plain_address
-from rankproof.retrieval.row_lists import check_depth, timed
 
 
 class MilvusRetrieverSettings(MilvusSettings):
@@ -28,7 +27,7 @@ class MilvusRetrieverSettings(MilvusSettings):
 
     @property
     def decides(self) -> dict[str, Any]:
-        """What is in a collection of the user's own, only its place says."""
+        """A user's own collection is identified by its address alone."""
         if self.collection is None or self.uri is None:
             return {}
         return {"at": plain_address(self.uri) if "://" in self.uri else self.uri}
@@ -42,7 +41,7 @@ class MilvusRetrieverSettings(MilvusSettings):
     packages=("pymilvus", "milvus-lite"),
 )
 class MilvusRetriever:
-    """A question is embedded and searched; both are its time."""
+    """Embeds a question and searches its vector; both count as its time."""
 
     def __init__(
         self,
@@ -57,20 +56,21 @@ class MilvusRetriever:
         self._embedder = embedder(settings.embedder)
         self._index: MilvusIndex | None = None
         if settings.collection is None:
-            made = vectors(settings.embedder)
-            ids = row_ids(document_ids, len(made), "document_ids")
-            self._index = MilvusIndex(settings, made, ids, folder)
+            embedded = vectors(settings.embedder)
+            ids = row_ids(document_ids, len(embedded), "document_ids")
+            self._index = MilvusIndex(settings, embedded, ids, folder)
             self.bytes, self.build_seconds = self._index.bytes, self._index.build_seconds
         else:
             self.bytes, self.build_seconds = 0, 0.0
-            self._theirs = self._open()
+            self._own_server = self._open_own_collection()
 
     @property
     def name(self) -> str:
-        of = self.settings.collection or self.settings.index
-        return f"milvus {of} {self._embedder.name}"
+        collection = self.settings.collection or self.settings.index
+        return f"milvus {collection} {self._embedder.name}"
 
-    def _open(self) -> MilvusServer:
+    def _open_own_collection(self) -> MilvusServer:
+        """Connect to the user's collection and learn whether its scores are distances."""
         uri, name = self.settings.uri, self.settings.collection
         if uri is None:
             raise InputError(f"collection {name} of no uri", place="Milvus", remedy="give the uri")
@@ -82,31 +82,34 @@ class MilvusRetriever:
                 )
             server.client.load_collection(name)
             indexed = server.client.list_indexes(name, field_name=self.settings.vector_field)
-            said = server.client.describe_index(name, indexed[0]) if indexed else {}
-        self._sign = -1.0 if (said or {}).get("metric_type") == "L2" else 1.0  # a distance
+            index = server.client.describe_index(name, indexed[0]) if indexed else {}
+        is_distance = (index or {}).get("metric_type") == "L2"
+        self._sign = -1.0 if is_distance else 1.0
         return server
 
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
     ) -> Retrieved:
         check_depth(k)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         vectors = self._embedder.embed_queries(queries)
-        share = (time.perf_counter() - begun) / max(1, len(queries))
+        share = (time.perf_counter() - start) / max(1, len(queries))
         if self._index is not None:
-            found = self._index.search(vectors, k, query_ids)
-            return Retrieved(found.run, found.seconds + share)
-        hits, seconds = timed(vectors, lambda vector: self._theirs_of(vector, k))
-        return Retrieved(run_of_hits(self.name, query_ids, hits), share + seconds)
+            retrieved = self._index.search(vectors, k, query_ids)
+            return Retrieved(retrieved.run, retrieved.seconds + share)
+        hits, seconds = time_each(vectors, lambda vector: self._search_own_collection(vector, k))
+        return Retrieved(run_from_hits(self.name, query_ids, hits), share + seconds)
 
-    def _theirs_of(self, vector: Any, k: int) -> Hits:
+    def _search_own_collection(self, vector: Any, k: int) -> Hits:
         field = self.settings.id_field
-        found = self._theirs.search(
-            *(str(self.settings.collection), vector, k),
+        hits = self._own_server.search(
+            str(self.settings.collection),
+            vector,
+            k,
             filter=self.settings.filter or "",
             anns_field=self.settings.vector_field,
             output_fields=[field],
-            search_params={"params": self.settings.searching(k)},
+            search_params={"params": self.settings.search_parameters(k)},
         )
-        ids = [str(hit["entity"][field]) for hit in found]
-        return best_of_repeated(ids, [self._sign * float(hit["distance"]) for hit in found])
+        ids = [str(hit["entity"][field]) for hit in hits]
+        return best_of_repeated(ids, [self._sign * float(hit["distance"]) for hit in hits])

@@ -15,7 +15,7 @@ from rankproof.retrieval.components import part
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
 from rankproof.retrieval.protocols import Embedder, Vectors
 
-# Engine and encoder of each format: only Lucene's encoder knows 7 bits, only faiss's "binary" one.
+# Engine and encoder of each format: only Lucene encodes in 7 bits, only faiss in one ("binary").
 _FORMATS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "float32": ("faiss", None),
     "int8": ("lucene", {"name": "sq", "parameters": {"bits": 7}}),
@@ -29,7 +29,7 @@ class OpensearchSettings(LuceneSettings):
     type: Literal["opensearch"]
 
     @model_validator(mode="after")
-    def _rescores(self) -> OpensearchSettings:
+    def _check_oversample(self) -> OpensearchSettings:
         if self.format == "int8" and self.oversample is not None:
             raise InputError(
                 "OpenSearch does not rescore int8, and ignores oversample",
@@ -39,36 +39,29 @@ class OpensearchSettings(LuceneSettings):
 
 
 class Opensearch:
-    """The client and the words that only OpenSearch knows."""
+    """The client, and the requests that only OpenSearch understands."""
 
     name = "opensearch"
 
     def __init__(self, settings: OpensearchSettings):
         import opensearchpy
 
-        logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it would print addresses
+        logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it logs addresses
         self._errors = opensearchpy.exceptions
         self._settings = settings
         self.place = f"OpenSearch {urlsplit(settings.url).hostname}"
-        password = settings.password
-        certified: dict[str, Any] = {}
-        if settings.ca_file is not None:
-            certified["ca_certs"] = str(settings.ca_file)
         self._client = opensearchpy.OpenSearch(
             hosts=[settings.url],
-            http_auth=None if password is None else (settings.user, password),
+            http_auth=settings.credentials,
             timeout=settings.timeout_s,
-            max_retries=settings.attempts - 1,
-            retry_on_timeout=True,
-            retry_on_status=(429, 502, 503, 504),
-            **certified,
+            **settings.client_options,
         )
         weakref.finalize(self, self._client.close)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        lines = isinstance(body, list)
-        headers = {"content-type": "application/x-ndjson" if lines else "application/json"}
-        if lines:
+        is_lines = isinstance(body, list)
+        headers = {"content-type": "application/x-ndjson" if is_lines else "application/json"}
+        if is_lines:
             dump = self._client.transport.serializer.dumps
             body = "".join(f"{dump(line)}\n" for line in body)
         try:
@@ -80,11 +73,11 @@ class Opensearch:
         except self._errors.OpenSearchException as error:
             raise unanswered(error, self.place, self._settings.timeout_s) from None
 
-    def settings(self) -> dict[str, Any]:
+    def index_settings(self) -> dict[str, Any]:
         return {} if self._settings.mode == "exact" else {"knn": True}
 
-    def field(self, dimensions: int) -> dict[str, Any]:
-        """innerproduct takes the zero vectors of blank texts, which cosinesimil refuses."""
+    def vector_mapping(self, dimensions: int) -> dict[str, Any]:
+        """Map vectors to innerproduct: cosinesimil refuses the zero vectors of blank texts."""
         settings = self._settings
         if settings.mode == "exact":
             return {"type": "knn_vector", "dimension": dimensions}
@@ -99,7 +92,7 @@ class Opensearch:
             "method": {"name": "hnsw", "engine": engine, "parameters": parameters},
         }
 
-    def graph(self, vector: list[float], k: int) -> dict[str, Any]:
+    def graph_query(self, vector: list[float], k: int) -> dict[str, Any]:
         settings = self._settings
         knn: dict[str, Any] = {
             "vector": vector,
@@ -110,7 +103,7 @@ class Opensearch:
             knn["rescore"] = {"oversample_factor": settings.oversample}
         return {"query": {"knn": {settings.vector_field: knn}}}
 
-    def script(self, vector: list[float]) -> dict[str, Any]:
+    def exact_script(self, vector: list[float]) -> dict[str, Any]:
         params = {
             "field": self._settings.vector_field,
             "query_value": vector,

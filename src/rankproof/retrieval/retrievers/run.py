@@ -1,4 +1,4 @@
-"""What an engine returned before: a run file, with the latency and cost that its owner states."""
+"""Retriever that reads a run file: results of an engine, with its stated latency and cost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from rankproof.data.columns import row_ids
 from rankproof.data.tables import Run, build_run
 from rankproof.foundation.config import BesidePath, NonNegative, Settings
 from rankproof.retrieval.components import part
-from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import Retrieved
-from rankproof.retrieval.row_lists import check_depth
+from rankproof.retrieval.ranked_lists import check_depth, keep_first
 
 
 class RunSettings(Settings):
@@ -31,11 +30,11 @@ class RunSettings(Settings):
 
 @part("retriever", "run")
 class RunRetriever:
-    """Questions are known by their ids: rewriting their texts changes nothing."""
+    """Looks questions up by their ids, so that rewriting their texts changes nothing."""
 
-    bytes = 0  # nobody can tell
+    bytes = 0  # unknown
     build_seconds = 0.0
-    drivable = False  # nothing answers
+    drivable = False  # a file cannot be put under load
 
     def __init__(
         self,
@@ -56,25 +55,25 @@ class RunRetriever:
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
     ) -> Retrieved:
-        """The first k of each list, ties at the cut counted; without ids, only how long it took."""
+        """Return the first k of each list; without ids, empty lists with the stated latency."""
         check_depth(k)
         seconds = np.full(len(queries), self._seconds)
         if query_ids is None:
             ids = row_ids(None, len(queries), "query_ids")
-            nothing = np.zeros(0, np.int32)
+            codes = np.zeros(0, np.int32)
             doc = pl.Series("doc", [], dtype=pl.String)
-            return Retrieved(build_run(self.name, ids, nothing, doc, np.zeros(0), ""), seconds)
-        return Retrieved(head(self._of(query_ids), k), seconds)
+            return Retrieved(build_run(self.name, ids, codes, doc, np.zeros(0), ""), seconds)
+        return Retrieved(keep_first(self._lists_of(query_ids), k), seconds)
 
-    def _of(self, query_ids: Sequence[str]) -> Run:
-        """The lists of these queries, in their order; an empty one where the run has none."""
+    def _lists_of(self, query_ids: Sequence[str]) -> Run:
+        """Return the lists of these queries in their order, empty where the run has none."""
         queries = row_ids(query_ids, len(query_ids), "query_ids")
-        at = pl.DataFrame({"query": queries, "at": np.arange(len(queries), dtype=np.int32)})
-        rows = self.run.to_frame().join(at, on="query", how="inner", maintain_order="left")
+        codes = pl.DataFrame({"query": queries, "code": np.arange(len(queries), dtype=np.int32)})
+        rows = self.run.to_frame().join(codes, on="query", how="inner", maintain_order="left")
         return build_run(
             self.name,
             queries,
-            rows["at"].to_numpy(),
+            rows["code"].to_numpy(),
             rows["doc"],
             rows["score"].to_numpy(),
             self.run.dtype,

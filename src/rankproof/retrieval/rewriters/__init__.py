@@ -1,15 +1,15 @@
-"""A question as a person typed it → a question fit to be searched: by rules, or by a chat model."""
+"""Rewriters make a question as a person typed it fit to be searched: by rules or by a model."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rankproof.retrieval.components import make
+from rankproof.retrieval.components import make_component
 from rankproof.retrieval.protocols import Rewriter
 
 
 def make_rewriter(chosen: Any) -> Rewriter:
-    """The rewriter that settings describe.
+    """Make the rewriter that settings describe.
 
     >>> from rankproof.retrieval.rewriters import make_rewriter
     >>> from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
@@ -17,5 +17,5 @@ def make_rewriter(chosen: Any) -> Rewriter:
     >>> rewriter.rewrite("Hello! Could you tell me what whales breathe?")
     'What whales breathe?'
     """
-    found: Rewriter = make("rewriter", chosen)
-    return found
+    rewriter: Rewriter = make_component("rewriter", chosen)
+    return rewriter

@@ -23,7 +23,7 @@ from importlib.resources import files
 from typing import Any, Literal, Protocol
 
 from rankproof.foundation.manifest import digest
-from rankproof.retrieval.chat import Chat, unused
+from rankproof.retrieval.chat import Chat, unused_code
 from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import LANGUAGES, Language, Name, language_of
@@ -116,7 +116,7 @@ def _taken(answer: Any) -> tuple[float, float] | None:
 def prompt(language: Name, text: str) -> tuple[str, str]:
     """What the model is told, and the text with what to do with it."""
     system, user = template(language)
-    return system, user.replace("{code}", unused(text)).replace("{text}", text.strip())
+    return system, user.replace("{code}", unused_code(text)).replace("{text}", text.strip())
 
 
 @cache

@@ -27,7 +27,7 @@ from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.components import part
 from rankproof.retrieval.languages import WORD
 from rankproof.retrieval.protocols import Retrieved
-from rankproof.retrieval.row_lists import check_depth, run_of, timed
+from rankproof.retrieval.ranked_lists import check_depth, run_from_rows, time_each
 
 _FILE = "bm25.npz"
 _KIND = "BM25 (2)"  # counted on when the words of a text are found otherwise
@@ -159,10 +159,10 @@ class Bm25:
         Of equal scores the document that comes first is kept; `Run.cut` counts the others.
         """
         check_depth(k)
-        best, seconds = timed(queries, lambda text: self.best(text, k))
+        best, seconds = time_each(queries, lambda text: self.best(text, k))
         cut = np.array([left for *_, left in best], np.int64)
         found = [(rows, scores) for rows, scores, _ in best]
-        run = run_of(self.name, query_ids, self.document_ids, found, "float32", cut)
+        run = run_from_rows(self.name, query_ids, self.document_ids, found, "float32", cut)
         return Retrieved(run, seconds)
 
     def best(self, text: str, k: int) -> tuple[Array, Array, int]:
