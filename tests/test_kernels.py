@@ -375,7 +375,7 @@ FEWER = """
 import sys
 from rankproof import cli
 from rankproof.foundation import kernels
-kernels.MANY = int(sys.argv.pop(1))
+kernels.SLOW_ROWS = int(sys.argv.pop(1))
 cli.run()
 """
 READING = [
