@@ -733,22 +733,22 @@ def test_a_run_laid_out_ahead_is_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     run = read_run(path)
     monkeypatch.setattr(lines, "_LARGE", 1)
     lines.read_ahead(str(path))
-    trec.lay_ahead()
+    trec.group_ahead()
     amounts: list[float] = []
     with reporting_to(amounts.append):
         ahead = read_run(path)
     assert ahead.to_frame().equals(run.to_frame())
     assert ahead.index is not None
     assert amounts == [path.stat().st_size]
-    assert not trec._laying
+    assert not trec._grouping
     path.write_text("q Q0 d 1 2 t\np Q0 d 1 1 t\nq Q0 d 2 1 t\n")
     lines.read_ahead(str(path))
-    trec.lay_ahead()
+    trec.group_ahead()
     with pytest.raises(InputError, match="run:3: query 'q' lists document 'd' a second time"):
         read_run(path)
     path.write_text("q Q0 d 1 one t\n")
     lines.read_ahead(str(path))
-    trec.lay_ahead()
+    trec.group_ahead()
     with pytest.raises(InputError, match="run:1: score 'one'"):
         read_run(path)
 

@@ -97,9 +97,9 @@ def command(
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
-    from rankproof.data.trec import lay_ahead
+    from rankproof.data.trec import group_ahead
 
-    lay_ahead()  # while the rest loads, and judgements are read
+    group_ahead()  # while the rest loads, and judgements are read
 
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
     from rankproof.evaluation.thresholds import parse_limit

@@ -1,4 +1,4 @@
-"""What every reader hands on: the rows of a run or of qrels as columns, ids and numbers checked."""
+"""The columns that every reader returns, and the checks of ids and numbers that all share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
-from rankproof.data.tables import Laid
+from rankproof.data.tables import GroupedRows
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
@@ -22,91 +22,92 @@ from rankproof.foundation.phrasing import plural
 
 Kind = Literal["run", "qrels"]
 VALUE: dict[Kind, str] = {"run": "score", "qrels": "grade"}
-_MEND: dict[Kind, str] = {"run": "drop the line or rescore it", "qrels": "grade it 0, 1, 2, …"}
+_REMEDY: dict[Kind, str] = {"run": "drop the line or rescore it", "qrels": "grade it 0, 1, 2, …"}
 
 _T = TypeVar("_T")
-Place: TypeAlias = Callable[[int], str]  # row → where it stands, for a message
+Place: TypeAlias = Callable[[int], str]  # row → its location, for a message
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows in the order in which they were given."""
+    """The rows of a run or of judgments, in input order."""
 
     queries: kernels.Ids  # (Q,) distinct ids in order of appearance
-    codes: Array  # (N,) int32, which of them
+    codes: Array  # (N,) int32 index of each row's query
     doc: kernels.Ids  # (N,)
     value: Float  # (N,) score or grade
     place: Place
-    dtype: str = "float64"  # the format the values came in
-    rest: Float | None = None  # (N,) what float64 left of each value; None where nothing
-    unchecked: bool = False  # the ids of the documents, which are looked at as they are indexed
-    notes: tuple[str, ...] = ()  # what was guessed
-    plain: bool = False  # values are known to be below 2⁵³ in size, and grades whole
-    laid: Callable[[], Laid] | None = None  # where somebody is at it already
+    dtype: str = "float64"  # the format of the values in the input
+    rest: Float | None = None  # (N,) exact value − float64 value; None if all are 0
+    unchecked: bool = False  # document ids are checked only while they are indexed
+    notes: tuple[str, ...] = ()  # what the reader assumed
+    plain: bool = False  # all values are below 2⁵³ in size, and grades whole
+    grouped: Callable[[], GroupedRows] | None = None  # if a thread is already grouping the rows
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
-    """Distinct ids in order of appearance, and for each row which of them (int32)."""
-    runs = ids.rle().struct  # in nearly every file the rows of a query stand together
+    """Return distinct ids in order of appearance, and the index of each row's id (int32)."""
+    runs = ids.rle().struct  # in nearly every file the rows of a query are adjacent
     value, length = runs.field("value"), runs.field("len")
     distinct = value.unique(maintain_order=True).alias(ids.name)
     codes = value.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32)
     return distinct, np.repeat(codes, length.to_numpy())
 
 
-def check_ids(ids: pl.Series, what: str, place: Place) -> None:
+def check_ids(ids: pl.Series, kind: str, place: Place) -> None:
     """Refuse rows without an id, and ids that hold a control character."""
-    at = kernels.first_invalid_id(ids)
-    if at is not None:
-        raise unfit(ids[at], what, place(at))
+    row = kernels.first_invalid_id(ids)
+    if row is not None:
+        raise invalid_id(ids[row], kind, place(row))
 
 
-def unfit(found: str | None, what: str, place: str) -> InputError:
-    """The error for an id that is none."""
-    if not found:
-        return InputError(f"the {what} id is empty", place=place, remedy="give every row an id")
+def invalid_id(text: str | None, kind: str, place: str) -> InputError:
+    """Return the error for an id that is missing, empty or has a control character."""
+    if not text:
+        return InputError(f"the {kind} id is empty", place=place, remedy="give every row an id")
     return InputError(
-        f"the {what} id {shorten(found)} holds a control character",
+        f"the {kind} id {shorten(text)} holds a control character",
         place=place,
         remedy="remove it",
     )
 
 
-def text_ids(given: list[Any], what: str, place: Place) -> pl.Series:
-    """Ids as text; whole numbers are written out."""
-    if set(map(type, given)) != {str}:
-        given = [_id(value, what, place, at) for at, value in enumerate(given)]
+def text_ids(values: list[Any], kind: str, place: Place) -> pl.Series:
+    """Return ids as text; whole numbers are converted."""
+    if set(map(type, values)) != {str}:
+        values = [_text_id(value, kind, place, row) for row, value in enumerate(values)]
     try:
-        ids = pl.Series(what, given, pl.String)
+        ids = pl.Series(kind, values, pl.String)
     except UnicodeEncodeError:
-        at = next(at for at, value in enumerate(given) if not is_text(value))
-        raise not_unicode(what, given[at], place(at)) from None
-    check_ids(ids, what, place)
+        row = next(row for row, value in enumerate(values) if not is_text(value))
+        raise not_unicode(kind, values[row], place(row)) from None
+    check_ids(ids, kind, place)
     return ids
 
 
-def _id(value: Any, what: str, place: Place, at: int) -> str:
+def _text_id(value: Any, kind: str, place: Place, row: int) -> str:
     if isinstance(value, str):
-        return str.__str__(value)  # of an enum's member too, the text alone
+        return str.__str__(value)  # an enum's member may write itself in another way
     if not isinstance(value, bool) and isinstance(value, Integral):
         return str(int(value))
     raise InputError(
-        f"{what} id {shorten(value)} is neither text nor a whole number",
-        place=place(at),
+        f"{kind} id {shorten(value)} is neither text nor a whole number",
+        place=place(row),
         remedy="make it text",
     )
 
 
-def not_unicode(what: str, found: str, place: str) -> InputError:
-    """The error for an id that nothing can write."""
+def not_unicode(kind: str, text: str, place: str) -> InputError:
+    """Return the error for an id with lone surrogates, which no encoding can write."""
     return InputError(
-        f"{what} id {shorten(found)} is not valid Unicode",
+        f"{kind} id {shorten(text)} is not valid Unicode",
         place=place,
         remedy="remove its lone surrogates",
     )
 
 
 def is_text(value: str) -> bool:
+    """True if a string can be encoded."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -115,7 +116,7 @@ def is_text(value: str) -> bool:
 
 
 def id_column(column: pl.Series, label: str) -> pl.Series:
-    """A column of ids as text; what is missing stays so."""
+    """Return a column of ids as text; missing ids stay null."""
     if column.dtype in (pl.Categorical, pl.Enum, pl.Null) or column.dtype.is_integer():
         column = column.cast(pl.String)
     if column.dtype != pl.String:
@@ -127,31 +128,33 @@ def id_column(column: pl.Series, label: str) -> pl.Series:
     return column
 
 
-def row_ids(given: Any, count: int, what: str) -> pl.Series:
-    """Ids of rows as a column, each once; the numbers of the rows where none are given."""
-    if given is None:
+def row_ids(ids_like: Any, count: int, argument: str) -> pl.Series:
+    """Return distinct ids for `count` rows: `ids_like`, or the row numbers if that is None."""
+    if ids_like is None:
         return pl.Series(np.arange(count)).cast(pl.String)
-    if isinstance(given, str | bytes | set | frozenset) or not isinstance(given, Iterable):
+    if isinstance(ids_like, str | bytes | set | frozenset) or not isinstance(ids_like, Iterable):
         raise InputError(
-            f"{shorten(given)} is not a list of ids", place=what, remedy="give one for each row"
+            f"{shorten(ids_like)} is not a list of ids",
+            place=argument,
+            remedy="give one for each row",
         )
-    # Arrow's columns and arrays hold things of their own.
-    unpack = getattr(given, "to_pylist", None) or getattr(given, "tolist", None)
-    listed = given if isinstance(given, pl.Series) else list(unpack() if unpack else given)
+    # The items of Arrow's columns and of arrays are objects of their own types.
+    unpack = getattr(ids_like, "to_pylist", None) or getattr(ids_like, "tolist", None)
+    listed = ids_like if isinstance(ids_like, pl.Series) else list(unpack() if unpack else ids_like)
     if len(listed) != count:
         raise InputError(
             f"{plural(len(listed), 'id')} for {plural(count, 'row')}",
-            place=what,
+            place=argument,
             remedy="give one each",
         )
     if isinstance(listed, pl.Series):
-        ids = id_column(listed.alias("id"), what)
-        check_ids(ids, "row's", lambda at: f"{what}: row {at}")
+        ids = id_column(listed.alias("id"), argument)
+        check_ids(ids, "row's", lambda row: f"{argument}: row {row}")
     else:
-        ids = text_ids(listed, "row's", lambda at: f"{what}: row {at}")
+        ids = text_ids(listed, "row's", lambda row: f"{argument}: row {row}")
     if ids.is_duplicated().any():
-        again = ids.filter(ids.is_duplicated())[0]
-        raise InputError(f"id {shorten(again)} appears twice", place=what, remedy="make ids unique")
+        repeated = shorten(ids.filter(ids.is_duplicated())[0])
+        raise InputError(f"id {repeated} appears twice", place=argument, remedy="make ids unique")
     return ids
 
 
@@ -159,30 +162,32 @@ _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|in
 
 
 def is_number(text: pl.Series) -> pl.Series:
-    """Return whether each text is a number; null is none."""
+    """Return which texts are numbers; null is not."""
     return text.str.contains(_NUMBER).fill_null(False)
 
 
 def cast_numbers(text: pl.Series) -> tuple[pl.Series, int | None]:
-    """Text → float64, correctly rounded, and the first row that cannot be: what is not a number,
-    and what is so large that it would tie with infinity.
+    """Return texts as correctly rounded float64, and the first row that is invalid.
+
+    Invalid is a text that is not a number, or so large that it would tie with infinity.
     """
-    wrong = ~is_number(text)
+    invalid = ~is_number(text)
     numbers = text.str.strip_prefix("+").cast(pl.Float64, strict=False)
     if (infinite := numbers.is_infinite()).any():
-        wrong |= infinite & ~text.str.contains("(?i)inf")
-    return numbers, first_of(wrong)
+        invalid |= infinite & ~text.str.contains("(?i)inf")
+    return numbers, first_of(invalid)
 
 
-def not_written(kind: Kind, text: str | None, place: str) -> InputError:
-    """The error for a text that `cast_numbers` finds wrong."""
-    large = text is not None and re.match(_NUMBER, text)
-    return (past_every_number if large else not_a_number)(kind, text, place)
+def invalid_number(kind: Kind, text: str | None, place: str) -> InputError:
+    """Return the error for a text that `cast_numbers` finds invalid."""
+    if text is not None and re.match(_NUMBER, text):
+        return past_every_number(kind, text, place)
+    return not_a_number(kind, text, place)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A number as it is written, where float64 may have no such one."""
+    """A number as it is written in the input, which float64 may not be able to hold."""
 
     text: str
 
@@ -197,77 +202,78 @@ class Written:
 
 
 def to_float(number: Any) -> float:
-    """`float`, and OverflowError also where that makes infinity of what is not: a Decimal, say."""
+    """Convert like `float`, but raise OverflowError if a finite Decimal would become infinite."""
     value = float(number)
     if math.isinf(value) and number != value:
         raise OverflowError
     return value
 
 
-LARGE = 2.0**53  # up to here float64 holds every whole number
+LARGE = 2.0**53  # up to which float64 holds every whole number
 
 
 def is_large(value: Float) -> bool:
-    """Whether a value is past what float64 holds exactly, infinity apart."""
-    if not len(value) or (value.max() < LARGE and value.min() > -LARGE):  # NaN is told of elsewhere
+    """True if a finite value exceeds 2⁵³, so that float64 may have rounded it."""
+    if not len(value) or (value.max() < LARGE and value.min() > -LARGE):  # NaN is refused elsewhere
         return False
     return bool((np.isfinite(value) & (np.abs(value) >= LARGE)).any())
 
 
 def rest_of(value: Float, exact: Callable[[int], Fraction | int]) -> Float | None:
-    """(N,) what float64 left of large values; `exact` tells what one was. None where nothing.
+    """Return (N,) the exact value minus the float64 value; None if all are 0.
 
-    Whole numbers past 2⁵³ that differ may be one float64. With the rest they are told apart, up to
-    106 bits, and no tie is made by reading.
+    Different whole numbers beyond 2⁵³ may be the same float64. With this difference they stay
+    different (up to 106 bits), so that reading creates no ties. `exact` returns the value of a row.
     """
     if not is_large(value):
         return None
     rest = np.zeros(len(value))
-    for at in np.flatnonzero(np.isfinite(value) & (np.abs(value) >= LARGE)):
-        rest[at] = float(exact(int(at)) - Fraction(float(value[at])))
+    for row in np.flatnonzero(np.isfinite(value) & (np.abs(value) >= LARGE)):
+        rest[row] = float(exact(int(row)) - Fraction(float(value[row])))
     return rest if rest.any() else None
 
 
 def exact_text(text: str) -> Fraction:
-    """The number that a text is; `Fraction` itself takes no more than 4300 digits."""
+    """Return the number in a text of any length; `Fraction` itself takes at most 4300 digits."""
     return Fraction(Decimal(text))
 
 
 def not_a_number(kind: Kind, value: Any, place: str) -> InputError:
+    """Return the error for a score or grade that is not a number."""
     return InputError(
-        f"{VALUE[kind]} {shorten(value)} is not a number", place=place, remedy=_MEND[kind]
+        f"{VALUE[kind]} {shorten(value)} is not a number", place=place, remedy=_REMEDY[kind]
     )
 
 
 def past_every_number(kind: Kind, value: Any, place: str) -> InputError:
-    """The error for a finite number that float64 has not: as infinity it would tie with others."""
-    said = shorten(value)
-    if isinstance(value, Decimal):
-        said = shorten(Written(str(value)))
-    remedy = "write numbers up to 1.7e308, or inf" if kind == "run" else _MEND[kind]
-    return InputError(f"{VALUE[kind]} {said} is past every number", place=place, remedy=remedy)
+    """Return the error for a finite number too large for float64: as infinity it would tie."""
+    text = shorten(Written(str(value)) if isinstance(value, Decimal) else value)
+    remedy = "write numbers up to 1.7e308, or inf" if kind == "run" else _REMEDY[kind]
+    return InputError(f"{VALUE[kind]} {text} is past every number", place=place, remedy=remedy)
 
 
 def no_rows(label: str) -> InputError:
+    """Return the error for an input without rows."""
     return InputError("no rows", place=label, remedy="check how it was made")
 
 
 def first_of(flags: pl.Series) -> int | None:
-    """The first row where a flag is set."""
+    """Return the first row whose flag is set."""
     return int(flags.arg_max() or 0) if flags.any() else None
 
 
-Refusal: TypeAlias = Callable[[int], InputError]  # row → what is wrong with it
+Refusal: TypeAlias = Callable[[int], InputError]  # row → its error
 
 
-def refuse_first(*found: tuple[int | None, Refusal]) -> None:
-    """Raise the error of the first row that has one, so that a file read whole and one read in
-    parts are refused for the same line.
+def refuse_first(*problems: tuple[int | None, Refusal]) -> None:
+    """Raise the error of the first row that has one.
+
+    A file read whole and one read in parts are then refused for the same line.
     """
-    wrong = [(at, error) for at, error in found if at is not None]
-    if wrong:
-        at, error = min(wrong, key=lambda each: each[0])
-        raise error(at)
+    rows = [(row, error) for row, error in problems if row is not None]
+    if rows:
+        row, error = min(rows, key=lambda problem: problem[0])
+        raise error(row)
 
 
 def columns_of(
@@ -276,26 +282,28 @@ def columns_of(
     number: pl.Series,
     kind: Kind,
     place: Place,
-    *wrong: tuple[int | None, Refusal],
+    *problems: tuple[int | None, Refusal],
 ) -> Columns:
-    """Return the columns of three texts a row, or raise the error of the first row that is `wrong`,
-    or whose number or id is none.
+    """Return the columns of rows given as text, or raise the error of the first invalid row.
+
+    `problems` are errors that the caller has found already.
     """
-    numbers, bad = cast_numbers(number)
+    numbers, invalid = cast_numbers(number)
     refuse_first(
-        *wrong,
-        (bad, lambda at: not_written(kind, number[at], place(at))),
-        (kernels.first_invalid_id(query), lambda at: unfit(query[at], "query", place(at))),
-        (kernels.first_invalid_id(doc), lambda at: unfit(doc[at], "document", place(at))),
+        *problems,
+        (invalid, lambda row: invalid_number(kind, number[row], place(row))),
+        (kernels.first_invalid_id(query), lambda row: invalid_id(query[row], "query", place(row))),
+        (kernels.first_invalid_id(doc), lambda row: invalid_id(doc[row], "document", place(row))),
     )
     value = numbers.to_numpy(writable=True)
-    rest = rest_of(value, lambda at: exact_text(number[at]))
+    rest = rest_of(value, lambda row: exact_text(number[row]))
     return Columns(*encode(query), doc, value, place, rest=rest)
 
 
 def all_or_first(read: Callable[[int], _T], count: int) -> _T:
-    """`read` of `count` items, or what it raises for the fewest first ones for which it does: that
-    is of the first wrong one, whatever is looked at first.
+    """Return `read(count)`, or raise its error for the first invalid item, found by bisection.
+
+    `read(n)` reads the first n items and may report any of several invalid ones.
     """
     good, bad = 0, count
     try:

@@ -22,12 +22,12 @@ from rankproof.data.columns import (
     exact_text,
     first_of,
     id_column,
+    invalid_id,
+    invalid_number,
     no_rows,
     not_a_number,
-    not_written,
     refuse_first,
     rest_of,
-    unfit,
 )
 from rankproof.data.sources import Source
 from rankproof.foundation import kernels
@@ -144,8 +144,8 @@ def _check_both(
     """Refuse the first row whose id is none, or which is one of the others."""
     refuse_first(
         *others,
-        (kernels.first_invalid_id(query), lambda at: unfit(query[at], "query", place(at))),
-        (kernels.first_invalid_id(doc), lambda at: unfit(doc[at], "document", place(at))),
+        (kernels.first_invalid_id(query), lambda at: invalid_id(query[at], "query", place(at))),
+        (kernels.first_invalid_id(doc), lambda at: invalid_id(doc[at], "document", place(at))),
     )
 
 
@@ -161,7 +161,7 @@ def typed(
         written = value.str.strip_chars()
         number, wrong = cast_numbers(written)
         if wrong is not None:
-            error: Refusal = lambda at: not_written(kind, written[at], place(at))  # noqa: E731
+            error: Refusal = lambda at: invalid_number(kind, written[at], place(at))  # noqa: E731
             _check_both(query, doc, place, (wrong, error))
         numbers, dtype = number.to_numpy(writable=True), "float64"
         rest = rest_of(numbers, lambda at: exact_text(written[at]))

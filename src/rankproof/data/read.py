@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rankproof.data.beir import chosen_among, qrels_file
-from rankproof.data.columns import LARGE, Columns, Kind, not_a_number, unfit
+from rankproof.data.columns import LARGE, Columns, Kind, invalid_id, not_a_number
 from rankproof.data.foreign_tables import swapped, unpacked
 from rankproof.data.formats import GUESSED, REGISTERED, check_format, format_of
 from rankproof.data.frames import is_frame, read_frame, read_table
@@ -77,7 +77,7 @@ def read_run(
             columns.dtype,
             rest=columns.rest,
             check=columns.unchecked,
-            laid=columns.laid and columns.laid(),
+            grouped=columns.grouped and columns.grouped(),
         )
     except (kernels.RepeatedDocument, kernels.InvalidId) as odd:
         raise _refused("lists", columns, odd) from None
@@ -148,7 +148,7 @@ def _refused(
     row = odd.row
     query, doc = columns.queries[int(columns.codes[row])], columns.doc[row]
     if isinstance(odd, kernels.InvalidId):
-        return unfit(doc, "document", columns.place(row))
+        return invalid_id(doc, "document", columns.place(row))
     return InputError(
         f"query {shorten(query)} {verb} document {shorten(doc)} a second time",
         place=columns.place(row),

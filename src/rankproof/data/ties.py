@@ -1,7 +1,11 @@
-"""Scores → tie groups: the only place that ranks.
+"""Turn scores into tie groups: the only place that ranks.
 
-A query's documents, sorted by score, fall into groups of equal score. What is random is the order
-inside a group; which ranks a group takes is not. Measures read groups and never sort.
+A query's documents, sorted by score, fall into groups of equal score. The order inside a group is
+arbitrary, so measures treat it as random; the ranks that a group occupies are certain. Measures
+read groups and never sort.
+
+Notation: N rows of the run, Q queries, G tie groups, J judged documents that the run lists,
+P judged documents of the evaluated queries.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ TIE_BREAKS: dict[Order, str] = {
 
 
 def check_order(order: str) -> None:
+    """Refuse an unknown tie-break."""
     if order not in TIE_BREAKS:
         raise InputError(
             f"tie-break {shorten(order)} is unknown", remedy=f"use one of {', '.join(TIE_BREAKS)}"
@@ -36,14 +41,16 @@ def check_order(order: str) -> None:
 
 
 def round_scores(score: Float, dtype: str) -> Float:
-    """Scores as a narrower format would hold them, widened back to float64.
+    """Return scores rounded to a narrower format, widened back to float64.
 
-    Halves go to the even neighbour. bfloat16 and float16 round the float32 value, as a model
-    whose scores are float32 would.
+    Halves are rounded to the even neighbor. bfloat16 and float16 round the float32 value, as a
+    model with float32 scores would.
     """
     if dtype == "float64":
         return score
-    with np.errstate(over="ignore"):  # past the largest float16 lies inf, which is an order
+    with np.errstate(
+        over="ignore"
+    ):  # above the largest float16 scores become inf, which still sorts
         if dtype == "float32":
             return score.astype(np.float32).astype(np.float64)
         if dtype == "float16":
@@ -60,28 +67,28 @@ def round_scores(score: Float, dtype: str) -> Float:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Every list of a run from best to worst, with its tie groups.
+    """Every list of a run sorted from best to worst, with its tie groups.
 
-    Positions count through all lists: query q holds start[q]:start[q+1].
+    Positions count through all lists: query q has positions start[q]:start[q+1].
     """
 
     start: Int  # (Q+1,)
-    position: Int | None  # (N,) of each row; None where rows stand in rank order already
+    position: Int | None  # (N,) of each row; None if rows are already sorted
     group_start: Int  # (G+1,) position at which each tie group begins, and N
 
     @property
     def groups_of(self) -> Int:
-        """(Q,) how many tie groups each query has: its distinct scores."""
+        """(Q,) number of tie groups of each query, that is, of distinct scores."""
         return np.diff(np.searchsorted(self.group_start, self.start))
 
     @property
     def tied(self) -> Bool:
-        """(Q,) whether a query has a group of two or more."""
+        """(Q,) True if a query has a group of two or more documents."""
         return self.groups_of < np.diff(self.start)
 
 
 def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ranking:
-    """Rank rows that stand together by query; `doc` is read only to break ties by it."""
+    """Rank rows that are grouped by query; `doc` is needed only to break ties by document id."""
     group_start = kernels.tie_group_starts(score, start)
     position: Int | None = None
     if group_start is None or (order != "input" and len(group_start) <= len(score)):
@@ -91,36 +98,39 @@ def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ran
 
 
 def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Ranking:
-    """Rank a run once for each tie-break and score format; later calls reuse it."""
+    """Rank a run; each combination of tie-break and score format is computed once."""
     exact = dtype is None and run.rest is not None
     key = (order, dtype or run.dtype, exact)
     if key not in run.cache:
         score = round_scores(run.score, dtype) if dtype else run.score
         if run.rest is not None and exact:
-            score = _told_apart(score, run.rest)
+            score = _dense_levels(score, run.rest)
         run.cache[key] = rank(run.start, score, ids_of(run, "doc"), order)
     ranking: Ranking = run.cache[key]
     return ranking
 
 
-def _told_apart(score: Float, rest: Float) -> Float:
-    """Numbers in the order of score + rest, equal where both are: 0, 1, 2, … through all rows."""
+def _dense_levels(score: Float, rest: Float) -> Float:
+    """Return 0, 1, 2, … in the order of score + rest, equal where both are equal.
+
+    `rest` is what float64 cannot hold of a score that was written with more digits.
+    """
     ascending = np.lexsort((rest, score))
     score, rest = score[ascending], rest[ascending]
     level = np.zeros(len(score))
     np.cumsum((score[1:] != score[:-1]) | (rest[1:] != rest[:-1]), out=level[1:])
-    place = np.empty(len(score))
-    place[ascending] = level
-    return place
+    levels = np.empty(len(score))
+    levels[ascending] = level
+    return levels
 
 
 def in_order(
     run: Run, order: Order, dtype: str | None = None, depth: int | None = None, settle: bool = False
 ) -> Run:
-    """The run with each list in rank order, cut behind rank `depth`.
+    """Return a run with each list in rank order, cut after rank `depth`.
 
-    `cut` counts what was left out though it ties with the last one kept. With `settle` the scores
-    become minus the rank, so that the ties are broken for good.
+    Its `cut` counts the dropped documents that tie with the last one kept. With `settle` the scores
+    become minus the rank, which breaks the ties for good.
     """
     ranking = rank_run(run, order, dtype)
     row = np.arange(len(run))
@@ -130,32 +140,34 @@ def in_order(
     rank = np.arange(len(run)) - np.repeat(run.start[:-1], sizes)  # from 0
     start, cut = run.start, run.cut
     if depth is not None and (sizes > depth).any():
-        last = run.start[:-1] + np.minimum(sizes, depth)  # the first position left out
-        group = np.searchsorted(ranking.group_start, last - 1, side="right")
-        end = ranking.group_start[np.minimum(group, len(ranking.group_start) - 1)]
-        left, before = np.maximum(end - last, 0), np.int64(0) if cut is None else cut
-        # The tie may go on past the list's own end.
-        cut = np.where((sizes > depth) & (end < run.start[1:]), left, before + left)
-        kept = rank < depth
-        row, rank = row[kept], rank[kept]
+        first_dropped = run.start[:-1] + np.minimum(sizes, depth)
+        next_group = np.searchsorted(ranking.group_start, first_dropped - 1, side="right")
+        group_end = ranking.group_start[np.minimum(next_group, len(ranking.group_start) - 1)]
+        dropped_ties = np.maximum(group_end - first_dropped, 0)
+        cut_before = np.int64(0) if cut is None else cut
+        # A tie that reaches the list's end goes on among the documents cut before.
+        ends_inside = (sizes > depth) & (group_end < run.start[1:])
+        cut = np.where(ends_inside, dropped_ties, cut_before + dropped_ties)
+        is_kept = rank < depth
+        row, rank = row[is_kept], rank[is_kept]
         start = np.zeros_like(run.start)
         np.cumsum(np.minimum(sizes, depth), out=start[1:])
     doc = kernels.contiguous(ids_of(run, "doc").gather(row))
     score: Float = np.asarray(-(rank + 1.0) if settle else run.score[row], np.float64)
     rest = None if run.rest is None or settle else run.rest[row]
     index: Any = Later(lambda: kernels.index_documents(doc, start))
-    made: dict[str, Any] = {"start": start, "doc": doc, "score": score, "cut": cut, "rest": rest}
-    made["queries"] = ids_of(run, "queries")  # which `replace` would look at as a Series
-    return replace(run, **made, index=index, cache={})
+    columns: dict[str, Any] = {"start": start, "doc": doc, "score": score, "cut": cut, "rest": rest}
+    columns["queries"] = ids_of(run, "queries")  # `replace` would convert them to a Series
+    return replace(run, **columns, index=index, cache={})
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Every judged document of the evaluated queries, retrieved or not."""
+    """All judged documents of the evaluated queries, retrieved or not."""
 
-    start: Int  # (Q+1,) query q owns start[q]:start[q+1]
-    max_grade: int  # highest grade in the whole qrels
-    unsorted: Int  # (P,) grades, ascending by query
+    start: Int  # (Q+1,) query q owns documents start[q]:start[q+1]
+    max_grade: int  # the highest in all judgments
+    unsorted: Int  # (P,) grades by query, in input order
 
     @cached_property
     def query(self) -> Int:
@@ -164,15 +176,17 @@ class Pool:
 
     @cached_property
     def grade(self) -> Int:
-        """(P,) the grades of each query from the highest down."""
+        """(P,) grades of each query, highest first."""
         top = int(self.unsorted.max(initial=0))
         if (top + 1) * len(self.start) >= 2**62:
             return self.unsorted[np.lexsort((-self.unsorted, self.query))]
-        # Query and grade in one number: a plain sort is several times faster than an indirect one.
+        # Sorting query and grade as one number is several times faster than lexsort,
+        # and counting is faster still where few combinations are possible.
         keys = self.query * (top + 1) + (top - self.unsorted)
-        cells = (len(self.start) - 1) * (top + 1)
-        if cells <= 4 * len(keys):  # and to count is faster still
-            keys = np.repeat(np.arange(cells), np.bincount(keys, minlength=cells))
+        combinations = (len(self.start) - 1) * (top + 1)
+        if combinations <= 4 * len(keys):
+            counts = np.bincount(keys, minlength=combinations)
+            keys = np.repeat(np.arange(combinations), counts)
         else:
             keys.sort()
         return np.asarray(top - keys % (top + 1))
@@ -183,7 +197,7 @@ class Pool:
         return np.arange(len(self.unsorted)) - self.start[self.query] + 1
 
     def repeated(self, copies: int) -> Pool:
-        """The same queries so many times over, sorted once."""
+        """Return `copies` copies of all queries, without sorting each again."""
         queries, size = len(self.start) - 1, len(self.unsorted)
         block = np.arange(copies)[:, None]
         start = np.append((self.start[:-1] + block * size).ravel(), copies * size)
@@ -198,20 +212,20 @@ class Pool:
         return {}
 
     def count(self, low: int, high: int | None = None) -> Int:
-        """(Q,) how many grades are at least `low`, and at most `high`."""
+        """(Q,) number of grades from `low` to `high`."""
         if (low, high) not in self._counts:
-            found = kernels.count_grades(self.start, self.unsorted, low, high)
-            found.flags.writeable = False  # all who ask get the same one
-            self._counts[low, high] = found
+            counts = kernels.count_grades(self.start, self.unsorted, low, high)
+            counts.flags.writeable = False  # it is shared by all callers
+            self._counts[low, high] = counts
         return self._counts[low, high]
 
 
 @dataclass(frozen=True, eq=False)
 class TieGroups:
-    """The tie groups that hold a judged document, in rank order, for all evaluated queries.
+    """The tie groups with a judged document, in rank order, of all evaluated queries.
 
-    Groups without one change no measure: their documents only take up ranks. A group's unjudged
-    documents are those of `size` that `start` does not count.
+    Other groups change no measure: their documents only occupy ranks. A group of `size` documents
+    has start[g+1] − start[g] judged ones; the rest are unjudged.
 
     >>> @rp.measure("Largest")
     ... def largest(groups: rp.TieGroups) -> rp.Outcomes:
@@ -230,8 +244,8 @@ class TieGroups:
     grade: Int  # (J,) in the order of `rank`
     rank: Int  # (J,) under the stated tie-break
     pool: Pool
-    # The same with the documents that were pooled and not judged among them, of grade −1, where
-    # there are any: what infAP reads.
+    # The same groups including documents that were pooled but not judged (grade −1), if there are
+    # any; infAP needs them.
     sampled: TieGroups | None = None
 
     @property
@@ -243,13 +257,13 @@ class TieGroups:
         return {}
 
     def within(self, cutoff: int | None) -> TieGroups:
-        """The groups that begin at rank `cutoff` or before; no other can change the top."""
+        """Return the groups that begin at rank `cutoff` or before; others cannot change the top."""
         if cutoff is None:
             return self
         if cutoff not in self._shorter:
             inside = self.first <= cutoff
             if self.alone and 2 * np.count_nonzero(inside) > len(inside):
-                return self  # to look at all of them is less work
+                return self  # copying most of them costs more than reading all
             shorter = self.chosen(inside)
             if shorter is self:
                 return self
@@ -257,7 +271,7 @@ class TieGroups:
         return self._shorter[cutoff]
 
     def chosen(self, chosen: Bool) -> TieGroups:
-        """Some of the groups (G,), of the same queries."""
+        """Return the groups whose flag (G,) is set."""
         if chosen.all():
             return self
         columns = self.size, self.first, self.query, self.start, self.grade, self.rank
@@ -265,7 +279,7 @@ class TieGroups:
 
     @cached_property
     def alone(self) -> bool:
-        """Whether no judged document ties with another, so that no order changes anything."""
+        """True if no group has two documents, so that no order changes anything."""
         return int(self.size.max(initial=1)) == 1
 
     @cached_property
@@ -293,21 +307,20 @@ class TieGroups:
         return self.place(self.grade)
 
     def place(self, gain: Array) -> Int:
-        """(J,) how many judged documents of the same group come before when gains descend."""
+        """(J,) number of judged documents of the same group before each, highest gain first."""
         if len(self.grade) == len(self.size):
             return np.zeros(len(self.size), np.int64)
-        inside = np.arange(len(self.grade)) - self.start[self.doc_group]
-        mixed = np.flatnonzero(self.judged[self.doc_group] > 1)
-        by_gain = mixed[np.lexsort((-gain[mixed], self.doc_group[mixed]))]
-        place = inside.copy()
-        place[by_gain] = inside[mixed]
+        index_in_group = np.arange(len(self.grade)) - self.start[self.doc_group]
+        shared = np.flatnonzero(self.judged[self.doc_group] > 1)  # not alone in their group
+        by_gain = shared[np.lexsort((-gain[shared], self.doc_group[shared]))]
+        place = index_in_group.copy()
+        place[by_gain] = index_in_group[shared]
         return place
 
     def by_place(self, place: Int) -> Int:
-        """(J,) the judged documents of each group by their place.
+        """(J,) the judged documents of each group, sorted by their place.
 
-        What is summed in this order comes out the same to the last bit in whatever order the run
-        listed the documents.
+        A sum in this order has the same last bit in whatever order the run lists the documents.
         """
         if len(self.grade) == len(self.size):
             return self.doc_group
@@ -324,11 +337,11 @@ class TieGroups:
         return (self.first + self.size - 1)[self.doc_group] - place
 
     def relevant(self, rel: int = 1) -> Int:
-        """(Q,) documents of the pool with at least grade `rel`: R."""
+        """(Q,) R, the number of documents in the pool with at least grade `rel`."""
         return self.pool.count(rel)
 
     def sum_by_query(self, query: Int, values: Array) -> Float:
-        """(Q,) sums in row order, one addition after the other, as a plain loop would do them."""
+        """(Q,) sums, added one by one in row order."""
         return np.bincount(query, weights=values, minlength=self.queries).astype(np.float64)
 
     def sum_by_group(self, values: Array) -> Float:
@@ -338,44 +351,47 @@ class TieGroups:
 
 
 def pool_of(query: Int, grade: Int, queries: int, max_grade: int) -> Pool:
-    """The pool of judgements that ascend by query."""
+    """Return the pool of judgments that are sorted by query."""
     start = np.zeros(queries + 1, np.int64)
     np.cumsum(np.bincount(query, minlength=queries), out=start[1:])
     return Pool(start, max_grade, grade)
 
 
-def joined(parts: Sequence[TieGroups], at: Sequence[Int], queries: int) -> TieGroups:
-    """Groups of parts as those of one run of so many queries; `at` numbers each part's queries."""
+def joined(parts: Sequence[TieGroups], query_numbers: Sequence[Int], queries: int) -> TieGroups:
+    """Return the groups of several parts of a run as those of the whole run.
 
-    def together(columns: Iterable[Array]) -> Int:
+    `query_numbers` has, for each part, the number of each of its queries in the whole.
+    """
+
+    def concatenate(columns: Iterable[Array]) -> Int:
         return np.concatenate([np.empty(0, np.int64), *columns])
 
     listed = np.zeros(queries, np.int64)
-    for part, places in zip(parts, at, strict=True):
-        listed[places] = part.listed
-    pairs = list(zip(parts, at, strict=True))
-    query = together(places[part.query] for part, places in pairs)
+    pairs = list(zip(parts, query_numbers, strict=True))
+    for part, numbers in pairs:
+        listed[numbers] = part.listed
+    query = concatenate(numbers[part.query] for part, numbers in pairs)
     by_query = np.argsort(query, kind="stable")
-    documents = np.argsort(together(p[part.doc_query] for part, p in pairs), kind="stable")
+    doc_query = concatenate(numbers[part.doc_query] for part, numbers in pairs)
+    documents = np.argsort(doc_query, kind="stable")
     sampled = None
     if any(part.sampled is not None for part in parts):
-        sampled = joined([part.sampled or part for part in parts], at, queries)
+        sampled = joined([part.sampled or part for part in parts], query_numbers, queries)
     start = np.zeros(len(query) + 1, np.int64)
-    np.cumsum(together(part.judged for part in parts)[by_query], out=start[1:])
-    owner = together(places[part.pool.query] for part, places in pairs)
-    pooled = np.argsort(owner, kind="stable")
-    grades = together(part.pool.unsorted for part in parts)[pooled]
+    np.cumsum(concatenate(part.judged for part in parts)[by_query], out=start[1:])
+    pool_query = concatenate(numbers[part.pool.query] for part, numbers in pairs)
+    pooled = np.argsort(pool_query, kind="stable")
+    grades = concatenate(part.pool.unsorted for part in parts)[pooled]
+    max_grade = max((part.pool.max_grade for part in parts), default=0)
     return TieGroups(
         listed=listed,
-        size=together(part.size for part in parts)[by_query],
-        first=together(part.first for part in parts)[by_query],
+        size=concatenate(part.size for part in parts)[by_query],
+        first=concatenate(part.first for part in parts)[by_query],
         query=query[by_query],
         start=start,
-        grade=together(part.grade for part in parts)[documents],
-        rank=together(part.rank for part in parts)[documents],
-        pool=pool_of(
-            owner[pooled], grades, queries, max((p.pool.max_grade for p in parts), default=0)
-        ),
+        grade=concatenate(part.grade for part in parts)[documents],
+        rank=concatenate(part.rank for part in parts)[documents],
+        pool=pool_of(pool_query[pooled], grades, queries, max_grade),
         sampled=sampled,
     )
 
@@ -389,27 +405,29 @@ def tie_groups(
     pool: Pool,
     sampled: tuple[Int, Int] | None = None,
 ) -> TieGroups:
-    """The groups of judged documents.
+    """Return the tie groups of the judged documents.
 
-    `listed` (Q,) is the ranking's index of each evaluated query, or −1; `query`, `row` and `grade`
-    (P,) are the judgements, with the row of the run that holds the document, or −1. `sampled` are
-    query and row of documents that were pooled and not judged.
+    `listed` (Q,) is the ranking's index of each evaluated query, or −1. `query`, `row` and `grade`
+    (P,) describe the judgments; `row` is the run's row of the document, or −1. `sampled` has query
+    and row of the documents that were pooled but not judged.
     """
     if sampled is not None:
-        rows = int(ranking.start[-1]) + 1  # of a query and a row: a row may be in several
-        left = ~np.isin(sampled[0] * rows + sampled[1], query * rows + row) & (sampled[1] >= 0)
+        # One number for query and row, since queries may share a list and so a row.
+        factor = int(ranking.start[-1]) + 1
+        is_judged = np.isin(sampled[0] * factor + sampled[1], query * factor + row)
+        added = ~is_judged & (sampled[1] >= 0)
         judged = tie_groups(ranking, listed, query, row, grade, pool)
-        if not left.any():
+        if not added.any():
             return judged
-        query = np.concatenate([query, sampled[0][left]])
-        row = np.concatenate([row, sampled[1][left]])
-        grade = np.concatenate([grade, np.full(int(left.sum()), -1)])
+        query = np.concatenate([query, sampled[0][added]])
+        row = np.concatenate([row, sampled[1][added]])
+        grade = np.concatenate([grade, np.full(int(added.sum()), -1)])
         return replace(judged, sampled=tie_groups(ranking, listed, query, row, grade, pool))
     if (query[1:] < query[:-1]).any():
         by_query = np.argsort(query, kind="stable")
         query, row, grade = query[by_query], row[by_query], grade[by_query]
-    sizes = np.append(np.diff(ranking.start), 0)  # index −1: a query without a list
-    found = kernels.group_judged(
+    sizes = np.append(np.diff(ranking.start), 0)  # index −1 is a query without a list
+    columns = kernels.group_judged(
         query, row, grade, listed, ranking.start, ranking.position, ranking.group_start
     )
-    return TieGroups(sizes[listed], *found, pool)
+    return TieGroups(sizes[listed], *columns, pool)

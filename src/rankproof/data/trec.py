@@ -32,7 +32,7 @@ from rankproof.data.columns import (
     no_rows,
 )
 from rankproof.data.sources import HEAD, Source, until_wrong
-from rankproof.data.tables import Laid, Run, lay
+from rankproof.data.tables import GroupedRows, Run, group_rows
 from rankproof.foundation import kernels
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import write_atomically
@@ -111,8 +111,8 @@ def read_range(source: Source, kind: Kind, begin: int, end: int) -> Columns | No
     parser = None
     with _trouble(source):
         if kind == "run" and (begin, end) == (0, source.plain_size):
-            if source.path in _laying:
-                columns = _laying.pop(source.path).result()
+            if source.path in _grouping:
+                columns = _grouping.pop(source.path).result()
                 if columns is not None:
                     source.report(end)
                     return replace(columns, place=place_in(source))
@@ -159,32 +159,35 @@ def _finished(parser: Any, source: Source | None) -> Columns | None:
     )
 
 
-_laying: dict[str, Future[Columns | None]] = {}
+_grouping: dict[str, Future[Columns | None]] = {}  # by path: runs whose rows are being grouped
 
 
-def lay_ahead() -> None:
-    """Bring together and index the rows of runs that are read ahead, while the command goes on."""
+def group_ahead() -> None:
+    """Group and index the rows of runs that are read ahead, while the command goes on loading."""
     for path in pending_paths():
         columns: Future[Columns | None] = Future()
-        laid: Future[Laid] = Future()
-        _laying[path] = columns
-        Thread(target=_lay, args=(path, columns, laid), daemon=True).start()
+        grouped: Future[GroupedRows] = Future()
+        _grouping[path] = columns
+        Thread(target=_read_and_group, args=(path, columns, grouped), daemon=True).start()
 
 
-def _lay(path: str, columns: Future[Columns | None], laid: Future[Laid]) -> None:
+def _read_and_group(
+    path: str, columns_result: Future[Columns | None], grouped_result: Future[GroupedRows]
+) -> None:
+    """Set the columns of a run as soon as it is read, and its grouped rows later."""
     try:
         parser = take_read_ahead(path)
-        found = None if parser is None else _finished(parser, None)
-        columns.set_result(found and replace(found, laid=laid.result))
-    except BaseException as error:  # which whoever asks for them is told
-        columns.set_exception(error)
+        columns = None if parser is None else _finished(parser, None)
+        columns_result.set_result(columns and replace(columns, grouped=grouped_result.result))
+    except BaseException as error:  # raised where the result is used
+        columns_result.set_exception(error)
         return
     try:
-        if found is not None:
-            given = len(found.queries), found.codes, found.doc, found.value
-            laid.set_result(lay(*given))
+        if columns is not None:
+            rows = columns.codes, columns.doc, columns.value
+            grouped_result.set_result(group_rows(len(columns.queries), *rows))
     except BaseException as error:
-        laid.set_exception(error)
+        grouped_result.set_exception(error)
 
 
 def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
