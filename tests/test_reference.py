@@ -31,7 +31,7 @@ NEEDS = {
     "cluster": "ray",
     "compat.ir_measures": "ir_measures",
     "scoring.high_precision": "transformers",
-    "scoring.mteb": "mteb",
+    "precision.mteb": "mteb",
 }
 __all__ = ["ray"]  # a fixture, asked for by its name
 
@@ -118,7 +118,7 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_the_example_of_a_public_name_runs(
     name: str, package: Any, folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    given = request.getfixturevalue("benchmark") if name == "scoring.mteb.evaluate" else {}
+    given = request.getfixturevalue("benchmark") if name == "precision.mteb.evaluate" else {}
     run_example(name, package, folder, given)
 
 

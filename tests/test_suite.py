@@ -104,13 +104,13 @@ ABSENT = {
 import subprocess, sys
 import pytest
 import rankproof as rp
-from rankproof.foundation.errors import library
+from rankproof.foundation.errors import import_extra
 
 @pytest.fixture
-def needed(): return library("not_there.part", "a chart", "report")
+def needed(): return import_extra("not_there.part", "a chart", "report")
 
 def test_import(): import not_there.part
-def test_extra(): library("not_there", "a chart", "report")
+def test_extra(): import_extra("not_there", "a chart", "report")
 def test_fixture(needed): pass
 def test_child():
     command = [sys.executable, "-c", "import not_there"]
