@@ -1,12 +1,12 @@
-"""Which format a file is written in, and who reads it.
+"""Find out in which format a file is written.
 
-The first bytes decide where they can, else the ending, else a guess that is told.
+The first bytes decide where they can, else the ending, else a guess, which is stated in a note.
 
-    records.register("mine", read, endings=(".mine",))
+    data.register("mine", read, endings=(".mine",))
 
-adds a format: `read(content, kind)` is given the bytes, decompressed, and "run" or "qrels", and
-returns anything that `read_run` takes but a path: a dict, a frame, rows. A package names a module
-that does so under the entry point `rankproof.readers`.
+adds a format: `read(content, kind)` gets the decompressed bytes and "run" or "qrels", and returns
+anything that `read_run` takes except a path: a dict, a frame, rows. A package names a module that
+registers formats under the entry point `rankproof.readers`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUP = "rankproof.readers"
 FORMATS: list[Format] = [
     *("trec", "plain", "msmarco", "csv", "tsv", "json", "jsonl", "mteb", "parquet", "arrow"),
 ]
-"""The formats that are read; `register` adds to them.
+"""The formats that can be read; `register` adds to them.
 
 >>> from rankproof.data import FORMATS
 >>> "trec" in FORMATS
@@ -36,7 +36,7 @@ True
 """
 REGISTERED: dict[Format, Callable[[bytes, Kind], Any]] = {}
 
-# What is said of a guess; the reader of a TREC file says by itself what it leaves out.
+# Notes about guesses; the reader of TREC files writes its own.
 GUESSED: dict[tuple[Format, Kind], str] = {
     ("msmarco", "run"): "three columns are read as query, document, rank, as MS MARCO has them "
     "(--input-format plain: a score)",
@@ -49,7 +49,7 @@ GUESSED: dict[tuple[Format, Kind], str] = {
 def register(
     name: str, read: Callable[[bytes, Kind], Any], *, endings: tuple[str, ...] = ()
 ) -> None:
-    """Add a format under a name of its own; files with these endings are taken for it.
+    """Add a format under a new name; files with these endings are read in it.
 
     >>> import polars as pl
     >>> from rankproof.data import register
@@ -61,10 +61,11 @@ def register(
     """
     if name in FORMATS and name not in REGISTERED:
         raise InputError(f"format {shorten(name)} is ours", remedy="give yours another name")
-    taken = next((e for e in endings if ENDINGS.get(e, name) not in (name, None)), None)
-    if taken is not None:
+    conflict = next((e for e in endings if ENDINGS.get(e, name) not in (name, None)), None)
+    if conflict is not None:
         raise InputError(
-            f"{taken} files are {ENDINGS[taken]}", remedy="leave that ending out, or convert them"
+            f"{conflict} files are {ENDINGS[conflict]}",
+            remedy="leave that ending out, or convert them",
         )
     if name not in REGISTERED:
         FORMATS.append(name)
@@ -74,19 +75,20 @@ def register(
 
 @cache
 def load_plugins() -> None:
-    """Import what packages bring; asked for only where our own formats do not answer."""
+    """Import the formats of other packages; needed only if no format of ours fits."""
     plugins.load(GROUP, "readers")
 
 
 def format_of(source: Source, kind: Kind = "run") -> Format:
+    """Return the format of a file, from its first bytes and its ending."""
     if source.head.startswith(b"PAR1"):
         return "parquet"
     if source.head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):  # a file, a stream
         return "arrow"
-    named = ending(source.path)
-    if named and named not in ENDINGS:
+    suffix = ending(source.path)
+    if suffix and suffix not in ENDINGS:
         load_plugins()
-    form = ENDINGS.get(named)
+    form = ENDINGS.get(suffix)
     if form in ("parquet", "arrow"):
         raise InputError(
             f"the file does not begin as {form} does",
@@ -96,7 +98,7 @@ def format_of(source: Source, kind: Kind = "run") -> Format:
     head = source.head.lstrip()
     if form in (None, "json") and re.match(rb'\{\s*"mteb_model_meta"', head):
         return "mteb"
-    if len(source.head) + source.bom == HEAD:  # its last line may go on
+    if len(source.head) + source.bom == HEAD:  # its last line may be cut
         head = head[: head.rfind(b"\n") + 1] or head
     if form == "csv":
         names = head.split(b"\n", 1)[0].decode(errors="replace")
@@ -112,15 +114,16 @@ def format_of(source: Source, kind: Kind = "run") -> Format:
 
 
 def _by_first_line(head: bytes, kind: Kind) -> Format:
+    """Return the format that the first line of a file suggests."""
     line = head.split(b"\n", 1)[0]
     if re.match(rb'\{\s*["}]|\[\s*["{\[\]]', head):
         try:
             first = json.loads(line)
-        except (ValueError, RecursionError):  # it goes on in the lines below, or is none
+        except (ValueError, RecursionError):  # it spans several lines, or is not JSON
             return "json"
         if isinstance(first, dict) and first:
-            nested = any(isinstance(value, dict | list) for value in first.values())
-            return "json" if nested else "jsonl"
+            is_nested = any(isinstance(value, dict | list) for value in first.values())
+            return "json" if is_nested else "jsonl"
         return "json"
     names = line.decode(errors="replace")
     if is_header(names.split("\t")):
@@ -131,6 +134,7 @@ def _by_first_line(head: bytes, kind: Kind) -> Format:
 
 
 def check_format(name: str | None) -> None:
+    """Refuse an unknown name of a format."""
     if name is not None and name not in FORMATS:
         load_plugins()
     if name is not None and name not in FORMATS:

@@ -1,4 +1,4 @@
-"""One entry for runs and one for qrels, whatever they are made of."""
+"""Read runs and judgments from whatever holds them: the two public readers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ RunLike: TypeAlias = "Run | FilePath | Mapping[str, Mapping[str, float]] | Itera
 """Whatever `read_run` takes.
 
 >>> from rankproof.data import RunLike
->>> found: RunLike = {"q1": {"a": 0.5}}
->>> rp.read_run(found).score.tolist()
+>>> scores: RunLike = {"q1": {"a": 0.5}}
+>>> rp.read_run(scores).score.tolist()
 [0.5]
 """
 QrelsLike: TypeAlias = "Qrels | FilePath | Mapping[str, Mapping[str, int]] | Iterable[Any] | Any"
 """Whatever `read_qrels` takes.
 
 >>> from rankproof.data import QrelsLike
->>> judged: QrelsLike = {"q1": {"a": 1}}
->>> rp.read_qrels(judged).grade.tolist()
+>>> grades: QrelsLike = {"q1": {"a": 1}}
+>>> rp.read_qrels(grades).grade.tolist()
 [1]
 """
 
@@ -48,12 +48,12 @@ def read_run(
     format: Format | None = None,  # noqa: A002
     name: str | None = None,
 ) -> Run:
-    """A run from a path (`-` is standard input), dict of dicts, frame or (query, doc, score) rows.
+    """Read a run from a path (`-` is standard input), a dict of dicts, a frame or rows.
 
-    Also {query: [(doc, score)]}, {query: [doc]}, what retrievers of LangChain, LlamaIndex and
-    Haystack return for each query, and the tables of ranx, Hugging Face and ir_datasets. The format
-    of a file is told by its ending and its first bytes unless `format` names it; what is guessed
-    stands in `notes`.
+    Rows are (query, doc, score). Also accepted: {query: [(doc, score)]}, {query: [doc]}, what
+    retrievers of LangChain, LlamaIndex and Haystack return for each query, and the tables of ranx,
+    Hugging Face and ir_datasets. Without `format`, a file's format follows from its ending and its
+    first bytes; a guess is stated in `notes`.
 
     >>> rp.read_run([("q1", "a", 0.5), ("q1", "b", 0.25)]).score.tolist()
     [0.5, 0.25]
@@ -62,14 +62,14 @@ def read_run(
         return source if name is None else replace(source, name=name)
     if isinstance(source, Qrels):
         raise swapped("run", "judgements")
-    found, columns = _read(source, "run", format)
+    source_name, columns = _read(source, "run", format)
     kernels.warn_if_slow(len(columns.value))
     if not columns.plain and np.isnan(columns.value.min()):
-        wrong = np.isnan(columns.value)
-        raise not_a_number("run", np.nan, columns.place(int(wrong.argmax())))
+        row = int(np.isnan(columns.value).argmax())
+        raise not_a_number("run", np.nan, columns.place(row))
     try:
         run = build_run(
-            name or found,
+            name or source_name,
             columns.queries,
             columns.codes,
             columns.doc,
@@ -79,8 +79,8 @@ def read_run(
             check=columns.unchecked,
             grouped=columns.grouped and columns.grouped(),
         )
-    except (kernels.RepeatedDocument, kernels.InvalidId) as odd:
-        raise _refused("lists", columns, odd) from None
+    except (kernels.RepeatedDocument, kernels.InvalidId) as error:
+        raise _row_error("lists", columns, error) from None
     return replace(run, notes=columns.notes) if columns.notes else run
 
 
@@ -90,10 +90,10 @@ def read_qrels(
     format: Format | None = None,  # noqa: A002
     name: str | None = None,
 ) -> Qrels:
-    """Judgements from a path (`-` is standard input), dict of dicts, frame or rows.
+    """Read judgments from a path (`-` is standard input), a dict of dicts, a frame or rows.
 
-    Grades are whole numbers; a negative one means "not judged" and the row is left out. What they
-    mean is read from a file of the same name with `.scale` after it, where there is one.
+    Grades are whole numbers; a negative one means "pooled, but not judged". The meaning of the
+    grades is read from a file of the same name with `.scale` added, if there is one.
 
     >>> rp.read_qrels("try/qrels.txt").queries.len()
     30
@@ -102,23 +102,26 @@ def read_qrels(
         return source if name is None else replace(source, name=name)
     if isinstance(source, Run):
         raise swapped("qrels", "a run")
-    chosen: tuple[str, ...] = ()
+    choice_notes: tuple[str, ...] = ()
     if isinstance(source, str | os.PathLike):
         file = qrels_file(source)
-        source, chosen = file, chosen_among(source, file)
-    found, columns = _read(source, "qrels", format)
-    if chosen:
-        columns = replace(columns, notes=(*chosen, *columns.notes))
+        source, choice_notes = file, chosen_among(source, file)
+    source_name, columns = _read(source, "qrels", format)
+    if choice_notes:
+        columns = replace(columns, notes=(*choice_notes, *columns.notes))
     if not columns.plain:
         _check_whole(columns)
     try:
         qrels = build_qrels(
-            *(name or found, columns.queries, columns.codes, columns.doc),
+            name or source_name,
+            columns.queries,
+            columns.codes,
+            columns.doc,
             columns.value.astype(np.int64),
             check=columns.unchecked,
         )
-    except (kernels.RepeatedDocument, kernels.InvalidId) as odd:
-        raise _refused("judges", columns, odd) from None
+    except (kernels.RepeatedDocument, kernels.InvalidId) as error:
+        raise _row_error("judges", columns, error) from None
     path = source.path if isinstance(source, Source) else source
     scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
     if scale is None and not columns.notes:
@@ -127,27 +130,28 @@ def read_qrels(
 
 
 def _check_whole(columns: Columns) -> None:
+    """Refuse grades that are not whole numbers below 2⁵³, above which float64 has gaps."""
     value = columns.value
-    whole = value == np.trunc(value)
-    small = np.abs(value) < LARGE  # past which float64 has gaps
-    if not (whole & small).all():
-        at = int((~(whole & small)).argmax())
-        large = whole[at] and np.isfinite(value[at])
+    is_whole = value == np.trunc(value)
+    is_valid = is_whole & (np.abs(value) < LARGE)
+    if not is_valid.all():
+        row = int((~is_valid).argmax())
+        is_large = is_whole[row] and np.isfinite(value[row])
         raise InputError(
-            f"grade {float(value[at])} is {'past 2^53' if large else 'not a whole number'}",
-            place=columns.place(at),
+            f"grade {float(value[row])} is {'past 2^53' if is_large else 'not a whole number'}",
+            place=columns.place(row),
             remedy="grade documents 0, 1, 2, … (scale fractions up first); if these are a run's "
             "scores, name run and judgements the other way round",
         )
 
 
-def _refused(
-    verb: str, columns: Columns, odd: kernels.RepeatedDocument | kernels.InvalidId
+def _row_error(
+    verb: str, columns: Columns, error: kernels.RepeatedDocument | kernels.InvalidId
 ) -> InputError:
-    """The error for an id that is none, or a (query, document) pair that is given twice."""
-    row = odd.row
+    """Return the message for an invalid id, or for a repeated (query, document) pair."""
+    row = error.row
     query, doc = columns.queries[int(columns.codes[row])], columns.doc[row]
-    if isinstance(odd, kernels.InvalidId):
+    if isinstance(error, kernels.InvalidId):
         return invalid_id(doc, "document", columns.place(row))
     return InputError(
         f"query {shorten(query)} {verb} document {shorten(doc)} a second time",
@@ -157,31 +161,30 @@ def _refused(
 
 
 def _read(source: Any, kind: Kind, form: Format | None) -> tuple[str, Columns]:
-    """A name for the table, and its columns."""
+    """Return a name for the input, and its columns."""
     check_format(form)
     if isinstance(source, str | os.PathLike | Source):
         file = source if isinstance(source, Source) else Source(source)
-        known = form or format_of(file, kind)
-        columns = _read_file(file, kind, known)
+        actual_format = form or format_of(file, kind)
+        columns = _read_file(file, kind, actual_format)
         file.check_unchanged()
-        said = GUESSED.get((known, kind)) if form is None else None
-        told = [f"{file.name}: {note}" for note in (*columns.notes, said) if note]
-        return file.name, replace(columns, notes=tuple(told))
-    name, held = unpacked(source, kind)
-    return name or kind, _read_object(held, kind)
+        guess = GUESSED.get((actual_format, kind)) if form is None else None
+        notes = [f"{file.name}: {note}" for note in (*columns.notes, guess) if note]
+        return file.name, replace(columns, notes=tuple(notes))
+    name, table = unpacked(source, kind)
+    return name or kind, _read_object(table, kind)
 
 
-def _read_object(held: Any, kind: Kind) -> Columns:
-    if isinstance(held, Mapping):
-        return read_mapping(held, kind)
-    return read_frame(held, kind) if is_frame(held) else read_rows(held, kind)
+def _read_object(table: Any, kind: Kind) -> Columns:
+    if isinstance(table, Mapping):
+        return read_mapping(table, kind)
+    return read_frame(table, kind) if is_frame(table) else read_rows(table, kind)
 
 
 def _read_file(source: Source, kind: Kind, form: Format) -> Columns:
     if form in REGISTERED:
-        found = REGISTERED[form](source.read(source.report), kind)
-        with_place = _read_object(found, kind)
-        return replace(with_place, place=lambda row: f"{source.label}: row {row + 1}")
+        columns = _read_object(REGISTERED[form](source.read(source.report), kind), kind)
+        return replace(columns, place=lambda row: f"{source.label}: row {row + 1}")
     if form in ("csv", "tsv", "parquet", "arrow"):
         return read_table(source, kind, form)  # type: ignore[arg-type]
     return READERS[form](source, kind)

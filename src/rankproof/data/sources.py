@@ -1,4 +1,4 @@
-"""Files: what their names say, and their bytes, with errors that name the file."""
+"""Read the bytes of files, compressed files and pipes, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rankproof.foundation.manifest import READ_ONCE
 from rankproof.foundation.printable import printable_path
 from rankproof.foundation.progress import advance
 
-HEAD = 1 << 16  # enough for a first line
+HEAD = 1 << 16  # bytes, enough for a first line
 
 Format: TypeAlias = str  # one of formats.FORMATS
 """The name of a format, one of FORMATS.
@@ -34,7 +34,7 @@ Format: TypeAlias = str  # one of formats.FORMATS
 30
 """
 
-# What an ending says; nothing where TREC files and tables share it.
+# The format that an ending implies; None where TREC files and tables share the ending.
 ENDINGS: dict[str, Format | None] = {
     ".csv": "csv",
     ".json": "json",
@@ -53,12 +53,12 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4")
 
 
 def ending(path: str) -> str:
-    """The ending that says the format, compression apart: `.trec` of `Run.TREC.gz`."""
+    """Return the ending without that of compression: `.trec` for `Run.TREC.gz`."""
     return _uncompressed(path).suffix.lower()
 
 
 def stem(path: str) -> str:
-    """A name for what the file holds: `run` for `data/run.trec.gz`, `run.k1=0.9` for itself."""
+    """Return a name for a file's content: `run` for `data/run.trec.gz`; `run.k1=0.9` stays."""
     if path == "-":
         return "stdin"
     file = _uncompressed(path)
@@ -66,13 +66,15 @@ def stem(path: str) -> str:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """The shortest names that tell runs apart: stems, else paths."""
+    """Return distinct names for runs: stems, or whole paths where stems repeat."""
     stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else [printable_path(path) for path in paths]
-    again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
-    if again is not None:
-        raise InputError(f"run {again!r} is named twice", remedy="name each run once")
-    return chosen
+    if len(set(stems)) == len(stems):
+        return stems
+    names = [printable_path(path) for path in paths]
+    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if repeated is not None:
+        raise InputError(f"run {repeated!r} is named twice", remedy="name each run once")
+    return names
 
 
 def _uncompressed(path: str) -> Path:
@@ -81,13 +83,13 @@ def _uncompressed(path: str) -> Path:
 
 
 def _zstd() -> Any:
-    """Python's own module from 3.14 on, its backport before."""
+    """Return Python's module for zstd, or its backport before Python 3.14."""
     name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     return importlib.import_module(name)
 
 
 def _lz4() -> Any:
-    """What ranx writes; its package comes with ranx."""
+    """Return the module for .lz4 files, which ranx writes; its package comes with ranx."""
     return import_extra("lz4.frame", "reading .lz4", "lz4")
 
 
@@ -101,7 +103,7 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _compression(head: bytes) -> str | None:
-    """What the first bytes say; bytes that could begin a line of text say nothing."""
+    """Return the compression that the first bytes prove; text never begins with them."""
     if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
         return "bz2"
     magic = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "xz": b"\xfd7zXZ\x00"}
@@ -110,47 +112,46 @@ def _compression(head: bytes) -> str | None:
 
 
 def label_of(path: str) -> str:
-    """A path in a message; most likely the content was given for the path if it is long."""
+    """Return a path for messages, shortened if it is long: content passed in place of a path."""
     if path == "-":
         return "<stdin>"
     return f"{path[:60]!r}…" if len(path) > 200 else path or "''"
 
 
 def changed(label: str) -> InputError:
+    """Return the error for a file that was written to while it was read."""
     return InputError(
         "the file changed while it was read", place=label, remedy="wait until it is written"
     )
 
 
 class TooLarge(InputError):
-    """The content is more than may be held at once; it has to be read in pieces."""
+    """The content exceeds the memory limit; it has to be read in parts."""
 
 
 def is_pipe(path: str) -> bool:
-    """Whether it can be read only once: standard input, or a pipe such as `<(zcat run.gz)`."""
-    return path == "-" or _mode(path, stat.S_ISFIFO)
+    """True if a path can be read only once: standard input, or a pipe as in `<(zcat run.gz)`."""
+    return path == "-" or _has_mode(path, stat.S_ISFIFO)
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether there is such a folder. Of what cannot be a path, such as the content of a file given
-    for its name, whoever opens it says so.
-    """
-    return _mode(path, stat.S_ISDIR)
+    """True if a folder exists; False for what cannot be a path, which opening it reports."""
+    return _has_mode(path, stat.S_ISDIR)
 
 
 def is_file(path: str | os.PathLike[str]) -> bool:
-    """Whether there is such a file, and no folder, pipe or device."""
-    return _mode(path, stat.S_ISREG)
+    """True if a regular file exists (not a folder, pipe or device)."""
+    return _has_mode(path, stat.S_ISREG)
 
 
-def _mode(path: str | os.PathLike[str], asked: Callable[[int], bool]) -> bool:
+def _has_mode(path: str | os.PathLike[str], test: Callable[[int], bool]) -> bool:
     with suppress(OSError, ValueError):  # too long, or with a NUL
-        return asked(Path(path).stat().st_mode)
+        return test(Path(path).stat().st_mode)
     return False
 
 
 def pipe_chunks(path: str) -> Iterator[bytes]:
-    """What comes out of a pipe; its size and digest are kept."""
+    """Yield the content of a pipe, and record its size and digest for the manifest."""
     size, sha = 0, hashlib.sha256()
     if path == "-" and sys.stdin is None:
         raise OSError(errno.EBADF, "it is closed")
@@ -163,21 +164,21 @@ def pipe_chunks(path: str) -> Iterator[bytes]:
 
 
 class Source:
-    """A file that can be read more than once; standard input and pipes are held in memory.
+    """A file that can be read more than once; standard input and pipes are kept in memory.
 
-    `held` is the content of a pipe that was read before. With `as_trec_eval` lines are read as that
-    tool reads them, also where an id seems to hold a blank.
+    `content` is that of a pipe that was read already. With `as_trec_eval`, lines are split as that
+    tool splits them, even if an id seems to contain a blank.
     """
 
     label: str  # for messages
-    name: str  # of what it holds
-    head: bytes  # how the content begins, without a byte-order mark
-    limit: int | None  # bytes of content that may be held at once
+    name: str  # for the run or judgments in it
+    head: bytes  # the first bytes of the content, without a byte-order mark
+    limit: int | None  # bytes of content that may be in memory at once
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        held: bytes | None = None,
+        content: bytes | None = None,
         limit: int | None = None,
         *,
         as_trec_eval: bool = False,
@@ -187,27 +188,27 @@ class Source:
         self.as_trec_eval = as_trec_eval
         self.label = label_of(self.path)
         self.name = stem(self.path)
-        self._held = held
+        self._content = content
         self._unreported: int | None = None  # bytes on disk; None before the first report
         self._compression: str | None = None
         self.bom = 0  # bytes of a byte-order mark
-        with self.trouble():
+        with self.errors_explained():
             if not self.path or "\0" in self.path:  # which Python reports in its own way
                 raise FileNotFoundError
-            if held is None and is_pipe(self.path):
-                self._held = b"".join(self._within(pipe_chunks(self.path)))
-            elif held is None and not Path(self.path).is_file():
+            if content is None and is_pipe(self.path):
+                self._content = b"".join(self._within(pipe_chunks(self.path)))
+            elif content is None and not Path(self.path).is_file():
                 self._refuse_device()
-            self._known = None if self._held is not None else file_signature(self.path)
+            self._signature = None if self._content is not None else file_signature(self.path)
             with self._raw() as file:
                 self._compression = _compression(file.read(16))
-            with self.open() as content:
-                self.head = content.read(HEAD)
-            if self.head and self._known is not None and not self._known[0]:
+            with self.open() as stream:
+                self.head = stream.read(HEAD)
+            if self.head and self._signature is not None and not self._signature[0]:
                 # Made as it is read (/proc): nobody can say where a part of it is.
                 with self._raw() as file:
-                    self._held = b"".join(self._within(iter(lambda: file.read(CHUNK), b"")))
-                self._known = None
+                    self._content = b"".join(self._within(iter(lambda: file.read(CHUNK), b"")))
+                self._signature = None
         if not self.head:
             raise InputError("the file is empty", place=self.label, remedy="check how it was made")
         if self.head.startswith(BOM):
@@ -215,43 +216,45 @@ class Source:
             self.head = self.head[self.bom :]
 
     def _refuse_device(self) -> None:
-        """What is no file and no pipe: raise what opening it does, or say that it has no end."""
+        """Raise the error of opening a path that is no file and no pipe, or refuse a device."""
         with Path(self.path).open("rb"):
             pass
         if self.path != os.devnull:
             raise OSError(errno.EINVAL, "this is a device, not a file")
-        self._held = b""
+        self._content = b""
 
     @property
     def plain_size(self) -> int | None:
-        """Bytes of an uncompressed file on disk; None where ranges of it cannot be read."""
-        if self._compression or self._held is not None:
+        """Bytes of an uncompressed file on disk; None if ranges of it cannot be read."""
+        if self._compression or self._content is not None:
             return None
-        with self.trouble():
+        with self.errors_explained():
             return Path(self.path).stat().st_size
 
     def check_unchanged(self) -> None:
-        """Refuse what somebody wrote to while it was read: a part may be of another file."""
-        with self.trouble():
-            same = self._known is None or file_signature(self.path) == self._known
-        if not same:
+        """Refuse a file that was written to while it was read."""
+        with self.errors_explained():
+            is_same = self._signature is None or file_signature(self.path) == self._signature
+        if not is_same:
             raise changed(self.label)
 
     def report(self, count: int) -> None:
         """Report bytes that were read to the progress display, those of a second pass not again."""
         if self._unreported is None:
-            self._unreported = self._known[0] if self._known else sys.maxsize
+            self._unreported = self._signature[0] if self._signature else sys.maxsize
         count = min(count, self._unreported)
         self._unreported -= count
         advance(count)
 
     def _raw(self) -> IO[bytes]:
-        return io.BytesIO(self._held) if self._held is not None else Path(self.path).open("rb")
+        return (
+            io.BytesIO(self._content) if self._content is not None else Path(self.path).open("rb")
+        )
 
     @contextmanager
     def open(self, on_read: Callable[[int], None] | None = None) -> Iterator[IO[bytes]]:
-        """The content as a stream: decompressed, without a byte-order mark."""
-        with self.trouble(), self._raw() as file:
+        """Open the content as a stream: decompressed, and without a byte-order mark."""
+        with self.errors_explained(), self._raw() as file:
             raw: Any = file if on_read is None else _CountingReader(file, on_read)
             if self._compression is None:
                 raw.read(self.bom)
@@ -263,15 +266,17 @@ class Source:
 
     @property
     def compressed(self) -> bool:
+        """True if the file is compressed."""
         return self._compression is not None
 
     def chunks(self, on_read: Callable[[int], None] | None = None) -> Iterator[bytes]:
+        """Yield the content in chunks; `on_read` is called with the bytes read from disk."""
         with self.open(on_read) as file:
             while chunk := file.read(CHUNK):
                 yield chunk
 
-    def held_chunks(self, on_read: Callable[[int], None] | None = None) -> Iterator[bytes]:
-        """`chunks` for a reader that holds them all, which `limit` bounds."""
+    def limited_chunks(self, on_read: Callable[[int], None] | None = None) -> Iterator[bytes]:
+        """Yield the content for a reader that keeps all of it; raises TooLarge beyond `limit`."""
         return self._within(self.chunks(on_read))
 
     def _within(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -282,7 +287,7 @@ class Source:
             yield chunk
 
     def check_size(self, size: int) -> None:
-        """Refuse content that is more than may be held."""
+        """Refuse content that exceeds `limit`."""
         if self.limit is not None and size > self.limit:
             raise TooLarge(
                 f"it holds more than {self.limit / 1e6:.0f} MB, too much for the memory given",
@@ -291,16 +296,17 @@ class Source:
             )
 
     def read(self, on_read: Callable[[int], None] | None = None) -> bytes:
-        return b"".join(self.held_chunks(on_read))
+        """Return all of the content, within `limit`."""
+        return b"".join(self.limited_chunks(on_read))
 
     def too_long(self) -> InputError:
-        """The error for a line longer than any, with its place, found by reading again."""
+        """Return the error for a line that is too long, with its number, found by reading again."""
         number, length = 1, 0
         for chunk in self.chunks():
             begin = 0
-            while (found := chunk.find(b"\n", begin)) >= 0 and length + found - begin <= LINE:
-                number, length, begin = number + 1, 0, found + 1
-            length += (found if found >= 0 else len(chunk)) - begin
+            while (end := chunk.find(b"\n", begin)) >= 0 and length + end - begin <= LINE:
+                number, length, begin = number + 1, 0, end + 1
+            length += (end if end >= 0 else len(chunk)) - begin
             if length > LINE:
                 break
         return InputError(
@@ -310,10 +316,11 @@ class Source:
         )
 
     def text(self, on_read: Callable[[int], None] | None = None) -> str:
+        """Return all of the content as text."""
         return self.decode(self.read(on_read))
 
     def decode(self, data: bytes, lines: int = 0) -> str:
-        """Some of the content as text; `lines` of the file come before it."""
+        """Decode a part of the content that comes after `lines` lines of the file."""
         if not lines and data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
                 "the file is UTF-16", place=self.label, remedy="save it as UTF-8 (iconv -t utf-8)"
@@ -325,17 +332,18 @@ class Source:
             raise not_text(data[error.start], f"{self.label}:{lines + 1}") from None
 
     def decoded(self, data: bytes, lines: int = 0) -> tuple[str, InputError | None]:
-        """The lines before the first that is not UTF-8, and what is to be said of that one: one
-        before may be wrong in another way.
+        """Return the lines before the first that is not UTF-8, and the error for that one.
+
+        The caller checks the lines first: an earlier one may be wrong in another way.
         """
         try:
             return self.decode(data, lines), None
         except InputError as error:
-            return until_wrong(data), error
+            return valid_lines(data), error
 
     @contextmanager
-    def trouble(self) -> Iterator[None]:
-        """Turn what reading can raise into one line about this file."""
+    def errors_explained(self) -> Iterator[None]:
+        """Turn whatever reading can raise into an InputError about this file."""
         try:
             yield
         except FileNotFoundError:
@@ -353,7 +361,7 @@ class Source:
             remedy = "fetch or write the file again"
             if isinstance(error, OSError) and error.errno is not None:
                 problem, remedy = error.strerror or str(error), "check the path and the disk"
-            else:  # gzip and bz2 raise an OSError that the system did not
+            else:  # gzip and bz2 raise an OSError without a number
                 problem = f"the {self._compression} data is damaged ({error})"
         else:
             return
@@ -361,6 +369,7 @@ class Source:
 
 
 def not_text(byte: int, place: str) -> InputError:
+    """Return the error for a byte that is not UTF-8."""
     return InputError(
         f"byte 0x{byte:02x} is not UTF-8",
         place=place,
@@ -368,8 +377,8 @@ def not_text(byte: int, place: str) -> InputError:
     )
 
 
-def until_wrong(data: bytes) -> str:
-    """The lines before the first that is not UTF-8."""
+def valid_lines(data: bytes) -> str:
+    """Return the lines before the first that is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -31,7 +31,7 @@ from rankproof.data.columns import (
     is_number,
     no_rows,
 )
-from rankproof.data.sources import HEAD, Source, until_wrong
+from rankproof.data.sources import HEAD, Source, valid_lines
 from rankproof.data.tables import GroupedRows, Run, group_rows
 from rankproof.foundation import kernels
 from rankproof.foundation.errors import InputError, shorten
@@ -90,7 +90,7 @@ def read_fast(source: Source, kind: Kind) -> Columns | None:
     if kind == "qrels" and size is not None:
         source.check_size(size)
     if size is None:
-        return read_blocks(source, kind, blocks_of(source, source.held_chunks(source.report)))
+        return read_blocks(source, kind, blocks_of(source, source.limited_chunks(source.report)))
     return read_range(source, kind, 0, size)
 
 
@@ -215,7 +215,7 @@ def range_blocks(source: Source, begin: int, end: int) -> Iterator[memoryview]:
 
 @contextmanager
 def _trouble(source: Source) -> Iterator[None]:
-    with source.trouble():
+    with source.errors_explained():
         try:
             yield
         except LineTooLong:
@@ -227,7 +227,7 @@ def _trouble(source: Source) -> Iterator[None]:
 
 def read_general(source: Source, kind: Kind) -> Columns:
     """The columns of any well-formed file; an InputError with the line for the others."""
-    data = b"".join(blocks_of(source, source.held_chunks(source.report)))
+    data = b"".join(blocks_of(source, source.limited_chunks(source.report)))
     return parse(source, data, kind, place_in(source))
 
 
@@ -243,7 +243,7 @@ def parse(
         return parse_text(data.decode(), kind, place, columns, source.as_trec_eval)
     if kind == "run":
         data = b"\n".join(map(_without_tag, data.split(b"\n")))
-    text = until_wrong(data)
+    text = valid_lines(data)
     found = parse_text(text, kind, place, columns, source.as_trec_eval)
     if len(text.encode()) < len(data):  # unless a line before was wrong in another way
         source.decode(data, before())

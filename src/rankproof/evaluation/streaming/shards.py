@@ -94,7 +94,7 @@ class Shard:
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        with self.source.trouble():
+        with self.source.errors_explained():
             return Path(self.source.path).stat().st_size
 
     @cached_property
@@ -261,7 +261,7 @@ class Shard:
         columns = read_range(self.source, "run", begin, end)
         inside = max(0, begin - self.source.bom)  # of the content, which has no byte-order mark
         if columns is None or is_large(columns.value):
-            with self.source.trouble():
+            with self.source.errors_explained():
                 data = b"".join(map(bytes, range_blocks(self.source, begin, end)))
             columns = self._general(data, inside)
         return self._from_columns(columns, inside)
