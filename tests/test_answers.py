@@ -26,10 +26,10 @@ from rankproof.tradeoffs.answers import (
     AnswersSettings,
     ChatSettings,
     abstains,
-    contexts,
     correlations,
     exact,
     f1,
+    prompt_documents,
     words_of,
 )
 from rankproof.tradeoffs.plan import SweepSettings
@@ -80,7 +80,7 @@ def test_an_answer_that_speaks_of_knowing_is_none() -> None:
 def test_two_prompts_differ_only_where_a_tie_straddles_the_end(scores: list[int], k: int) -> None:
     docs = [f"d{at}" for at in range(len(scores))]
     run = read_run({"q": dict(zip(docs, map(float, scores), strict=True))})
-    frame = contexts(run, k)
+    frame = prompt_documents(run, k)
     found = {order: tuple(given) for _, order, given in frame.iter_rows()}
     possible = {
         frozenset(order[:k])

@@ -19,6 +19,7 @@ from mixed_documents import QUESTIONS, write_documents
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.foundation.progress import show_progress
 from rankproof.projects.questions import Question
 
 _PASSAGE = re.compile(r"<<< passage ([A-Z]+) ")
@@ -123,7 +124,11 @@ def test_progress_is_over_all_stages_and_only_goes_on(tmp_path: Path) -> None:
 
     with loopback(answer) as server:
         out = prepared(tmp_path, server)
-        rp.choose(out, yes=True, progress=progress)
+        show_progress(progress)
+        try:
+            rp.choose(out, yes=True)
+        finally:
+            show_progress(None)
     assert bars == [("all 4 stages", 1.0)]  # one bar, whatever the stages do
     assert all(share >= 0 for share in shares)
     assert 0.5 < sum(shares) < 1  # the page is still to be written

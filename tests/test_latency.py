@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankproof.tradeoffs.latency import Stage, Times, quantile_ends, summarise
+from rankproof.tradeoffs.latency import Stage, Times, quantile_ends, summarize_times
 from rankproof.tradeoffs.plan import LatencySettings
 
 SETTINGS = LatencySettings(queries=4, repeats=3, warmup=2)
@@ -68,7 +68,7 @@ def test_what_was_timed_before_a_stop_is_kept(tmp_path: Path) -> None:
 def test_a_configuration_takes_the_sum_of_its_stages_query_by_query() -> None:
     embed = np.array([[0.010, 0.012], [0.020, 0.020]])
     rerank = np.array([[0.100, 0.104], [0.300, 0.300]])
-    found = summarise({"embed": embed, "rerank": rerank}, repeats=2)
+    found = summarize_times({"embed": embed, "rerank": rerank}, repeats=2)
     total = 1000 * (embed + rerank)
     assert found.p50 == pytest.approx(np.quantile(total, 0.5))
     assert found.p95 == pytest.approx(np.quantile(total, 0.95))
@@ -105,8 +105,8 @@ def test_the_p95_of_thousands_of_queries_has_its_ends_too(n: int, ends: tuple[in
 
 def test_a_summary_says_between_which_times_the_p95_lies() -> None:
     seconds = np.linspace(0.001, 0.06, 60)[:, None]
-    found = summarise({"embed": seconds}, 1)
+    found = summarize_times({"embed": seconds}, 1)
     assert found.p95_low is not None
     assert found.p95_high is not None
     assert found.p95_low < found.p95 < found.p95_high == pytest.approx(60.0)
-    assert summarise({"embed": seconds[:30]}, 1).p95_high is None
+    assert summarize_times({"embed": seconds[:30]}, 1).p95_high is None

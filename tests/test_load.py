@@ -24,10 +24,10 @@ from rankproof.tradeoffs.load import (
     Engine,
     LoadSettings,
     arrival_times,
+    describe_load,
     drive,
     drive_all,
-    summarise,
-    words,
+    summarize_load,
 )
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import read_sweep, sweep
@@ -85,10 +85,10 @@ def test_latency_counts_from_the_intended_arrival_as_a_queue_says() -> None:
         begin = max(arrival[at], finish)
         finish = begin + service[at]
         assert driven.latency[at] == pytest.approx(finish - arrival[at], abs=1e-9)
-        assert driven.late[at] == pytest.approx(begin - arrival[at], abs=1e-9)
+        assert driven.queue_wait[at] == pytest.approx(begin - arrival[at], abs=1e-9)
     assert not driven.failed.any()
     assert not driven.lost.any()
-    assert driven.late.max() > 1  # there was a line: a closed loop would have seen none
+    assert driven.queue_wait.max() > 1  # there was a line: a closed loop would have seen none
 
 
 def test_one_slow_answer_is_felt_by_all_that_come_meanwhile() -> None:
@@ -97,7 +97,7 @@ def test_one_slow_answer_is_felt_by_all_that_come_meanwhile() -> None:
     service = [10.0] + [0.001] * 99
     arrival = np.arange(100) / 10
     driven = drive(served(clock, service), np.zeros(100, np.int64), arrival, Inline(), clock, 0.0)
-    loaded = summarise("x", 10, driven, 350)
+    loaded = summarize_load("x", 10, driven, 350)
     assert loaded.p50_ms == pytest.approx(5050, rel=0.02)
     assert not loaded.within_sla
 
@@ -128,7 +128,7 @@ def test_errors_are_counted_and_are_no_latency() -> None:
 
     questions = np.array([0, 1, 0, 0, 1])
     driven = drive(ask, questions, np.arange(5.0), Inline(), clock, 0.0)
-    loaded = summarise("x", 1, driven, 350)
+    loaded = summarize_load("x", 1, driven, 350)
     assert (loaded.arrivals, loaded.answered, loaded.errors, loaded.lost) == (5, 3, 2, 0)
     assert loaded.p99_ms == pytest.approx(10)
     assert not loaded.within_sla  # 2 of 5 got nothing
@@ -136,7 +136,7 @@ def test_errors_are_counted_and_are_no_latency() -> None:
 
 def test_what_is_never_answered_counts_as_long_as_it_was_waited_for() -> None:
     driven = drive(lambda _: None, np.zeros(4, np.int64), np.arange(4.0), Never(), Still(), 0.0)
-    loaded = summarise("x", 1, driven, 350)
+    loaded = summarize_load("x", 1, driven, 350)
     assert (loaded.answered, loaded.errors, loaded.lost) == (0, 0, 4)
     assert driven.latency.tolist() == [3, 2, 1, 0]
     assert loaded.p50_ms == 1500
@@ -148,7 +148,7 @@ def test_where_all_fail_there_is_no_percentile() -> None:
         raise ValueError
 
     driven = drive(ask, np.zeros(3, np.int64), np.arange(3.0), Inline(), Still(), 0.0)
-    assert summarise("x", 1, driven, 350).p95_ms is None
+    assert summarize_load("x", 1, driven, 350).p95_ms is None
 
 
 def test_arrivals_are_even_or_a_seeded_poisson_process() -> None:
@@ -178,8 +178,8 @@ def test_rates_are_said_between_which_the_sla_is_passed(tmp_path: Path) -> None:
             clock.time += service
 
         return drive_all(
-            [("engine", f"k{service}", ask)],
-            *(3, settings, 0, tmp_path / "load.parquet", lambda _: None),
+            [Engine("engine", f"k{service}", ask)],
+            *(3, settings, 0, tmp_path / "load.parquet"),
             clock=clock,
             executor=lambda at_once: Inline(),
         )
@@ -188,17 +188,19 @@ def test_rates_are_said_between_which_the_sla_is_passed(tmp_path: Path) -> None:
     assert frame["qps"].to_list() == [1, 5, 20]
     assert frame["within_sla"].to_list() == [True, True, False]
     assert frame["p95_ms"].to_list()[:2] == pytest.approx([100, 100])
-    assert words(frame, 200) == [
+    assert describe_load(frame, 200) == [
         "engine passes 200 ms between 5 and 20 queries a second, as far as 50 arrivals can tell: a "
         "p95 takes 59."
     ]
     before = asked
     assert measured(0.1).equals(frame)
     assert asked == before  # what was measured is not measured again
-    assert words(measured(0.001), 200) == [
+    assert describe_load(measured(0.001), 200) == [
         "engine keeps its p95 within 200 ms up to 20 queries a second."
     ]
-    assert words(measured(3.0), 200) == ["engine passes 200 ms at 1 query a second already."]
+    assert describe_load(measured(3.0), 200) == [
+        "engine passes 200 ms at 1 query a second already."
+    ]
 
 
 @pytest.mark.parametrize(

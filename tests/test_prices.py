@@ -167,7 +167,7 @@ def test_a_price_may_be_by_the_search(tmp_path: Path) -> None:
     )
     prices = read_prices(file)
     assert prices.price("b").per_1000_searches == 2.0
-    assert prices.said(["a", "b"]) == {
+    assert prices.select(["a", "b"]) == {
         "per_million_tokens": {"a": 1.0},
         "per_1000_searches": {"b": 2.0},
     }

@@ -209,7 +209,7 @@ def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) 
             for n, e in (("a", a), ("b", b))
         ]
     )
-    swept = Results("x", pl.DataFrame(), per_query).differences([("a", "b")], "nDCG@5")[0]
+    swept = Results("x", pl.DataFrame(), per_query).paired_intervals([("a", "b")], "nDCG@5")[0]
     assert compared.ci is not None
     assert gated.difference.ci == pytest.approx(compared.ci, rel=1e-12)
     assert swept == pytest.approx(compared.ci, rel=1e-12)

@@ -20,14 +20,9 @@ import rankproof as rp
 from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE
 from rankproof.statistics.intervals import mean_intervals
-from rankproof.tradeoffs.recommend import (
-    Limits,
-    efficiency,
-    fair_interval,
-    recommend,
-    shortfall,
-)
+from rankproof.tradeoffs.recommend import efficiency, expected_interval, recommend
 from rankproof.tradeoffs.results import read_results
+from rankproof.tradeoffs.selection import Limits, shortfall
 
 Row = dict[str, Any]
 
@@ -377,10 +372,10 @@ def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
     tied = [(n, q, d, s) for n, listed in loose.items() for q in qrels for d, s in listed.items()]
     lists = pl.DataFrame(tied, schema=["configuration", "query", "doc", "score"], orient="row")
     assert replace(kept, lists=lists).unsettled("home", "RR", ["away"]) == {}, "ties, not z"
-    assert kept.assumed("RAnWG@prompt") == ""
-    assert kept.assumed("nDCG@2") == " (grades 0 to 5, the largest that occurs)"
+    assert kept.assumed_grades("RAnWG@prompt") == ""
+    assert kept.assumed_grades("nDCG@2") == " (grades 0 to 5, the largest that occurs)"
     (tmp_path / "judgements.parquet.scale").write_text(scale_text(SET_SCALE), encoding="utf-8")
-    assert read_results(tmp_path).assumed("nDCG@2") == ""
+    assert read_results(tmp_path).assumed_grades("nDCG@2") == ""
 
 
 def equals(
@@ -424,8 +419,8 @@ def test_the_best_of_equals_is_told_apart_from_none_and_meets_no_target_above_th
         within = found.choices[0]
         named = re.search(r"Of the 19 others within the limits (\d+)", within.words)
         assert named is not None
-        assert within.level is not None
-        assert len(within.level) == int(named[1])
+        assert within.similar is not None
+        assert len(within.similar) == int(named[1])
         claimed += int(named[1]) < 19
         met += found.choices[1].feasible
         assert within.expected is not None
@@ -681,9 +676,9 @@ def test_what_is_paid_or_missed_however_little_does_not_read_as_nothing() -> Non
 
 def test_what_to_expect_of_a_share_is_a_share() -> None:
     row = {"quality": 0.9, "low": 0.05, "high": 0.99, "surely": 0.3}
-    assert fair_interval(row, 0.93) == (0.05, 1.0)
-    assert fair_interval(row, 0.8) == (0.0, 0.99)
+    assert expected_interval(row, 0.93) == (0.05, 1.0)
+    assert expected_interval(row, 0.8) == (0.0, 0.99)
     gain = {"quality": 3.0, "low": 2.0, "high": 4.0, "surely": 2.5}
-    assert fair_interval(gain, 3.5) == (2.0, 4.5)
-    assert fair_interval(gain | {"surely": 1.5}, 3.5) == (1.5, 4.5)
-    assert fair_interval(row, None) is None
+    assert expected_interval(gain, 3.5) == (2.0, 4.5)
+    assert expected_interval(gain | {"surely": 1.5}, 3.5) == (1.5, 4.5)
+    assert expected_interval(row, None) is None

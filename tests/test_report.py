@@ -36,7 +36,7 @@ from rankproof.report.page_elements import figured
 from rankproof.report.svg import nice_ticks
 from rankproof.tradeoffs import ceilings, recommend
 from rankproof.tradeoffs.plan import SweepSettings
-from rankproof.tradeoffs.recommend import Limits, pick
+from rankproof.tradeoffs.selection import Limits, pick
 from rankproof.tradeoffs.sweep import sweep
 
 pytest.importorskip("wordllama")
@@ -474,7 +474,7 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
                 assert table["configuration"][at] == row["configuration"], (seed, asked)
                 if named and turn < 6 and within.any():
                     found = recommend(folder, **named).choices[-1]
-                    assert [table["configuration"][i] for i in level] == [*(found.level or ())]
+                    assert [table["configuration"][i] for i in level] == [*(found.similar or ())]
                     assert expected == pytest.approx(found.expected) or "quality" in asked
         assert opened.errors == []
 
@@ -630,7 +630,9 @@ def test_a_row_by_name_opens_the_page_in_place_of_the_choice(
         assert change.startswith("What would be chosenThe best: ")
         level = recommend(folder, sla_ms=1e6).results
         assert level is not None
-        others = level.not_told_apart(name, "RAnWG@prompt", table["configuration"].to_list(), 0)
+        others = level.not_significantly_different(
+            name, "RAnWG@prompt", table["configuration"].to_list(), 0
+        )
         assert alike is not None
         assert others
         assert others[0] in alike

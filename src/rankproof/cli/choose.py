@@ -43,11 +43,12 @@ def command(
     again and it goes on: nothing that was answered is asked twice.
     """
     from rankproof.cli.output import deliver, warn
-    from rankproof.cli.progress import progress
     from rankproof.cli.recommend import shown
+    from rankproof.foundation.progress import ask_with
     from rankproof.projects.choosing import choose
 
-    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        ask_with(partial(typer.confirm, err=True))
     found = choose(
         folder,
         sla_ms=sla_ms,
@@ -55,9 +56,6 @@ def command(
         quality=quality,
         judge=judge,
         yes=yes,
-        confirm=partial(typer.confirm, err=True) if asks else None,
-        say=warn,
-        progress=progress,
     )
     for note in found.notes:
         warn(note)

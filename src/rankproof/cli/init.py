@@ -54,7 +54,6 @@ def command(
     are reported and left out. Run it again when documents change: the others keep their passages.
     """
     from rankproof.cli.output import deliver
-    from rankproof.cli.progress import progress
     from rankproof.projects import init
 
     made = init(
@@ -69,7 +68,6 @@ def command(
         model=model,
         key_env=key_env,
         seed=seed,
-        progress=progress,
     )
     changes = {name: sum(file.change == name for file in made.files) for name in ("new", "changed")}
     remarks = [

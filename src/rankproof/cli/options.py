@@ -50,11 +50,13 @@ def rows(runs: list[str] | None) -> list[str] | None:
     """`swept::NAME` is the run of a row of a sweep."""
     if not runs or not any("::" in run for run in runs):
         return runs
-    from rankproof.tradeoffs.sweep import row_file
+    from rankproof.tradeoffs.sweep import find_run_file
 
     parts = [run.partition("::") for run in runs]
     return [
-        str(row_file(folder, name)) if name and Path(folder).is_dir() else f"{folder}{mark}{name}"
+        str(find_run_file(folder, name))
+        if name and Path(folder).is_dir()
+        else f"{folder}{mark}{name}"
         for folder, mark, name in parts
     ]
 

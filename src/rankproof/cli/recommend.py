@@ -116,7 +116,7 @@ def _in_words(found: Recommendation) -> list[str]:
 def _table(found: Recommendation, written: output.Writer) -> Table:
     import polars as pl
 
-    from rankproof.tradeoffs.amounts import SIGNS
+    from rankproof.tradeoffs.results import currency_sign
 
     chosen = [choice.configuration for choice in found.choices]
     shown = found.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
@@ -130,7 +130,7 @@ def _table(found: Recommendation, written: output.Writer) -> Table:
         *([Column("judged", drop=4)] if open_ else []),
         Column("p50 ms", drop=5),
         Column("p95 ms"),
-        Column(f"{SIGNS.get(found.currency, found.currency)}/1000"),
+        Column(f"{currency_sign(found.currency)}/1000"),
         *([Column("MB", drop=3)] if sized else []),
         *([Column("unpriced", "text")] if unpriced else []),
         Column("K", drop=1),
@@ -173,9 +173,9 @@ def _table(found: Recommendation, written: output.Writer) -> Table:
 
 
 def _marginal(found: Recommendation, written: output.Writer) -> Table:
-    from rankproof.tradeoffs.amounts import SIGNS
+    from rankproof.tradeoffs.results import currency_sign
 
-    sign = SIGNS.get(found.currency, found.currency)
+    sign = currency_sign(found.currency)
     columns = [
         Column("a larger pool of", "text", folds=True),
         *Column.each("from K", "to K"),

@@ -53,7 +53,7 @@ def command(
     from rankproof.tradeoffs.sweep import sweep
 
     folder = out if out is not None else Path(f"{Path(config).stem}-results")
-    swept = sweep(settings, folder, progress=progress, judge=_judge(settings, folder))
+    swept = sweep(settings, folder, judge=_judge(settings, folder))
     for note in swept.manifest["notes"]:
         warn(note)
     tables = [_table(swept, form), *([] if swept.load is None else [_load(swept.load)])]
@@ -82,7 +82,7 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
 
 
 def _table(swept: Swept, form: Format) -> Table:
-    from rankproof.tradeoffs.amounts import SIGNS
+    from rankproof.tradeoffs.results import currency_sign
 
     written = writer(form)
     by = swept.manifest["best_by"]
@@ -102,7 +102,7 @@ def _table(swept: Swept, form: Format) -> Table:
         *([Column("%PROC", drop=5)] if ceiling else []),
         Column("p50 ms", drop=2),
         Column("p95 ms"),
-        Column(f"{SIGNS.get(currency, currency)}/1000"),
+        Column(f"{currency_sign(currency)}/1000"),
         *([Column("unpriced", "text")] if unpriced else []),
         *Column.each("index MB", "overlap@10", drop=1),
     ]

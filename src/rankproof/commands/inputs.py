@@ -32,9 +32,9 @@ def resolve_row(path: str) -> str:
     folder, _, row = path.partition(ROW)
     if not row or not Path(folder).is_dir():
         return path
-    from rankproof.tradeoffs.sweep import row_file
+    from rankproof.tradeoffs.sweep import find_run_file
 
-    return str(row_file(folder, row))
+    return str(find_run_file(folder, row))
 
 
 def is_path(value: object) -> bool:

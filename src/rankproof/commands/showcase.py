@@ -85,7 +85,7 @@ def build_demo(
         "gate": _kept(results / "gate.json", lambda: _gate(place)),
         "audit": _kept(results / "audit.json", lambda: _audit(place, progress)),
     }
-    chosen = choose(place / "corpus", judge="simulated", say=say, progress=progress)
+    chosen = choose(place / "corpus", judge="simulated")
     for language in ("en", "fr"):
         found |= _diagnoses(results / language, language, progress)
     report, _ = write_report(place, None, "The rankproof demo")
@@ -367,7 +367,7 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
     }
     rivals = [row for row in frame.iter_rows(named=True) if not row["best"]]
     names = [row["configuration"] for row in rivals]
-    level = set(results.not_told_apart(best["configuration"], by, names, SEED) or ())
+    level = set(results.not_significantly_different(best["configuration"], by, names, SEED) or ())
     alike = [row for row in rivals if row["configuration"] in level]
     simple = next((row for row in alike if row["mode"] == "sparse"), None)
     among = "" if simple is None else f", among them BM25 alone ({simple[by]:.3f}), without vectors"

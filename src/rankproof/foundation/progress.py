@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     # Draws a task with a label and a total; yields the function to call with work done.
     Display: TypeAlias = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
+    DisplayMaker: TypeAlias = Callable[[Callable[[float], None]], Display]
 
 _display: Display | None = None
 _open_tasks: list[Callable[[float], None]] = []  # innermost last; shared by all threads
@@ -35,6 +36,25 @@ def show_progress(display: Display | None) -> None:
     """Choose how tasks are drawn in this process; None draws nothing."""
     global _display
     _display = display
+
+
+@contextmanager
+def combine_progress(label: str, total: float, make_display: DisplayMaker) -> Iterator[None]:
+    """Draw one task in place of all that open inside the block.
+
+    `make_display(report)` returns the display for the inner tasks; what it reports moves the one
+    that is drawn.
+    """
+    outer = _display
+    if outer is None:
+        yield
+        return
+    with outer(label, total) as report:
+        show_progress(make_display(report))
+        try:
+            yield
+        finally:
+            show_progress(outer)
 
 
 @contextmanager
@@ -83,3 +103,17 @@ def announce(line: str) -> None:
     """
     if _announce is not None:
         _announce(line)
+
+
+_ask: Callable[[str], bool] | None = None
+
+
+def ask_with(ask: Callable[[str], bool] | None) -> None:
+    """Choose who answers what `confirm` asks; None answers no."""
+    global _ask
+    _ask = ask
+
+
+def confirm(question: str) -> bool:
+    """Ask whoever runs the work to agree; False where nobody can be asked."""
+    return _ask is not None and _ask(question)

@@ -21,7 +21,7 @@ from rankproof.golden.judgments import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.retrieval.identity import identity, value_identity
-from rankproof.retrieval.workshop import Texts, Workshop, silent
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.statistics.resampling import first_of_permutation
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _by_sweep(shop: Workshop, sweep: SweepSettings, questions: Texts) -> dict[st
     from rankproof.tradeoffs.stack import Stack
 
     grid = _swept(sweep)
-    stack = Stack(shop, sweep, questions, list(grid.values()), silent)
+    stack = Stack(shop, sweep, questions, list(grid.values()))
     stack.rerank()
     return {name: stack.ranked(c).final for name, c in grid.items()}
 

@@ -1,11 +1,11 @@
-"""A prepared folder → a decision: judge, sweep, fill holes, recommend, and one page.
+"""From a prepared folder to a decision: judge, sweep, fill holes, recommend, and one page.
 
     FOLDER/golden.golden, golden/   who judged what: the store, and its export
     FOLDER/swept/                   every configuration of sweep.yaml
     FOLDER/report.html              all of it on one page
 
-Every stage goes on where it stopped, and nothing that was answered is asked again. A simulated
-judge is taken only where it is asked for by name, and keeps to files of its own.
+Every stage resumes where it stopped, and nothing that was answered is requested again. A simulated
+judge is used only if asked for by name, and its files are kept apart.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rankproof.foundation.config import check_config, read_config, read_keys
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest_file
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import announce, combine_progress, confirm
 from rankproof.foundation.redaction import redact, redact_for_publication
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export import export
@@ -34,27 +35,25 @@ from rankproof.presentation.json_values import told
 from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Table
 from rankproof.projects.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
-from rankproof.projects.questions import caveat, kept_questions
+from rankproof.projects.questions import kept_questions, question_caveat
 from rankproof.projects.starters import has_torch
 from rankproof.retrieval.components import uses_network
-from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings, configurations
-from rankproof.tradeoffs.recommend import Limits, Recommendation, recommend
+from rankproof.tradeoffs.recommend import Recommendation, recommend
+from rankproof.tradeoffs.selection import Limits
 from rankproof.tradeoffs.sweep import Swept, read_sweep, sweep
 
 SIMULATED = "simulated"
-SHIPPED = "qrels/test.tsv"  # what a simulated judge knows
+BUILT_IN_QRELS = "qrels/test.tsv"  # what a simulated judge knows
 STAGES = ("judging", "comparing", "choosing", "writing the page")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Chosen(Displayed):
-    """What to deploy, on what evidence, and the page that shows it.
+    """The configuration to deploy, the evidence for it, and the page that shows it.
 
-    >>> found = rp.choose("try/corpus", judge="simulated")
-    >>> found.words()[0].partition(", p95")[0]
+    >>> chosen = rp.choose("try/corpus", judge="simulated")
+    >>> chosen.words()[0].partition(", p95")[0]
     'Without a limit: hybrid wordllama:256 flat K=30 top 10, RAnWG@10 0.872 (0.809 to 0.936)'
     """
 
@@ -76,6 +75,7 @@ class Chosen(Displayed):
         return "\n".join(self.words())
 
     def to_dict(self) -> dict[str, Any]:
+        """What `rankproof choose --format json` prints."""
         return {
             "manifest": self.swept.manifest,
             "folder": str(self.folder),
@@ -93,144 +93,167 @@ def choose(
     quality: float | None = None,
     judge: Literal["simulated"] | None = None,
     yes: bool = False,
-    confirm: Callable[[str], bool] | None = None,
-    say: Say = lambda line: None,
-    progress: Told = silent,
 ) -> Chosen:
     """Judge, sweep and recommend in a folder that `init` prepared, and write a page.
 
-    What it will cost is said before anything is sent: `yes` agrees to it, else `confirm` is asked.
+    The cost is announced before anything is sent: `yes` agrees to it; else a terminal asks.
     Interrupt it at any time and call it again.
 
-    >>> found = rp.choose("try/corpus", judge="simulated", sla_ms=1000)
-    >>> found.recommendation.feasible, found.report.name
+    >>> chosen = rp.choose("try/corpus", judge="simulated", sla_ms=1000)
+    >>> chosen.recommendation.feasible, chosen.report.name
     (True, 'report.html')
     """
     from rankproof.report import write_report
 
     place = Path(folder)
-    who = _judging(place, judge)
-    swept_by = read_config(_there(place, SWEEP), SweepSettings)
-    mark = f"-{SIMULATED}" if judge == SIMULATED else ""
-    out = place / f"swept{mark}"
+    golden = _judge_settings(place, judge)
+    settings = read_config(_require(place, SWEEP), SweepSettings)
+    is_simulated = judge == SIMULATED
+    suffix = f"-{SIMULATED}" if is_simulated else ""
+    out = place / f"swept{suffix}"
+    store = place / f"{SIMULATED}.golden"
+    if golden is not None and not is_simulated:
+        store = store_path(golden, place / GOLDEN)
     plan = None
-    settled = _settled(out, swept_by)
-    expected = [] if settled else _sent(swept_by)
-    if who is not None:
-        store = store_path(who, place / GOLDEN) if not mark else place / f"{SIMULATED}.golden"
+    if golden is not None:
         with opened_if_built(store) as opened:
-            plan = make_plan(who, opened)
-        expected = [*_expected(who, plan, swept_by, settled), *expected]
-    for line in expected:
-        say(line)
-    if expected and not yes and not (confirm is not None and confirm("Go on?")):
-        raise InputError("it was not agreed to", remedy="add --yes (in Python yes=True)")
-    course = _course(swept_by, who, plan)
-    with progress(f"all {len(STAGES)} stages", 1.0) as course.tell:
-        if who is not None:
-            say(_stage(0))
-            with Store(store, create=True) as opened:
-                Build(who, opened, course.progress).run()
-                written = export(opened, place / f"golden{mark}")
-            qrels = written.get("qrels.txt") or written["qrels.simulated.txt"]
+            plan = make_plan(golden, opened)
+    _agree_to_cost(_expected_requests(golden, plan, settings, out), yes)
+    steps = _Steps.plan(settings, golden, plan)
+    with combine_progress(f"all {len(STAGES)} stages", 1.0, steps.report_to):
+        if golden is not None:
+            _announce_stage(0)
+            qrels = _judge_passages(golden, store, place / f"golden{suffix}", steps)
             update: dict[str, Any] = {"qrels": qrels}
-            if mark:
+            if is_simulated:
                 update |= {"holes": "leave", "judge": None}
-            swept_by = swept_by.model_copy(update=update)
-            course.passed(*_JUDGING)
-        say(_stage(1))
-        judged = hole_grader(swept_by, out, say, course.progress)
-        caveats = _caveats(place, bool(mark))
-        swept = sweep(swept_by, out, progress=course.progress, judge=judged, notes=caveats)
-        course.passed(*_SWEEPING)
-        say(_stage(2))
-        found = recommend(out, sla_ms=sla_ms, budget=budget, quality=quality)
-        say(_stage(3))
-        notes = list(swept.manifest["notes"])
-        title = f"What to deploy: {place.resolve().name}{' (SIMULATED judge)' if mark else ''}"
+            settings = settings.model_copy(update=update)
+        _announce_stage(1)
+        grader = hole_grader(settings, out, announce, steps.task)
+        swept = sweep(settings, out, judge=grader, notes=_caveats(place, is_simulated))
+        steps.finish(*_SWEEPING)
+        _announce_stage(2)
+        recommendation = recommend(out, sla_ms=sla_ms, budget=budget, quality=quality)
+        _announce_stage(3)
+        title = f"What to deploy: {place.resolve().name}"
+        title += " (SIMULATED judge)" if is_simulated else ""
         limits = Limits(sla_ms=sla_ms, budget=budget, quality=quality)
         report, broken = write_report(place, None, title, limits=limits)
-    notes += [f"left out of the page: {line}" for line in broken]
-    return Chosen(place, found, swept, report, bool(mark), tuple(notes))
+    notes = [*swept.manifest["notes"], *(f"left out of the page: {line}" for line in broken)]
+    return Chosen(place, recommendation, swept, report, is_simulated, tuple(notes))
+
+
+def _agree_to_cost(expected: list[str], yes: bool) -> None:
+    """Announce what will be sent; raise InputError unless there is nothing or it is agreed to."""
+    for line in expected:
+        announce(line)
+    if expected and not yes and not confirm("Go on?"):
+        raise InputError("it was not agreed to", remedy="add --yes (in Python yes=True)")
+
+
+def _announce_stage(at: int) -> None:
+    announce(f"{at + 1} of {len(STAGES)}: {STAGES[at]}")
+
+
+def _judge_passages(golden: GoldenSettings, store: Path, out: Path, steps: _Steps) -> Path:
+    """Build or continue the golden set, export it, and return its judgments."""
+    with Store(store, create=True) as opened:
+        Build(golden, opened, steps.task).run()
+        files = export(opened, out)
+    steps.finish(*_JUDGING)
+    return files.get("qrels.txt") or files["qrels.simulated.txt"]
 
 
 # ------------------------------------------------------------------------------------- progress
 
-_JUDGING = ("rewriting", "retrieving", "grading", "ordering")  # as these steps call themselves
+_JUDGING = ("rewriting", "retrieving", "grading", "ordering")  # first words of the tasks' labels
 _SWEEPING = ("embedding", "reranking", "timing", "calling", "judging", "evaluating")
-_CLOSING = 2.0  # seconds of choosing, and of the page
-_CALL = 2.0  # seconds of a judge's reply, before there is one
-_EACH = {"retrieving": 1e-3, "embedding": 1e-3, "reranking": 2e-2, "timing": 2e-3, "calling": 0.5}
-_EACH |= {"evaluating": 0.1}  # seconds of a passage, a pair, a question or a configuration
+_CLOSING_SECONDS = 2.0  # of choosing, and of the page
+_REPLY_SECONDS = 2.0  # of a judge's reply, before there is one
+_UNIT_SECONDS = {  # of a passage, a pair, a question or a configuration
+    "retrieving": 1e-3,
+    "embedding": 1e-3,
+    "reranking": 2e-2,
+    "timing": 2e-3,
+    "calling": 0.5,
+    "evaluating": 0.1,
+}
 
 
 @dataclass(slots=True)
-class _Course:
-    """How far all stages are: done / (done + left), in the seconds that steps are likely to take.
+class _Steps:
+    """One progress for the tasks of all stages: done / (done + remaining), in estimated seconds.
 
-    A step that begins says how much it has to do; one that does not begin is passed over.
+    A task states its total when it begins; until then it counts with an estimate.
     """
 
-    each: dict[str, float]  # step, the first word of its label → seconds of one of its things
-    left: dict[str, float]  # step → seconds
-    tell: Callable[[float], None] = lambda share: None
-    done: float = 0.0
-    told: float = 0.0
-    lock: Lock = field(default_factory=Lock)  # judges are asked from several threads
+    unit_seconds: dict[str, float]  # by step, the first word of a task's label
+    remaining: dict[str, float]  # seconds by step
+    report: Callable[[float], None] = lambda share: None
+    done: float = 0.0  # seconds
+    reported: float = 0.0  # share that was reported
+    lock: Lock = field(default_factory=Lock)  # judges are called from several threads
+
+    @classmethod
+    def plan(cls, grid: SweepSettings, golden: GoldenSettings | None, plan: Plan | None) -> _Steps:
+        """Estimate the seconds of every step."""
+        rows = sum(1 for _ in configurations(grid))
+        corpus = grid.corpus / CORPUS
+        passages = corpus.stat().st_size / 1000 if corpus.is_file() else 0.0
+        unit_seconds = dict(_UNIT_SECONDS)
+        counts = {"embedding": passages * len(grid.embedders), "evaluating": rows}
+        counts["timing"] = rows * grid.latency.queries * grid.latency.repeats
+        if golden is not None and plan is not None:
+            counts["retrieving"] = passages
+            calls = {step.stage: step for step in plan.steps}
+            for stage, step in (("grade", "grading"), ("rank", "ordering")):
+                seconds = calls[stage].seconds or (_REPLY_SECONDS if _llm_judges(golden) else 0.01)
+                seconds /= golden.limits.concurrency
+                unit_seconds[step] = unit_seconds["judging"] = seconds
+                counts[step] = calls[stage].calls
+            counts["judging"] = plan.queries * rows if grid.holes == "judge" else 0
+        return cls(unit_seconds, {step: unit_seconds[step] * n for step, n in counts.items()})
+
+    def report_to(self, report: Callable[[float], None]) -> Any:
+        """Report to the task that is drawn; return the display for the inner tasks."""
+        self.report = report
+        return self.task
 
     @contextmanager
-    def progress(self, label: str, total: float) -> Iterator[Callable[[float], None]]:
-        """What a step is given to tell of its work."""
+    def task(self, label: str, total: float) -> Iterator[Callable[[float], None]]:
+        """Count a task as a part of all stages."""
         step = label.split()[0]
-        each = self.each.get(step, 0.0)
-        self.left[step] = each * total
-        yield lambda amount: self._move(step, each * amount)
-        self.passed(step)
+        seconds = self.unit_seconds.get(step, 0.0)
+        self.remaining[step] = seconds * total
+        yield lambda amount: self._advance(step, seconds * amount)
+        self.finish(step)
 
-    def passed(self, *steps: str) -> None:
+    def finish(self, *steps: str) -> None:
+        """Count these steps as done, also those that had nothing to do."""
         for step in steps:
-            self._move(step, self.left.get(step, 0.0))
+            self._advance(step, self.remaining.get(step, 0.0))
 
-    def _move(self, step: str, seconds: float) -> None:
+    def _advance(self, step: str, seconds: float) -> None:
         with self.lock:
-            seconds = min(seconds, self.left.get(step, 0.0))
-            self.left[step] = self.left.get(step, 0.0) - seconds
+            seconds = min(seconds, self.remaining.get(step, 0.0))
+            self.remaining[step] = self.remaining.get(step, 0.0) - seconds
             self.done += seconds
-            share = self.done / (self.done + sum(self.left.values()) + _CLOSING)
-            further = max(0.0, share - self.told)
-            self.told += further
-        self.tell(further)
+            share = self.done / (self.done + sum(self.remaining.values()) + _CLOSING_SECONDS)
+            gain = max(0.0, share - self.reported)
+            self.reported += gain
+        self.report(gain)
 
 
-def _course(grid: SweepSettings, who: GoldenSettings | None, plan: Plan | None) -> _Course:
-    """All steps ahead, and what each is likely to take."""
-    rows = [*configurations(grid)]
-    corpus = grid.corpus / CORPUS
-    texts = corpus.stat().st_size / 1000 if corpus.is_file() else 0.0
-    each = dict(_EACH)
-    counts = {"embedding": texts * len(grid.embedders), "evaluating": len(rows)}
-    counts["timing"] = len(rows) * grid.latency.queries * grid.latency.repeats
-    if who is not None and plan is not None:
-        counts["retrieving"] = texts
-        calls = {step.stage: step for step in plan.steps}
-        for stage, step in (("grade", "grading"), ("rank", "ordering")):
-            seconds = calls[stage].seconds or (_CALL if _paid(who) else 0.01)
-            each[step] = each["judging"] = seconds / who.limits.concurrency
-            counts[step] = calls[stage].calls
-        counts["judging"] = plan.queries * len(rows) if grid.holes == "judge" else 0
-    return _Course(each, {step: each[step] * count for step, count in counts.items()})
+# ------------------------------------------------------------------------------------- the folder
 
 
-def _paid(who: GoldenSettings) -> list[Any]:
-    """The judges that are asked over a network."""
-    return [judge for judge in members(who.judge).values() if judge.type == "llm"]
+def _llm_judges(golden: GoldenSettings) -> list[Any]:
+    """Return the judges that are called over a network."""
+    return [judge for judge in members(golden.judge).values() if judge.type == "llm"]
 
 
-def _stage(at: int) -> str:
-    return f"{at + 1} of {len(STAGES)}: {STAGES[at]}"
-
-
-def _there(place: Path, name: str) -> Path:
+def _require(place: Path, name: str) -> Path:
+    """Return a file of the folder; raise InputError if it is absent."""
     if not (place / name).is_file():
         absent = "this is a file and no folder" if place.exists() else "there is no such folder"
         raise InputError(
@@ -241,26 +264,27 @@ def _there(place: Path, name: str) -> Path:
     return place / name
 
 
-def _judging(place: Path, judge: str | None) -> GoldenSettings | None:
-    """Who judges; None where judgements are there and nobody is named."""
+def _judge_settings(place: Path, judge: str | None) -> GoldenSettings | None:
+    """Read who judges; None if the folder comes with judgments and no judge is named."""
     if judge is None and not (place / GOLDEN).is_file() and (place / SWEEP).is_file():
         return None
-    said = read_keys(_there(place, GOLDEN))
+    keys = read_keys(_require(place, GOLDEN))
     if not (place / QUERIES).is_file():
         raise InputError(
             "there are no questions in this folder",
             place=str(place),
             remedy="rankproof init DOCUMENTS --questions questions.txt",
         )
+    named = keys.get("judge")
+    names_simulated = isinstance(named, dict) and named.get("type") == SIMULATED
     if judge == SIMULATED:
-        named = said.get("judge")
-        if not (isinstance(named, dict) and named.get("type") == SIMULATED):
-            said = {**said, "judge": {"type": SIMULATED}}
-        return check_config(said, GoldenSettings, place=str(place / GOLDEN), folder=place.resolve())
-    named = said.get("judge")
+        if not names_simulated:
+            keys = {**keys, "judge": {"type": SIMULATED}}
+        return check_config(keys, GoldenSettings, place=str(place / GOLDEN), folder=place.resolve())
     if named is None:
-        raise InputError("it names no judge", place=str(place / GOLDEN), remedy=_who_could(place))
-    if isinstance(named, dict) and named.get("type") == SIMULATED:
+        remedy = _suggest_judges(place)
+        raise InputError("it names no judge", place=str(place / GOLDEN), remedy=remedy)
+    if names_simulated:
         raise InputError(
             "a simulated judge is evidence of nothing",
             place=str(place / GOLDEN),
@@ -269,54 +293,67 @@ def _judging(place: Path, judge: str | None) -> GoldenSettings | None:
     return read_config(place / GOLDEN, GoldenSettings)
 
 
-def _who_could(place: Path) -> str:
-    """What would bring a judge: only what works here."""
+def _suggest_judges(place: Path) -> str:
+    """Name the judges that would work in this installation and folder."""
     ways = ["name a chat endpoint there (judge: {type: llm, url: …, model: …})"]
     torch = "" if has_torch() else ", once rankproof[torch] is installed"
     ways.append(f"or a reranker (judge: {{type: cross-encoder, …}}){torch}")
-    if (place / SHIPPED).is_file():
+    if (place / BUILT_IN_QRELS).is_file():
         ways.append("or try things out with --judge simulated")
     return ", ".join(ways)
 
 
-def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: bool) -> list[str]:
-    """What judging takes in calls and dollars; empty where nothing is sent to anybody."""
-    judges = _paid(who)
+def _expected_requests(
+    golden: GoldenSettings | None, plan: Plan | None, grid: SweepSettings, out: Path
+) -> list[str]:
+    """Say what will be sent to servers, and its cost; empty if nothing is."""
+    is_settled = _is_settled(out, grid)
+    lines = []
+    if golden is not None and plan is not None:
+        lines = _judge_requests(golden, plan, grid, is_settled)
+    return lines if is_settled else [*lines, *_sweep_requests(grid)]
+
+
+def _judge_requests(
+    golden: GoldenSettings, plan: Plan, grid: SweepSettings, is_settled: bool
+) -> list[str]:
+    """Say how many calls, tokens and dollars judging takes; empty if no server judges."""
+    judges = _llm_judges(golden)
     if not judges:
         return []
+    parts = []
     calls = sum(step.calls for step in plan.steps)
-    said = []
     if calls:
         tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
-        spent = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
-        said.append(f"{plural(calls, 'time')}, {plural(tokens, 'token')}, {spent}")
+        cost = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
+        parts.append(f"{plural(calls, 'time')}, {plural(tokens, 'token')}, {cost}")
     if plan.more:
-        most = plan.more * who.grading.batch
-        said.append(f"of texts that have changed, {_at_most(most, plan)}")
-    if grid.holes == "judge" and (said or not settled):
+        changed = plan.more * golden.grading.batch
+        parts.append(f"of texts that have changed, {_at_most(changed, plan)}")
+    if grid.holes == "judge" and (parts or not is_settled):
         deepest = max([*grid.at, *grid.prompts])
-        most = plan.queries * deepest * sum(1 for _ in configurations(grid))
-        beyond = "that" if said else "what is judged"
-        said.append(f"of what the sweep finds beyond {beyond}, {_at_most(most, plan)}")
-    named = " and ".join(judge.model for judge in judges)
-    return [f"{named} is asked {'; and '.join(said)} ({plan.prices})"] if said else []
+        holes = plan.queries * deepest * sum(1 for _ in configurations(grid))
+        beyond = "that" if parts else "what is judged"
+        parts.append(f"of what the sweep finds beyond {beyond}, {_at_most(holes, plan)}")
+    names = " and ".join(judge.model for judge in judges)
+    return [f"{names} is asked {'; and '.join(parts)} ({plan.prices})"] if parts else []
 
 
 def _at_most(passages: int, plan: Plan) -> str:
-    spent = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
-    return f"at most {plural(passages, 'passage')}{spent}"
+    cost = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
+    return f"at most {plural(passages, 'passage')}{cost}"
 
 
-def _sent(grid: SweepSettings) -> list[str]:
-    """Who else is sent texts by the sweep."""
-    kinds: dict[str, Mapping[str, Any]] = {
+def _sweep_requests(grid: SweepSettings) -> list[str]:
+    """Say which components of the sweep send texts to a server."""
+    axes: dict[str, Mapping[str, Any]] = {
         "embedder": grid.embedders, "rewriter": grid.rewriters, "reranker": grid.rerankers
     }  # fmt: skip
     names = [
         f"{kind} {name}"
-        for kind, some in kinds.items()
-        for name, one in some.items()
-        if one is not None and uses_network(one)
+        for kind, axis in axes.items()
+        for name, component in axis.items()
+        if component is not None and uses_network(component)
     ]
     names += [] if grid.answers is None else [f"generator {grid.answers.generator.model}"]
     if not names:
@@ -324,26 +361,31 @@ def _sent(grid: SweepSettings) -> list[str]:
     return [f"the sweep sends texts to {', '.join(names)}, at the prices of the price file"]
 
 
-def _settled(out: Path, grid: SweepSettings) -> bool:
-    """Whether the sweep there is this one, of the same texts: what it found has been judged."""
+def _is_settled(out: Path, grid: SweepSettings) -> bool:
+    """True if the folder holds this sweep of the same texts: its lists have been judged."""
     try:
         made = read_sweep(out).manifest
-        held = {file["file"]: file["sha256"] for file in made["inputs"].values() if "file" in file}
-        texts = all(held.get(n) == digest_file(grid.corpus / n) for n in (CORPUS, QUERIES))
-        now = redact(redact_for_publication(grid.model_dump(mode="json")))
-        return texts and _looked_at(made["config"]) == _looked_at(now)
+        digests = {f["file"]: f["sha256"] for f in made["inputs"].values() if "file" in f}
+        files = (CORPUS, QUERIES)
+        has_texts = all(digests.get(name) == digest_file(grid.corpus / name) for name in files)
+        config = redact(redact_for_publication(grid.model_dump(mode="json")))
+        return has_texts and _listing_settings(made["config"]) == _listing_settings(config)
     except (InputError, KeyError, OSError, AttributeError):
         return False
 
 
-def _looked_at(config: dict[str, Any]) -> dict[str, Any]:
-    """What decides which passages are looked at: of the measures, how far down they look."""
-    deep = [parse(name).cutoff for name in config["measures"]]
+def _listing_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide which passages are judged: of the measures, the cutoffs."""
+    cutoffs = [parse(name).cutoff for name in config["measures"]]
     kept = {key: value for key, value in config.items() if key not in ("qrels", "best_by")}
-    return kept | {"measures": deep}
+    return kept | {"measures": cutoffs}
 
 
-def _caveats(place: Path, simulated: bool) -> list[str]:
-    said = caveat(kept_questions(place / QUERIES)) if (place / QUERIES).is_file() else None
-    mocked = "the judge was simulated: these figures are evidence of nothing"
-    return [*([mocked] if simulated else []), *([said] if said else [])]
+def _caveats(place: Path, is_simulated: bool) -> list[str]:
+    """Return what weakens the evidence: a simulated judge, generated questions."""
+    caveats = []
+    if is_simulated:
+        caveats.append("the judge was simulated: these figures are evidence of nothing")
+    if (place / QUERIES).is_file():
+        caveats += filter(None, [question_caveat(kept_questions(place / QUERIES))])
+    return caveats

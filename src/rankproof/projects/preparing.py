@@ -1,10 +1,10 @@
-"""A folder of documents → a folder that golden sets and sweeps are made from.
+"""Turn a folder of documents into a folder that golden sets and sweeps are made from.
 
     corpus.jsonl      passages: id `file#start-end`, title, text, file, span, headings, pages
     queries.jsonl     questions, typed or generated
-    texts.jsonl       what was read from PDF and HTML: the text that spans count in
+    texts.jsonl       text extracted from PDF and HTML, in which spans count
     provenance.json   every file: its digest, what became of it, and how the folder was made
-    golden.yaml, sweep.yaml   to begin with; yours once you change them
+    golden.yaml, sweep.yaml   starting points; yours once you change them
 
 Run again, a file that did not change keeps its passages, byte for byte.
 """
@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from rankproof.foundation.config import check_config, read_config, read_keys
@@ -37,6 +37,7 @@ from rankproof.foundation.files import (
 from rankproof.foundation.manifest import digest_file, manifest
 from rankproof.foundation.phrasing import out_of, plural, typed
 from rankproof.foundation.printable import printable_path
+from rankproof.foundation.progress import advance, progress
 from rankproof.foundation.redaction import register_address
 from rankproof.foundation.version import __version__
 from rankproof.golden.settings import GoldenSettings
@@ -45,8 +46,8 @@ from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.projects.questions import (
     Question,
-    caveat,
     kept_questions,
+    question_caveat,
     typed_questions,
     write_questions,
 )
@@ -54,24 +55,24 @@ from rankproof.projects.reading import Broken, Contents, Document, fit, kind_of,
 from rankproof.projects.starters import golden_yaml, sweep_yaml
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.chunks import ChunkSettings, Span, chunk
-from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings
 
 CORPUS, QUERIES, TEXTS = "corpus.jsonl", "queries.jsonl", "texts.jsonl"
 PROVENANCE, GOLDEN, SWEEP = "provenance.json", "golden.yaml", "sweep.yaml"
-OURS = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
-_KEPT = ("PDF", "HTML")  # formats whose text is kept: reading them takes long, and spans need it
-_LISTED = 20  # files that are named where something is wrong with them
-_LINKS = "links to folders"
-_OUTSIDE = "links out of the folder"
+OWN_FILES = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
+_EXTRACTED = ("PDF", "HTML")  # formats whose text is stored: extracting is slow, spans need it
+_MOST_NOTES = 20  # notes on single files that are listed
+_FOLDER_LINKS = "links to folders"
+_LINKS_OUTSIDE = "links out of the folder"
 
 By = Literal["headings", "separators", "sentences"]
 State = Literal["read", "duplicate", "empty", "broken"]
+Known = dict[str, tuple[str, State]]  # files of the last run: digest and state
 
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """What became of a file."""
+    """The outcome of reading one file."""
 
     file: str
     format: str
@@ -91,8 +92,8 @@ class Prepared(Displayed):
     >>> from pathlib import Path
     >>> Path("texts").mkdir(exist_ok=True)
     >>> _ = Path("texts/fan.txt").write_text("The fan turns to the left.")
-    >>> found = rp.init("texts", "texts-set")
-    >>> found.passages, found.files[0].state
+    >>> prepared = rp.init("texts", "texts-set")
+    >>> prepared.passages, prepared.files[0].state
     (1, 'read')
     """
 
@@ -101,15 +102,15 @@ class Prepared(Displayed):
     passages: int
     repeated: int  # passages whose text is that of an earlier one
     questions: tuple[Question, ...]
-    gone: tuple[str, ...]  # files of the last time that are no longer there
-    others: dict[str, int]  # endings that are no format of documents, and how many files
+    gone: tuple[str, ...]  # files of the last run that are no longer there
+    others: dict[str, int]  # files of unknown formats, by suffix
     notes: tuple[str, ...]
-    next: str
+    next: str  # the command to type next
     manifest: dict[str, Any]
 
     def __repr__(self) -> str:
-        asked = plural(len(self.questions), "question")
-        return f"<{plural(self.passages, 'passage')} and {asked} in {self.folder}>"
+        questions = plural(len(self.questions), "question")
+        return f"<{plural(self.passages, 'passage')} and {questions} in {self.folder}>"
 
     def _shown(self) -> Table:
         states: tuple[State, ...] = ("read", "duplicate", "empty", "broken")
@@ -117,13 +118,14 @@ class Prepared(Displayed):
         columns += [Column("documents"), Column("passages")]
         rows: list[tuple[Cell, ...]] = []
         for name in dict.fromkeys(file.format for file in self.files):
-            some = [file for file in self.files if file.format == name]
-            count = Counter(file.state for file in some)
-            sums = (sum(file.documents for file in some), sum(file.passages for file in some))
+            files = [file for file in self.files if file.format == name]
+            count = Counter(file.state for file in files)
+            sums = (sum(file.documents for file in files), sum(file.passages for file in files))
             rows.append((name, *(count[state] for state in states), *sums))
         return Table(columns, rows, notes=list(self.notes))
 
     def to_dict(self) -> dict[str, Any]:
+        """What `rankproof init --format json` prints."""
         return {
             "manifest": self.manifest,
             "folder": str(self.folder),
@@ -133,6 +135,14 @@ class Prepared(Displayed):
             **told(self, "gone", "others", "notes", "next"),
             "files": [asdict(file) | {"notes": list(file.notes)} for file in self.files],
         }
+
+
+class _Endpoint(NamedTuple):
+    """A chat endpoint that judges, and may write questions."""
+
+    url: str | None
+    model: str | None
+    key_env: str | None
 
 
 def init(
@@ -148,12 +158,11 @@ def init(
     model: str | None = None,
     key_env: str | None = None,
     seed: int = 0,
-    progress: Told = silent,
 ) -> Prepared:
     """Read a folder of documents and make a BEIR folder, questions and configurations of it.
 
-    `out` is by default NAME-rankproof. `size`, `overlap` and `by` say how documents are cut; left
-    out, as the last time, else 1200 characters, none of them twice, at headings. `url` and `model`
+    `out` is by default NAME-rankproof. `size`, `overlap` and `by` say how documents are chunked: by
+    default as in the last run, else 1200 characters without overlap, at headings. `url` and `model`
     name a chat endpoint: it judges, and with `generate` it writes so many questions.
 
     >>> from pathlib import Path
@@ -163,49 +172,63 @@ def init(
     1
     """
     source = check_folder(folder)
-    place = _beside(source) if out is None else Path(out)
-    before = _claimed(place, source)
-    own = [] if questions is None else typed_questions(questions)
+    place = _default_folder(source) if out is None else Path(out)
+    before = _last_run(place, source)
+    typed_in = [] if questions is None else typed_questions(questions)
+    endpoint = _Endpoint(url, model, key_env)
     if url is None and model is None and _judge_of(place).get("type") == "llm":
-        url, model, key_env = (_judge_of(place).get(key) for key in ("url", "model", "key_env"))
-    _check_endpoint(generate, url, model)
-    cut = _cutting(before, size, overlap, by)
-    read = _read(source, place, before, cut, progress)
+        endpoint = _Endpoint(*(_judge_of(place).get(key) for key in _Endpoint._fields))
+    _check_endpoint(generate, endpoint)
+    chunking = _choose_chunking(before, size, overlap, by)
+    corpus = _read_corpus(source, place, before, chunking)
+    config = {"chunks": chunking, "generate": generate}
     made = manifest(
         "documents",
-        config={"chunks": cut, "generate": generate, "url": url, "model": model},
+        config=config | {"url": endpoint.url, "model": endpoint.model},
         inputs={} if questions is None else {"questions": questions},
         seed=seed,
         packages=("polars", "pypdfium2", "lxml"),
     )
-    record: dict[str, Any] = {"manifest": made, "chunks": cut, "written": {}, "files": []}
-    if not before:  # whoever is stopped from here on finds a folder that is ours
+    record: dict[str, Any] = {"manifest": made, "chunks": chunking, "written": {}, "files": []}
+    if not before:  # an interruption from here on leaves a folder that is recognized as init's
         write_lines(place / PROVENANCE, [json.dumps(record, indent=1)])
-    _write_corpus(place, read)
-    written = _configurations(place, before, len(read.rows), url, model, key_env)
-    record |= {"written": written["digests"], "files": [asdict(file) for file in read.files]}
+    _write_corpus(place, corpus)
+    digests, config_notes = _write_configurations(place, before, len(corpus.rows), endpoint)
+    record |= {"written": digests, "files": [asdict(file) for file in corpus.files]}
     write_lines(place / PROVENANCE, [json.dumps(record, indent=1, ensure_ascii=False)])
-    asked, refused = _asked(place, read.rows, own, generate, url, model, key_env, seed, progress)
-    notes = [*_file_notes(read), *refused, *written["kept"]]
-    notes += [said for said in (caveat(asked),) if said]
+    all_questions, question_notes = _collect_questions(
+        place, corpus.rows, typed_in, generate, endpoint, seed
+    )
+    notes = [*_file_notes(corpus), *question_notes, *config_notes]
+    notes += filter(None, [question_caveat(all_questions)])
     return Prepared(
-        place, tuple(read.files), len(read.rows), read.repeated, tuple(asked), tuple(read.gone),
-        read.others, tuple(notes), _next(place, source, asked, written["judge"]), made,
-    )  # fmt: skip
+        folder=place,
+        files=tuple(corpus.files),
+        passages=len(corpus.rows),
+        repeated=corpus.repeated,
+        questions=tuple(all_questions),
+        gone=tuple(corpus.gone),
+        others=corpus.others,
+        notes=tuple(notes),
+        next=_next_command(place, source, bool(all_questions)),
+        manifest=made,
+    )
 
 
-# ------------------------------------------------------------------------------- what is asked
+# ----------------------------------------------------------------------------------- arguments
 
 
-def _beside(source: Path) -> Path:
-    """NAME-rankproof in this folder; beside the documents where this folder is one of theirs."""
-    whole = source.resolve()
-    name = f"{whole.name}-rankproof"
-    return Path(os.path.relpath(whole.parent / name) if Path.cwd().is_relative_to(whole) else name)
+def _default_folder(source: Path) -> Path:
+    """Return NAME-rankproof here; beside the documents if this folder is one of theirs."""
+    resolved = source.resolve()
+    name = f"{resolved.name}-rankproof"
+    if Path.cwd().is_relative_to(resolved):
+        return Path(os.path.relpath(resolved.parent / name))
+    return Path(name)
 
 
-def _claimed(place: Path, source: Path) -> dict[str, Any]:
-    """What the last time left there; nothing where it is the first."""
+def _last_run(place: Path, source: Path) -> dict[str, Any]:
+    """Check that the folder may be written; return what the last run left there, {} if none."""
     for name in ("corpus.jsonl", "corpus.jsonl.gz"):
         if (source / name).is_file() and (source / "queries.jsonl").is_file():
             raise InputError(
@@ -214,27 +237,31 @@ def _claimed(place: Path, source: Path) -> dict[str, Any]:
                 remedy="golden, sweep and search read it as it is",
             )
     check_output(place / CORPUS, [source])
-    for name in OURS:
+    for name in OWN_FILES:
         check_output(place / name)
     if not (place / PROVENANCE).is_file():
         claim_folder(place, (), "init")
         return {}
     try:
-        before = json.loads(read_text(place / PROVENANCE))
-        kind = before["manifest"]["kind"]
-        files = {file["file"]: (file["sha256"], file["state"]) for file in before["files"]}
-        return {"chunks": dict(before["chunks"]), "written": dict(before["written"]), "kind": kind,
-                "files": files}  # fmt: skip
+        record = json.loads(read_text(place / PROVENANCE))
+        return {
+            "chunks": dict(record["chunks"]),
+            "written": dict(record["written"]),
+            "kind": record["manifest"]["kind"],
+            "files": {file["file"]: (file["sha256"], file["state"]) for file in record["files"]},
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             "not what init writes", place=str(place / PROVENANCE), remedy="name a new folder"
         ) from None
 
 
-def _check_endpoint(generate: int, url: str | None, model: str | None) -> None:
+def _check_endpoint(generate: int, endpoint: _Endpoint) -> None:
+    """Raise InputError unless url and model come together, and questions have a writer."""
+    url, model, _ = endpoint
     if (url is None) != (model is None):
         raise InputError(
-            f"{'a url without a model' if model is None else 'a model without a url'}",
+            "a url without a model" if model is None else "a model without a url",
             remedy="name both: --url http://localhost:8000/v1 --model NAME",
         )
     if generate and url is None:
@@ -248,141 +275,142 @@ def _check_endpoint(generate: int, url: str | None, model: str | None) -> None:
         check_config({"corpus": ".", "judge": judge}, GoldenSettings, place="--url")
 
 
-def _cutting(
+def _choose_chunking(
     before: dict[str, Any], size: int | None, overlap: int | None, by: str | None
 ) -> dict[str, Any]:
-    cut: dict[str, Any] = {"size": 1200, "overlap": 0, "by": "headings"} | before.get("chunks", {})
-    given = {"size": size, "overlap": overlap, "by": by}
-    cut |= {key: value for key, value in given.items() if value is not None}
-    _chunking(cut, headings=True)
-    return cut
+    """Return the arguments, completed by the last run's chunking or the default."""
+    chosen: dict[str, Any] = {"size": 1200, "overlap": 0, "by": "headings"}
+    chosen |= before.get("chunks", {})
+    arguments = {"size": size, "overlap": overlap, "by": by}
+    chosen |= {key: value for key, value in arguments.items() if value is not None}
+    _chunk_settings(chosen, headings=True)
+    return chosen
 
 
-def _chunking(cut: dict[str, Any], headings: bool) -> ChunkSettings:
-    by = cut["by"]
-    plain = {"size": cut["size"], "overlap": cut["overlap"], "headings": headings}
-    plain |= {"by": "separators" if by == "headings" else by}
-    if by != "headings":
-        plain["headings"] = False
-    return check_config(plain, ChunkSettings, place="chunks")
+def _chunk_settings(chosen: dict[str, Any], headings: bool) -> ChunkSettings:
+    """Return the settings for documents with or without headings."""
+    at_headings = chosen["by"] == "headings"
+    settings = {
+        "size": chosen["size"],
+        "overlap": chosen["overlap"],
+        "headings": headings and at_headings,
+        "by": "separators" if at_headings else chosen["by"],
+    }
+    return check_config(settings, ChunkSettings, place="chunks")
 
 
-# --------------------------------------------------------------------------------- what is read
+# ------------------------------------------------------------------------------------ documents
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Corpus:
+    """All files of the folder, and the passages of those that are new."""
+
     files: list[FileRead]
-    rows: list[dict[str, Any]]
-    gone: list[str]
-    others: dict[str, int]
+    others: dict[str, int]  # files of unknown formats, and skipped links
+    rows: list[dict[str, Any]] = field(default_factory=list)  # passages as BEIR has them
+    gone: list[str] = field(default_factory=list)
     repeated: int = 0
-    texts: dict[str, dict[str, Any]] = field(default_factory=dict)  # of PDF and HTML, by digest
+    texts: dict[str, dict[str, Any]] = field(default_factory=dict)  # extracted, by digest of file
 
 
-def _read(
-    source: Path, place: Path, before: dict[str, Any], cut: dict[str, Any], progress: Told
-) -> _Reading:
-    """Every file of the folder, its passages, and what is wrong with it."""
-    paths, others, unread = _walk(source)
-    named = {path.relative_to(source).as_posix(): path for path in paths}
+def _read_corpus(
+    source: Path, place: Path, before: dict[str, Any], chunking: dict[str, Any]
+) -> _Corpus:
+    """Read every file of the folder, and cut its documents into passages.
+
+    Of documents with the same text only the first counts. Files that had passages in the last run
+    come first, so that they keep them when a copy is added.
+    """
+    paths, others, unreadable = _walk(source)
+    known: Known = before.get("files", {})
+    corpus = _Corpus([_with_change(file, known) for file in unreadable], others)
+    by_name = {path.relative_to(source).as_posix(): path for path in paths}
     passages: dict[str, list[dict[str, Any]]] = {}
-    known: dict[str, tuple[str, State]] = before.get("files", {})
-    texts = _kept_texts(place / TEXTS)
-    found = _Reading([_compared(file, known) for file in unread], [], [], others)
-    seen: dict[str, str] = {}  # digest of a document's text → the document that had it first
-    ways = {headings: _chunking(cut, headings) for headings in (False, True)}
-    with progress("documents", len(paths)) as advance:
-        for name, path in sorted(named.items(), key=lambda n: (not _held(known, n[0]), n[0])):
-            file, documents = _one(path, name, known, texts, found.texts)
-            fresh: list[Document] = []
-            again: list[str] = []  # where documents of this file stand already
+    stored_texts = _read_stored_texts(place / TEXTS)
+    settings = {headings: _chunk_settings(chunking, headings) for headings in (False, True)}
+    name_by_text: dict[str, str] = {}  # digest of a text → the first document that has it
+    with progress("documents", len(paths)):
+        for name in sorted(by_name, key=lambda n: (known.get(n, ("", "broken"))[1] != "read", n)):
+            file, documents = _read_documents(by_name[name], name, known, stored_texts, corpus)
+            new: list[Document] = []
+            originals: list[str] = []  # of the documents that appeared before
             for document in documents:
                 if not document.text.strip():
                     continue
-                like = _likeness(document.text)
-                if like in seen:
-                    again.append(seen[like])
+                digest = _text_digest(document.text)
+                if digest in name_by_text:
+                    originals.append(name_by_text[digest])
                 else:
-                    seen[like] = document.name
-                    fresh.append(document)
-            rows = [
-                _row(document, span, file.file)
-                for document in fresh
-                for span in chunk(document.text, ways[document.headings])
+                    name_by_text[digest] = document.name
+                    new.append(document)
+            passages[name] = [
+                _passage_row(document, span, file.file)
+                for document in new
+                for span in chunk(document.text, settings[document.headings])
             ]
-            passages[name] = rows
-            found.files.append(_counted(file, fresh, again, len(rows)))
-            advance(1)
-    found.files.sort(key=lambda file: file.file)
-    found.rows = [row for name in named for row in passages[name]]
-    if not found.rows:
-        raise InputError(
-            _nothing(found), place=str(source),
-            remedy="put text, Markdown, HTML, PDF, JSONL or CSV files there",
-        )  # fmt: skip
-    found.gone = sorted(set(known) - {file.file for file in found.files})
-    found.repeated = len(found.rows) - len({_likeness(row["text"]) for row in found.rows})
-    return found
+            corpus.files.append(_with_counts(file, len(new), originals, len(passages[name])))
+            advance()
+    corpus.files.sort(key=lambda file: file.file)
+    corpus.rows = [row for name in by_name for row in passages[name]]
+    if not corpus.rows:
+        remedy = "put text, Markdown, HTML, PDF, JSONL or CSV files there"
+        raise InputError(_explain_empty(corpus), place=str(source), remedy=remedy)
+    corpus.gone = sorted(set(known) - {file.file for file in corpus.files})
+    corpus.repeated = len(corpus.rows) - len({_text_digest(row["text"]) for row in corpus.rows})
+    return corpus
 
 
-def _write_corpus(place: Path, read: _Reading) -> None:
-    write_lines(place / CORPUS, (_line(row) for row in read.rows))
-    if read.texts:
-        write_lines(place / TEXTS, (_line(row) for row in read.texts.values()))
+def _write_corpus(place: Path, corpus: _Corpus) -> None:
+    write_lines(place / CORPUS, map(_to_json, corpus.rows))
+    if corpus.texts:
+        write_lines(place / TEXTS, map(_to_json, corpus.texts.values()))
     else:
         (place / TEXTS).unlink(missing_ok=True)
 
 
-def _held(known: dict[str, tuple[str, State]], name: str) -> bool:
-    """Whether a file had passages the last time: it keeps them, and a copy of it gets none."""
-    return known.get(name, ("", "broken"))[1] == "read"
-
-
-def _counted(
-    file: FileRead, fresh: Sequence[Document], again: Sequence[str], passages: int
-) -> FileRead:
-    """A file with what is new in it, and what stands elsewhere already."""
-    file = replace(file, documents=len(fresh), passages=passages)
-    if file.state == "broken" or (fresh and not again):
+def _with_counts(file: FileRead, new: int, originals: Sequence[str], passages: int) -> FileRead:
+    """Return a file with its counts and state; `originals` are documents that it repeats."""
+    file = replace(file, documents=new, passages=passages)
+    if file.state == "broken" or (new and not originals):
         return file
-    if not fresh and not again:
+    if not new and not originals:
         return replace(file, state="empty")
-    rows = plural(len(again), "row is", "rows are")
-    of = rows if fresh or len(again) > 1 else "it is"
-    said = (*file.notes, f"{of} the same as {shorten(unquote(again[0]))}")
-    return replace(file, state="read" if fresh else "duplicate", notes=said)
+    rows = plural(len(originals), "row is", "rows are")
+    subject = rows if new or len(originals) > 1 else "it is"
+    note = f"{subject} the same as {shorten(unquote(originals[0]))}"
+    return replace(file, state="read" if new else "duplicate", notes=(*file.notes, note))
 
 
-def _nothing(found: _Reading) -> str:
-    wrong = next((file for file in found.files if file.state == "broken"), None)
-    if wrong is None:
-        outside = found.others.get(_OUTSIDE, 0)
+def _explain_empty(corpus: _Corpus) -> str:
+    """Say why there is no passage at all."""
+    broken = next((file for file in corpus.files if file.state == "broken"), None)
+    if broken is None:
+        outside = corpus.others.get(_LINKS_OUTSIDE, 0)
         skipped = f" ({plural(outside, 'link')} out of it skipped)" if outside else ""
         return f"no document with text in this folder{skipped}"
-    return f"no document could be read: {shorten(wrong.file)} {wrong.notes[0]}"
+    return f"no document could be read: {shorten(broken.file)} {broken.notes[0]}"
 
 
 def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
-    """Documents by name, what else is there, and what cannot be read; hidden files are none.
+    """Return the documents by name, counts of other files, and what cannot be read.
 
-    A link to a file outside is no document: whoever shares the corpus would share that file.
+    Hidden files are skipped, and links to files outside: sharing the corpus would share them.
     """
-    found, others = [], Counter[str]()
-    unread = []
+    documents, others = [], Counter[str]()
+    unreadable = []
     root = source.resolve()
 
-    def broken(path: Path, kind: str, why: str) -> None:
+    def add_unreadable(path: Path, kind: str, reason: str) -> None:
         name = printable_path(path.relative_to(source).as_posix())
-        unread.append(FileRead(name, kind, "", 0, "broken", "new", notes=(why,)))
+        unreadable.append(FileRead(name, kind, "", 0, "broken", "new", notes=(reason,)))
 
-    def closed(error: OSError) -> None:
-        broken(Path(error.filename), "folder", f"cannot be read ({error.strerror})")
+    def add_closed_folder(error: OSError) -> None:
+        add_unreadable(Path(error.filename), "folder", f"cannot be read ({error.strerror})")
 
-    for folder, below, names in os.walk(source, onerror=closed):
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        links = [name for name in below if (Path(folder) / name).is_symlink()]
-        others[_LINKS] += len(links)  # which may lead anywhere
+    for folder, subfolders, names in os.walk(source, onerror=add_closed_folder):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        others[_FOLDER_LINKS] += sum((Path(folder) / name).is_symlink() for name in subfolders)
         for name in sorted(names):
             path = Path(folder) / name
             if name.startswith("."):
@@ -390,56 +418,60 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
             if (kind := kind_of(path)) is None:
                 others[path.suffix.lower() or "no ending"] += 1
             elif path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(root):
-                others[_OUTSIDE] += 1
+                others[_LINKS_OUTSIDE] += 1
             elif path.is_file():
-                found.append(path)
+                documents.append(path)
             else:
-                link = path.is_symlink()
-                broken(path, kind, "is a link that leads nowhere" if link else "is not a file")
-    ordered = sorted(found, key=lambda p: p.relative_to(source).as_posix())
-    return ordered, {what: count for what, count in others.most_common() if count}, unread
+                is_link = path.is_symlink()
+                reason = "is a link that leads nowhere" if is_link else "is not a file"
+                add_unreadable(path, kind, reason)
+    ordered = sorted(documents, key=lambda p: p.relative_to(source).as_posix())
+    return ordered, {what: count for what, count in others.most_common() if count}, unreadable
 
 
-def _one(
-    path: Path,
-    name: str,
-    known: dict[str, tuple[str, State]],
-    texts: dict[str, dict[str, Any]],
-    kept: dict[str, dict[str, Any]],
+def _read_documents(
+    path: Path, name: str, known: Known, stored_texts: dict[str, dict[str, Any]], corpus: _Corpus
 ) -> tuple[FileRead, list[Document]]:
-    """A file and its documents; what was read from it before is taken where it did not change."""
+    """Return a file and its documents; extracted text is added to the corpus.
+
+    Text that was extracted from the same bytes before is not extracted again.
+    """
     kind = kind_of(path) or ""
-    shown = printable_path(name)
+    label = printable_path(name)
     try:
         sha, length = digest_file(path), path.stat().st_size
     except OSError as error:
-        why = f"cannot be read ({error.strerror or error})"
-        unread = FileRead(shown, kind, "", 0, "broken", "new", notes=(why,))
-        return _compared(unread, known), []
-    file = _compared(FileRead(shown, kind, sha, length, "read", "new"), known)
+        reason = f"cannot be read ({error.strerror or error})"
+        broken = FileRead(label, kind, "", 0, "broken", "new", notes=(reason,))
+        return _with_change(broken, known), []
+    file = _with_change(FileRead(label, kind, sha, length, "read", "new"), known)
     try:
-        held = texts.get(sha)
-        if held is not None and held["version"] == __version__:
-            contents = _restored(held, fit(shown))
+        stored = stored_texts.get(sha)
+        if stored is not None and stored["version"] == __version__:
+            contents = _restore_contents(stored, fit(label))
         else:
-            contents = read_file(path, shown)
+            contents = read_file(path, label)
     except Broken as error:
         return replace(file, state="broken", notes=(str(error),)), []
-    if kind in _KEPT:
-        kept[sha] = {"sha256": sha, "version": __version__, "notes": contents.notes}
-        kept[sha]["documents"] = [asdict(document) for document in contents.documents]
+    if kind in _EXTRACTED:
+        corpus.texts[sha] = {
+            "sha256": sha,
+            "version": __version__,
+            "notes": contents.notes,
+            "documents": [asdict(document) for document in contents.documents],
+        }
     return replace(file, notes=tuple(contents.notes)), contents.documents
 
 
-def _compared(file: FileRead, known: dict[str, tuple[str, State]]) -> FileRead:
-    """A file with what changed since the last time."""
+def _with_change(file: FileRead, known: Known) -> FileRead:
+    """Return a file with whether it changed since the last run."""
     if file.file not in known:
         return file
     return replace(file, change="same" if known[file.file][0] == file.sha256 else "changed")
 
 
-def _kept_texts(path: Path) -> dict[str, dict[str, Any]]:
-    """What was read from files before; a file of ours that is damaged is as good as none."""
+def _read_stored_texts(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the texts that the last run extracted, by digest; {} if absent or damaged."""
     if not path.is_file():
         return {}
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -449,163 +481,160 @@ def _kept_texts(path: Path) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def _restored(held: dict[str, Any], name: str) -> Contents:
-    """What was read, under the name that the file has now."""
+def _restore_contents(stored: dict[str, Any], name: str) -> Contents:
+    """Return what was extracted before, under the name that the file has now."""
     documents = [
         Document(name, d["title"], d["text"], d["headings"], tuple(d["pages"]))
-        for d in held["documents"]
+        for d in stored["documents"]
     ]
-    return Contents(documents, list(held["notes"]))
+    return Contents(documents, list(stored["notes"]))
 
 
-def _likeness(text: str) -> str:
-    """The same for texts that differ in blanks, case and compatible characters alone."""
-    plain = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
-    return sha256(plain.encode("utf-8", "replace")).hexdigest()
+def _text_digest(text: str) -> str:
+    """Return a digest that ignores whitespace, case and compatibility characters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return sha256(re.sub(r"\s+", " ", folded).strip().encode("utf-8", "replace")).hexdigest()
 
 
-def _row(document: Document, span: Span, file: str) -> dict[str, Any]:
-    """A passage as BEIR has it, and where it comes from."""
-    where: dict[str, Any] = {"source": file, "start": span.start, "end": span.end}
+def _passage_row(document: Document, span: Span, file: str) -> dict[str, Any]:
+    """Return a passage as BEIR has it, with its place in the file as metadata."""
+    metadata: dict[str, Any] = {"source": file, "start": span.start, "end": span.end}
     if span.headings:
-        where["headings"] = list(span.headings)
+        metadata["headings"] = list(span.headings)
     if document.pages:
-        first, last = (bisect_right(document.pages, at) for at in (span.start, span.end - 1))
-        where["pages"] = [first, last]
-    text = span.read(document.text)
+        ends = (span.start, span.end - 1)
+        metadata["pages"] = [bisect_right(document.pages, at) for at in ends]
     return {
-        "_id": span.name(document.name), "title": document.title, "text": text, "metadata": where
-    }  # fmt: skip
+        "_id": span.name(document.name),
+        "title": document.title,
+        "text": span.read(document.text),
+        "metadata": metadata,
+    }
 
 
 # ------------------------------------------------------------------------------------ questions
 
 
-def _asked(
+def _collect_questions(
     place: Path,
     rows: Sequence[dict[str, Any]],
-    own: list[Question],
+    typed_in: list[Question],
     wanted: int,
-    url: str | None,
-    model: str | None,
-    key_env: str | None,
+    endpoint: _Endpoint,
     seed: int,
-    progress: Told,
 ) -> tuple[list[Question], list[str]]:
-    """Questions old and new; each that a model writes is on disk before the next is asked for."""
+    """Return the questions, typed then generated, and notes; each is stored before the next.
+
+    `typed_in` replace the typed questions of the last run. `wanted` is how many the endpoint is to
+    have written in all.
+    """
     path = place / QUERIES
-    kept = kept_questions(path) if path.is_file() else []
-    earlier = own or [q for q in kept if q.model is None]
-    made = [q for q in kept if q.model is not None]
-    asked = [*earlier, *made]
-    refused: Counter[str] = Counter()
-    if own:
-        write_lines(path, (_line(q.row()) for q in asked))
+    stored = kept_questions(path) if path.is_file() else []
+    generated = [q for q in stored if q.model is not None]
+    questions = [*(typed_in or [q for q in stored if q.model is None]), *generated]
+    refusals: Counter[str] = Counter()
+    if typed_in:
+        write_lines(path, (_to_json(q.row()) for q in questions))
     if wanted:
         passages = [(row["_id"], row["text"]) for row in rows]
-        chat = Chat(str(model), url, key_env, temperature=0.0, max_tokens=1024)
+        chat = Chat(
+            str(endpoint.model), endpoint.url, endpoint.key_env, temperature=0.0, max_tokens=1024
+        )
         try:
-            with progress("questions", max(0, wanted - len(made))) as advance:
-                for question, why in write_questions(passages, wanted, chat, asked, seed):
+            with progress("questions", max(0, wanted - len(generated))):
+                for question, reason in write_questions(passages, wanted, chat, questions, seed):
                     if question is None:
-                        refused[why] += 1
+                        refusals[reason] += 1
                         continue
-                    asked.append(question)
-                    write_lines(path, (_line(q.row()) for q in asked))
-                    advance(1)
+                    questions.append(question)
+                    write_lines(path, (_to_json(q.row()) for q in questions))
+                    advance()
         finally:
             chat.close()
-    said = [
-        f"{plural(count, 'generated question')} refused: {why}" for why, count in refused.items()
+    notes = [
+        f"{plural(count, 'generated question')} refused: {reason}"
+        for reason, count in refusals.items()
     ]
-    short = wanted - sum(q.model is not None for q in asked)
-    if short > 0:
-        missing = out_of(short, wanted, "question", "is", "are")
-        said.append(f"{missing} missing: run it again for other passages")
-    return asked, said
+    missing = wanted - sum(q.model is not None for q in questions)
+    if missing > 0:
+        are = out_of(missing, wanted, "question", "is", "are")
+        notes.append(f"{are} missing: run it again for other passages")
+    return questions, notes
 
 
 # ------------------------------------------------------------------------------- configurations
 
 
-def _configurations(
-    place: Path,
-    before: dict[str, Any],
-    passages: int,
-    url: str | None,
-    model: str | None,
-    key_env: str | None,
-) -> dict[str, Any]:
-    """Write those that are not the user's own by now; all are valid, or it is said."""
-    written: dict[str, str] = before.get("written", {})
-    kept = []
-    texts: dict[str, Callable[[], str]] = {
-        GOLDEN: lambda: golden_yaml(url, model, key_env),
+def _write_configurations(
+    place: Path, before: dict[str, Any], passages: int, endpoint: _Endpoint
+) -> tuple[dict[str, str], list[str]]:
+    """Write the YAML files that the user has not changed; return their digests, and notes."""
+    last_digests: dict[str, str] = before.get("written", {})
+    templates: dict[str, Callable[[], str]] = {
+        GOLDEN: lambda: golden_yaml(*endpoint),
         SWEEP: lambda: sweep_yaml(passages, _judge_of(place).get("type")),
     }
-    digests = {}
-    for name, text in texts.items():
-        path = place / name
-        ours = text().rstrip("\n")
-        own = path.is_file() and digest_file(path) != written.get(name)
-        if own and read_text(path) != f"{ours}\n":
-            digests[name] = written.get(name, "")
-            kept.append(f"{name} was changed since and stays as it is")
+    digests, notes = {}, []
+    for name, template in templates.items():
+        path, text = place / name, template().rstrip("\n")
+        is_changed = path.is_file() and digest_file(path) != last_digests.get(name)
+        if is_changed and read_text(path) != f"{text}\n":
+            digests[name] = last_digests.get(name, "")
+            notes.append(f"{name} was changed since and stays as it is")
             continue
-        write_lines(path, [ours])
+        write_lines(path, [text])
         digests[name] = digest_file(path)
-    judge = _judge_of(place).get("type")
-    if judge is not None:
+    if _judge_of(place).get("type") is not None:
         read_config(place / GOLDEN, GoldenSettings)
     read_config(place / SWEEP, SweepSettings)
-    return {"digests": digests, "kept": kept, "judge": judge}
+    return digests, notes
 
 
 def _judge_of(place: Path) -> dict[str, Any]:
-    """The judge that golden.yaml names, as it stands there."""
+    """Return the judge that golden.yaml names, {} if none."""
     if (place / GOLDEN).is_file():
         judge = read_keys(place / GOLDEN).get("judge")
         return judge if isinstance(judge, dict) else {}
     return {}
 
 
-def _next(place: Path, source: Path, asked: Sequence[Question], judge: str | None) -> str:
-    """The command to type next."""
-    here, there = typed(source), typed(place)
-    if not asked:
-        return f"rankproof init {here} --out {there} --questions questions.txt"
-    if judge is None:
-        return f"rankproof init {here} --out {there} --url http://localhost:8000/v1 --model NAME"
-    return f"rankproof choose {there}"
+def _next_command(place: Path, source: Path, has_questions: bool) -> str:
+    documents, out = typed(source), typed(place)
+    if not has_questions:
+        return f"rankproof init {documents} --out {out} --questions questions.txt"
+    if _judge_of(place).get("type") is None:
+        url = "http://localhost:8000/v1"
+        return f"rankproof init {documents} --out {out} --url {url} --model NAME"
+    return f"rankproof choose {out}"
 
 
-# ---------------------------------------------------------------------------------------- words
+# ---------------------------------------------------------------------------------------- notes
 
 
-def _file_notes(read: _Reading) -> list[str]:
-    """What is worth knowing of single files."""
+def _file_notes(corpus: _Corpus) -> list[str]:
+    """Return notes on single files, on skipped ones, and on repeated passages."""
     notes = [
         f"{file.file}: {', '.join(file.notes) or file.state}"
-        for file in read.files
+        for file in corpus.files
         if file.notes or file.state != "read"
     ]
-    if len(notes) > _LISTED:
-        notes = [*notes[:_LISTED], f"and {len(notes) - _LISTED} more, in {PROVENANCE}"]
-    listed = [
-        plural(count, "link to a folder" if what == _LINKS else what, what)
-        for what, count in read.others.items()
-        if what != _OUTSIDE
+    if len(notes) > _MOST_NOTES:
+        notes = [*notes[:_MOST_NOTES], f"and {len(notes) - _MOST_NOTES} more, in {PROVENANCE}"]
+    unknown = [
+        plural(count, "link to a folder" if what == _FOLDER_LINKS else what, what)
+        for what, count in corpus.others.items()
+        if what != _LINKS_OUTSIDE
     ]
-    if outside := read.others.get(_OUTSIDE):
-        lead = "link that leads", "links that lead"
-        notes.append(f"skipped {plural(outside, *lead)} out of the folder: copy the files into it")
-    if listed:
-        notes.append(f"passed over, of no format that is read: {', '.join(listed)}")
-    if read.repeated:
-        repeat = plural(read.repeated, "passage repeats", "passages repeat")
-        notes.append(f"{repeat} another word for word")
+    if outside := corpus.others.get(_LINKS_OUTSIDE):
+        links = plural(outside, "link that leads", "links that lead")
+        notes.append(f"skipped {links} out of the folder: copy the files into it")
+    if unknown:
+        notes.append(f"passed over, of no format that is read: {', '.join(unknown)}")
+    if corpus.repeated:
+        repeats = plural(corpus.repeated, "passage repeats", "passages repeat")
+        notes.append(f"{repeats} another word for word")
     return notes
 
 
-def _line(row: dict[str, Any]) -> str:
+def _to_json(row: dict[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False)

@@ -18,7 +18,7 @@ from rankproof.report.result_files import Result, titled
 from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
 from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
-from rankproof.tradeoffs.recommend import Limits
+from rankproof.tradeoffs.selection import Limits
 
 _BARS = 12  # configurations whose ceilings are drawn
 _LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took

@@ -28,19 +28,9 @@ from rankproof.report.result_files import Result
 from rankproof.report.svg import element, shown
 from rankproof.statistics.intervals import CONFIDENCE, FEW
 from rankproof.statistics.resampling import BAGS, origin
-from rankproof.tradeoffs.amounts import money
-from rankproof.tradeoffs.recommend import (
-    Choice,
-    Limits,
-    Recommendation,
-    cheaper_or_faster,
-    faster,
-    in_brackets,
-    pick,
-    recommend,
-    shortfall,
-)
-from rankproof.tradeoffs.results import Results, read_results
+from rankproof.tradeoffs.recommend import Choice, Recommendation, in_brackets, recommend
+from rankproof.tradeoffs.results import Results, money, read_results
+from rankproof.tradeoffs.selection import Limits, cheaper_or_faster, faster, pick, shortfall
 
 _NAMED = 6  # that stand beside the choice; the others are folded
 SEED = 0
@@ -99,7 +89,7 @@ def chosen(result: Result, row: str | None, limits: Limits | None, most: int) ->
         by,
         table,
         in_words(results.frame, result.manifest.get("config")),
-        results.alike(by, names, SEED),
+        results.similar_by_name(by, names, SEED),
         asked,
         choice,
         int(pick(table, asked)[1].sum()),
@@ -115,9 +105,11 @@ def _taken(found: Recommendation, row: str) -> Choice:
         raise InputError(f"{row} has no {by}", remedy="name another row")
     others = table["configuration"].to_list()
     return Choice(
-        *(Limits(), True, mine.row(0, named=True), (), ""),
+        limits=Limits(),
+        feasible=True,
+        row=mine.row(0, named=True),
         unsettled=results.unsettled(row, by, others),
-        level=results.not_told_apart(row, by, others, SEED),
+        similar=results.not_significantly_different(row, by, others, SEED),
     )
 
 
@@ -266,10 +258,10 @@ def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
         return head + paragraph("Nothing else was swept.")
     if not sweep.choice.feasible:
         return head + paragraph("Nothing is within these limits.")
-    if sweep.choice.level is None:
+    if sweep.choice.similar is None:
         words = "Whether another is as good is not known: there are no figures of single questions."
         return head + paragraph(words)
-    level = set(sweep.choice.level)
+    level = set(sweep.choice.similar)
     others = [r for r in sweep.table.iter_rows(named=True) if r["configuration"] in level]
     if not others:
         words = "Nothing: every other one is worse by more than chance explains."
@@ -435,7 +427,7 @@ def _data(sweep: Chosen) -> Markup:
     """What the script chooses from: one list a column, so that names of columns stand once."""
     order = {name: at for at, name in enumerate(sweep.table["configuration"])}
     placed = {name: at for at, name in enumerate(sorted(order))}
-    level = sweep.choice.level
+    level = sweep.choice.similar
     columns = (
         *("quality", "low", "high", "surely", "latency", "jitter", "among_network"),
         *("cost", "memory"),
@@ -465,8 +457,8 @@ def _data(sweep: Chosen) -> Markup:
 def _values(sweep: Chosen, names: list[str]) -> dict[str, Any]:
     """Figures of single questions, and where the draws of them begin: with these the script tells
     apart what is within limits as `recommend` does. None where they would not fit."""
-    found, values = sweep.results.values(sweep.by, names)
-    one = sweep.results.values(sweep.by, names[:1])[1]
+    found, values = sweep.results.shared_values(sweep.by, names)
+    one = sweep.results.shared_values(sweep.by, names[:1])[1]
     fits = 2 <= values.shape[1] <= _DRAWN and values.size <= _CELLS
     same = found == names and one.shape[1] == values.shape[1]  # all on the same questions
     if not (fits and same and values.min() >= 0 and values.max() <= 1):

@@ -61,7 +61,7 @@ def finalists(one: Chosen, at: int, title: str) -> list[Section]:
 
 def _rival(one: Chosen, listed: pl.DataFrame) -> str | None:
     names = one.table["configuration"].to_list()
-    known, values = one.results.values(one.by, names)
+    known, values = one.results.shared_values(one.by, names)
     if one.name in known:
         apart = np.abs(values - values[known.index(one.name)]) > _LEAST
         several = dict(zip(known, (apart.sum(axis=1) >= _QUESTIONS).tolist(), strict=True))

@@ -11,8 +11,9 @@ from rankproof.report.configuration_names import in_words
 from rankproof.report.decision import SEED, Chosen
 from rankproof.report.page_elements import Section, table
 from rankproof.report.result_files import Result
-from rankproof.tradeoffs.recommend import Limits, pick, recommend
+from rankproof.tradeoffs.recommend import recommend
 from rankproof.tradeoffs.results import read_results
+from rankproof.tradeoffs.selection import Limits, pick
 
 _SHOWN = 10  # configurations whose quality changed most
 _LEAST = 5e-4  # a change below what is printed

@@ -24,8 +24,8 @@ from rankproof.report.page_elements import Section, fold, table
 from rankproof.report.result_files import Result, find, reason
 from rankproof.report.svg import element, shown
 from rankproof.report.ties import audit, comparison, evaluation, gate, leaderboard
-from rankproof.tradeoffs.recommend import Limits
 from rankproof.tradeoffs.results import EARLIER, find_row, read_results
+from rankproof.tradeoffs.selection import Limits
 
 _ONE = {
     "evaluation": evaluation,

@@ -7,7 +7,6 @@ accuracy.py     how often the answer is right where all that answers was given
 pairs.py        a source per document, a verdict per query, from whatever people hold
 candidates.py   documents with their ranks, and with those of their tie group
 prices.py       prices with a date, and the arithmetic of cost
-amounts.py      money as it is printed
 chunked.py      a corpus cut in several ways, judged by the same spans
 answers.py      what a prompt is worth to who answers from it
 plan.py         what a sweep runs: its settings and configurations
@@ -16,9 +15,10 @@ timing.py       how long their stages take, alone and under load
 latency.py      times of single queries
 outcomes.py     runs, times and prices → tables
 sweep.py        every configuration of a grid, in a folder
-results.py      that folder, or a table from elsewhere
+results.py      that folder, or a table from elsewhere: the one reader; money as it is printed
 pareto.py       which configurations no other dominates beyond noise
-recommend.py    within an SLA, a budget, a memory, at a quality: which one, in words
+selection.py    limits, and the rules that choose within them
+recommend.py    the choice within each limit, and what qualifies it, in words
 """
 
 from __future__ import annotations

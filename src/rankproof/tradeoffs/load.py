@@ -1,11 +1,10 @@
-"""What a service would see: queries that arrive at a rate, whether or not others were answered.
+"""Latency under load: queries arrive at a rate, whether or not earlier ones were answered.
 
-    latency of a query = when it was answered − when it was meant to arrive
+    latency of a query = time of its answer − scheduled time of its arrival
 
-An arrival never waits for an answer (open loop), and what an overloaded engine keeps waiting is
-counted from when it should have been asked: nothing is omitted because the engine was slow.
-Percentiles are over what was answered, and what was not answered in time counts as having taken
-until then, so that they are never too low; a query that failed is an error and no latency.
+Arrivals never wait for answers (open loop), so that a slow engine cannot slow its own load down and
+hide its queue. A query that was not answered in time counts with the time until then: percentiles
+are never too low. A query that failed is an error and has no latency.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -26,22 +26,30 @@ from rankproof.foundation.config import Seconds, Settings
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import advance
 
-ENOUGH = 59  # arrivals: .95^59 is .05
+_ENOUGH_ARRIVALS = 59  # for a p95: .95^59 is .05
 
 Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
-Ask = Callable[[int], object]  # the answer to a question, by its number
-Engine = tuple[str, str, Ask]  # its name, what decides it, how it is asked
+Ask = Callable[[int], object]  # answers a question, given its index
+
+
+class Engine(NamedTuple):
+    """A first stage to drive."""
+
+    name: str
+    key: str  # digest of all that decides its times
+    ask: Ask
 
 
 class LoadSettings(Settings):
-    """Queries a second, and for how long."""
+    """Queries per second, and for how long."""
 
     qps: list[Rate]
     seconds: Seconds = 20.0
     arrivals: Literal["poisson", "fixed"] = "poisson"
     sla_ms: Seconds = 350.0
-    at_once: Annotated[int, Field(ge=1, le=1024)] = 64  # queries asked at the same time, at most
+    at_once: Annotated[int, Field(ge=1, le=1024)] = 64  # most queries running at the same time
     patience_s: Seconds = 30.0  # after the last arrival
 
     @field_validator("qps")
@@ -53,34 +61,40 @@ class LoadSettings(Settings):
 
 
 class Clock(Protocol):
+    """Tells and waits for times, in seconds."""
+
     def now(self) -> float: ...
 
     def wait_until(self, moment: float) -> None: ...
 
 
 class WallClock:
+    """The real clock."""
+
     def now(self) -> float:
+        """Seconds from an arbitrary moment."""
         return time.perf_counter()
 
     def wait_until(self, moment: float) -> None:
-        if (left := moment - time.perf_counter()) > 0:
-            time.sleep(left)
+        """Sleep until a moment; return at once if it has passed."""
+        if (remaining := moment - time.perf_counter()) > 0:
+            time.sleep(remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """What became of each arrival."""
+    """The outcome of each arrival."""
 
     arrival: Float  # (n,) seconds from the beginning
-    latency: Float  # (n,) seconds from the arrival; of what was lost, until nobody waited longer
-    late: Float  # (n,) seconds from the arrival until it was asked
+    latency: Float  # (n,) seconds from the arrival; of lost queries, until waiting ended
+    queue_wait: Float  # (n,) seconds between arrival and start
     failed: Bool  # (n,)
     lost: Bool  # (n,) not answered in time
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One engine at one rate."""
+    """Summary of one engine at one rate; fields are columns of load.parquet."""
 
     engine: str
     qps: float
@@ -91,12 +105,12 @@ class Loaded:
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
-    late_p95_ms: float | None  # of it, before it was asked: all were busy
+    late_p95_ms: float | None  # of the wait before it started: all workers were busy
     within_sla: bool
 
 
 def arrival_times(settings: LoadSettings, rate: float, seed: int) -> Float:
-    """Seconds from the beginning: evenly, or as a Poisson process draws them."""
+    """Return arrival times in seconds: evenly spaced, or drawn from a Poisson process."""
     count = max(1, round(rate * settings.seconds))
     if settings.arrivals == "fixed":
         return np.arange(count) / rate
@@ -108,54 +122,57 @@ def arrival_times(settings: LoadSettings, rate: float, seed: int) -> Float:
 def drive(
     ask: Ask, questions: Int, arrival: Float, executor: Executor, clock: Clock, patience_s: float
 ) -> Driven:
-    """Ask `questions[i]` at `arrival[i]`, come what may."""
+    """Ask `questions[i]` at `arrival[i]` seconds, whether or not earlier ones were answered."""
     count = len(arrival)
-    latency, late = np.full(count, np.nan), np.full(count, np.nan)
+    latency, queue_wait = np.full(count, np.nan), np.full(count, np.nan)
     failed = np.zeros(count, np.bool_)
-    begun = clock.now()
+    started = clock.now()
 
-    def one(at: int) -> None:
-        late[at] = clock.now() - begun - arrival[at]
+    def ask_one(at: int) -> None:
+        queue_wait[at] = clock.now() - started - arrival[at]
         try:
             ask(int(questions[at]))
         except Exception:
             failed[at] = True
-        latency[at] = clock.now() - begun - arrival[at]
+        latency[at] = clock.now() - started - arrival[at]
 
     futures = []
     for at, moment in enumerate(arrival):
-        clock.wait_until(begun + float(moment))
-        futures.append(executor.submit(one, at))
-    _, open_ = wait(futures, timeout=patience_s)
-    for future in open_:
+        clock.wait_until(started + float(moment))
+        futures.append(executor.submit(ask_one, at))
+    _, pending = wait(futures, timeout=patience_s)
+    for future in pending:
         future.cancel()
-    ended = clock.now() - begun
-    latency, late, failed = latency.copy(), late.copy(), failed.copy()  # some may still be asked
+    ended = clock.now() - started
+    # Copies: calls that are still running write to the arrays.
+    latency, queue_wait, failed = latency.copy(), queue_wait.copy(), failed.copy()
     lost: Bool = np.isnan(latency)
     latency[lost] = ended - arrival[lost]
-    late = np.where(np.isnan(late), ended - arrival, late)
-    return Driven(arrival, latency, late, failed & ~lost, lost)
+    queue_wait = np.where(np.isnan(queue_wait), ended - arrival, queue_wait)
+    return Driven(arrival, latency, queue_wait, failed & ~lost, lost)
 
 
-def summarise(engine: str, rate: float, driven: Driven, sla_ms: float) -> Loaded:
-    """Percentiles of a rate. Within the SLA are 95% of all arrivals, errors not among them."""
-    taken = driven.latency[~driven.failed]
+def summarize_load(engine: str, rate: float, driven: Driven, sla_ms: float) -> Loaded:
+    """Return percentiles at a rate; within the SLA if 95% of all arrivals succeed in time."""
+    latencies = driven.latency[~driven.failed]
     p50, p95, p99 = (
-        1000 * float(np.quantile(taken, share)) if len(taken) else None
+        1000 * float(np.quantile(latencies, share)) if len(latencies) else None
         for share in (0.5, 0.95, 0.99)
     )
     answered = ~driven.failed & ~driven.lost
     timely = answered & (1000 * driven.latency <= sla_ms)
     return Loaded(
-        engine,
-        rate,
-        len(driven.arrival),
-        int(answered.sum()),
-        int(driven.failed.sum()),
-        int(driven.lost.sum()),
-        *(p50, p95, p99),
-        1000 * float(np.quantile(driven.late, 0.95)),
-        bool(timely.mean() >= 0.95),
+        engine=engine,
+        qps=rate,
+        arrivals=len(driven.arrival),
+        answered=int(answered.sum()),
+        errors=int(driven.failed.sum()),
+        lost=int(driven.lost.sum()),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        late_p95_ms=1000 * float(np.quantile(driven.queue_wait, 0.95)),
+        within_sla=bool(timely.mean() >= 0.95),
     )
 
 
@@ -165,68 +182,63 @@ def drive_all(
     settings: LoadSettings,
     seed: int,
     file: Path,
-    tell: Callable[[float], None],
     clock: Clock | None = None,
     executor: Callable[[int], Executor] = ThreadPoolExecutor,
 ) -> pl.DataFrame:
-    """A row for each engine and rate, in a file.
+    """Drive each engine at each rate; return a row for each, also written to `file`.
 
-    A row that is there is not measured again.
+    `count` is the number of questions. A row that the file has is not measured again.
     """
     clock = clock or WallClock()
-    known = {row["key"]: row for row in _kept(file)}
+    stored = {row["key"]: row for row in _read_rows(file)}
     rows: list[dict[str, Any]] = []
-    for name, decides, ask in engines:
-        for rate in settings.qps:
-            key = f"{decides} {rate:g}"
-            if key not in known:
-                arrival = arrival_times(settings, rate, seed)
-                order = np.random.default_rng(seed).integers(0, count, len(arrival))
-                pool = executor(settings.at_once)
-                try:
-                    ask(int(order[0]))  # opens what has to be opened
-                    driven = drive(ask, order, arrival, pool, clock, settings.patience_s)
-                finally:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                loaded = summarise(name, rate, driven, settings.sla_ms)
-                known[key] = {"key": key, **asdict(loaded)}
-                frame = pl.DataFrame([*rows, known[key]], infer_schema_length=None)
-                write_atomically(file, frame.write_parquet)
-            rows.append({**known[key], "engine": name})
-            tell(1)
+    for engine, rate in product(engines, settings.qps):
+        key = f"{engine.key} {rate:g}"
+        if key not in stored:
+            arrival = arrival_times(settings, rate, seed)
+            order = np.random.default_rng(seed).integers(0, count, len(arrival))
+            pool = executor(settings.at_once)
+            try:
+                engine.ask(int(order[0]))  # so that connections are open
+                driven = drive(engine.ask, order, arrival, pool, clock, settings.patience_s)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+            loaded = summarize_load(engine.name, rate, driven, settings.sla_ms)
+            stored[key] = {"key": key, **asdict(loaded)}
+            frame = pl.DataFrame([*rows, stored[key]], infer_schema_length=None)
+            write_atomically(file, frame.write_parquet)
+        rows.append({**stored[key], "engine": engine.name})
+        advance()
     frame = pl.DataFrame(rows, infer_schema_length=None)
     write_atomically(file, frame.write_parquet)
     return frame
 
 
-def _kept(file: Path) -> list[dict[str, Any]]:
+def _read_rows(file: Path) -> list[dict[str, Any]]:
     try:
         return pl.read_parquet(file).to_dicts() if file.is_file() else []
     except (pl.exceptions.PolarsError, OSError):  # damaged: measured again
         return []
 
 
-def words(frame: pl.DataFrame, sla_ms: float) -> list[str]:
-    """Where each engine passes the SLA, and where too few arrivals say so: all may come in time by
-    luck."""
+def describe_load(frame: pl.DataFrame, sla_ms: float) -> list[str]:
+    """Say at which rate each engine exceeds the SLA, and where too few arrivals support that."""
     lines = []
     for (engine,), rows in frame.group_by("engine", maintain_order=True):
         rows = rows.sort("qps")
-        good = rows["within_sla"].to_list()
-        rates = [f"{rate:g}" for rate in rows["qps"]]
-        each = ["query" if rate == 1 else "queries" for rate in rows["qps"]]
-        first = good.index(False) if False in good else None
-        if first is None:
-            said = f"keeps its p95 within {sla_ms:g} ms up to {rates[-1]} {each[-1]} a second"
-        elif first == 0:
-            said = f"passes {sla_ms:g} ms at {rates[0]} {each[0]} a second already"
+        is_within = rows["within_sla"].to_list()
+        rates = [f"{rate:g} {'query' if rate == 1 else 'queries'} a second" for rate in rows["qps"]]
+        first_miss = is_within.index(False) if False in is_within else None
+        if first_miss is None:
+            words = f"keeps its p95 within {sla_ms:g} ms up to {rates[-1]}"
+        elif first_miss == 0:
+            words = f"passes {sla_ms:g} ms at {rates[0]} already"
         else:
-            said = (
-                f"passes {sla_ms:g} ms between {rates[first - 1]} and {rates[first]} "
-                f"{each[first]} a second"
-            )
-        kept = rows["arrivals"][first - 1] if first else rows["arrivals"][-1]
-        if first != 0 and kept < ENOUGH:
-            said += f", as far as {plural(kept, 'arrival')} can tell: a p95 takes {ENOUGH}"
-        lines.append(f"{engine} {said}.")
+            last_kept = f"{rows['qps'][first_miss - 1]:g}"
+            words = f"passes {sla_ms:g} ms between {last_kept} and {rates[first_miss]}"
+        arrivals = rows["arrivals"][first_miss - 1] if first_miss else rows["arrivals"][-1]
+        if first_miss != 0 and arrivals < _ENOUGH_ARRIVALS:
+            count = plural(arrivals, "arrival")
+            words += f", as far as {count} can tell: a p95 takes {_ENOUGH_ARRIVALS}"
+        lines.append(f"{engine} {words}.")
     return lines

@@ -1,4 +1,8 @@
-"""Runs, times and prices → one row per configuration, and one per query and measure."""
+"""From runs, times and prices to tables: one row per configuration, one per query and measure.
+
+What a list is worth is computed once, stored by a digest of all that decides it, and shared by the
+configurations that differ in their prompt alone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +22,7 @@ from rankproof.data.tables import Qrels, Run, build_run
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.manifest import digest
+from rankproof.foundation.progress import advance, progress
 from rankproof.foundation.version import __version__
 from rankproof.measures import Measure, parse
 from rankproof.retrieval.cache import Cache
@@ -49,10 +54,10 @@ from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
 from rankproof.unjudged.bounds import View
 from rankproof.unjudged.judged_share import set_beside, with_judged
 
-LIKE_AT = 10  # overlap and τ to the best configuration are of the top 10
+SIMILARITY_DEPTH = 10  # overlap and τ to the best configuration are of the top 10
 CEILINGS = ("RAnWG", "NRecall4")
-BYTES_PER_TOKEN = 4.0  # of a generator's input, where nobody counted: a rule of thumb
-COSTS = (  # and what they are made of
+BYTES_PER_TOKEN = 4.0  # rule of thumb for a generator's input that was not counted
+COST_COLUMNS = (  # costs, and the token counts behind them
     *("rewrite_tokens", "rewrite_cost_per_1000", "embed_tokens", "embed_cost_per_1000"),
     *("passages_cost_per_million", "retrieve_cost_per_1000", "rerank_cost_per_1000"),
     *("generator_cost_per_1000", "machine_cost_per_1000"),
@@ -60,269 +65,319 @@ COSTS = (  # and what they are made of
 Row = dict[str, Any]
 
 
-class Costs:
-    """What 1,000 queries cost at each stage, by the price file.
+# ------------------------------------------------------------------------------------- costs
 
-    A stage that asks a server costs tokens, searches or what its settings say; all others take time
-    of the machine. What has no price is named, and left out of the sum.
+
+class Costs:
+    """The cost of 1,000 queries at each stage, by the price file.
+
+    A stage that calls a server costs tokens, searches or what its settings say; any other costs
+    machine time. A stage without a price is named, and missing from the sum.
     """
 
     def __init__(self, settings: SweepSettings, corpus: Corpus):
+        """Read the price file of the settings; raise InputError if the generator has no price."""
         self._settings = settings
-        self._by_cut: dict[str, float] = {}
+        self._mean_tokens: dict[str, float] = {}  # per passage, by digest of the passages
         self._prices = prices = read_prices(settings.prices)
-        self._names = {id(part): name for name, part in _named(settings) if part is not None}
-        known = [self._name(p) for _, p in _named(settings) if p is not None and uses_network(p)]
+        components = [(name, part) for name, part in _components(settings) if part is not None]
+        self._names = {id(part): name for name, part in components}
+        known = [self._price_name(part) for _, part in components if uses_network(part)]
         known += list(settings.rerank_prices.values())
         used = [name for name in dict.fromkeys(known) if name in prices.models]
         if settings.generator is not None:
-            prices.per_1k(settings.generator)  # one that is named has to have a price
+            prices.per_1k(settings.generator)
             used.append(settings.generator)
-        self.by_search = [
-            name
-            for name in settings.rerankers
-            if (price := self._price(self._reranker(name))) and price.per_1000_searches is not None
-        ]
+        self.by_search = [name for name in settings.rerankers if self._is_paid_by_search(name)]
         self.notes = prices.stale(models=used)
-        size = sum(len(text.encode()) for text in corpus.documents) / max(1, len(corpus.documents))
-        self.tokens = float(settings.tokens_per_passage or size / BYTES_PER_TOKEN)
-        self.said: dict[str, Any] = {
+        estimate = _mean_bytes(corpus.documents) / BYTES_PER_TOKEN
+        self.summary: dict[str, Any] = {
             "date": prices.date,
             "source": prices.source,
             "currency": prices.currency,
-            **prices.said(used),
+            **prices.select(used),
             "machine": None if prices.machine is None else prices.machine.model_dump(),
-            "tokens_per_passage": self.tokens,
+            "tokens_per_passage": float(settings.tokens_per_passage or estimate),
             "tokens_are": "given" if settings.tokens_per_passage else "estimated, 4 bytes a token",
         }
 
-    def _name(self, part: Any) -> str:
-        """What a part is called in the price file: its model, or its name in the sweep."""
+    def _is_paid_by_search(self, reranker: str) -> bool:
+        name = self._reranker_price_name(reranker)
+        price = None if name is None else self.price_of(name)
+        return price is not None and price.per_1000_searches is not None
+
+    def _price_name(self, part: Any) -> str:
+        """Name of a component in the price file: its model, or its name in the sweep."""
         return str(getattr(part, "model", None) or self._names.get(id(part), ""))
 
-    def _reranker(self, name: str) -> str | None:
-        """What a reranker is called in the price file; None for one that only takes time."""
+    def _reranker_price_name(self, name: str) -> str | None:
+        """Name of a reranker in the price file; None for one that only takes machine time."""
         part = self._settings.rerankers[name]
         if name in self._settings.rerank_prices:
             return self._settings.rerank_prices[name]
-        return self._name(part) if part is not None and uses_network(part) else None
+        return self._price_name(part) if part is not None and uses_network(part) else None
 
-    def _tokens(self, stack: Stack) -> float:
-        """Of a passage, as the corpus was cut."""
+    def _passage_tokens(self, stack: Stack) -> float:
+        """Mean tokens of a passage, as the corpus was chunked."""
         if self._settings.tokens_per_passage is not None:
-            return self.tokens
+            return float(self._settings.tokens_per_passage)
         key = stack.shop.passages.digest
-        if key not in self._by_cut:
-            texts = stack.shop.passages.texts
-            size = sum(len(text.encode()) for text in texts) / max(1, len(texts))
-            self._by_cut[key] = size / BYTES_PER_TOKEN
-        return self._by_cut[key]
+        if key not in self._mean_tokens:
+            self._mean_tokens[key] = _mean_bytes(stack.shop.passages.texts) / BYTES_PER_TOKEN
+        return self._mean_tokens[key]
 
     def price_of(self, model: str) -> Price | None:
-        """Of a model that the price file names."""
-        return self._price(model)
-
-    def _price(self, name: str | None) -> Price | None:
-        return None if name is None else self._prices.models.get(name)
+        """Return the price of a model; None if the file does not name it."""
+        return self._prices.models.get(model)
 
     def row(self, stack: Stack, c: Configuration, ranked: Ranked, local_seconds: float) -> Row:
-        """The cost of each stage of a configuration, their sum, and the stages without a price."""
-        settings, unpriced = self._settings, list[str]()
-        found: Row = dict.fromkeys(COSTS, 0.0)
-
-        def price(stage: str, name: str, kind: str = "per_million_tokens") -> Price:
-            known = self._price(name)
-            if known is None:
-                unpriced.append(f"{stage} ({name})")
-            elif getattr(known, kind) is None:
-                unpriced.append(f"{stage} ({name}: no {kind})")
-            return known or Price(per_million_tokens=0.0)
-
-        rewriter = settings.rewriters[c.rewriter]
-        if rewriter is not None and uses_network(rewriter):
-            read, written = stack.rewrite_tokens(c)
-            each = price("rewrite", self._name(rewriter))
-            found["rewrite_tokens"] = read + written
-            found["rewrite_cost_per_1000"] = token_cost(
-                read, each.per_million_tokens or 0.0
-            ) + token_cost(written, each.per_written)
-        embedder = _embedder(settings, c)
-        if embedder is not None and uses_network(embedder):
-            each = price("embed", self._name(embedder))
-            per_million = each.per_million_tokens or 0.0
-            tokens, passage = stack.embed_tokens(c, embedder)
-            found["embed_tokens"] = tokens
-            found["embed_cost_per_1000"] = token_cost(tokens, per_million)
-            found["passages_cost_per_million"] = passage * per_million
-        for part in [part for stage, part in parts_of(settings, c) if stage == "retrieve"]:
-            said = getattr(part, "cost_per_1000", None)
-            if said is not None:
-                found["retrieve_cost_per_1000"] += float(said)
-            elif calls_server(part):
-                each = price("retrieve", self._name(part), "per_1000_searches")
-                found["retrieve_cost_per_1000"] += search_cost(1.0, each.per_1000_searches or 0.0)
-        reranker = None if c.reranker == NONE else self._reranker(c.reranker)
-        if reranker is not None:
-            by = "per_1000_searches" if c.reranker in self.by_search else "per_million_tokens"
-            each = price("rerank", reranker, by)
-            found["rerank_cost_per_1000"] = search_cost(
-                ranked.searches, each.per_1000_searches or 0.0
-            ) + token_cost(ranked.tokens, each.per_million_tokens or 0.0)
-        if settings.generator is not None:
-            each = self._prices.price(settings.generator)
-            written = float(settings.tokens_per_answer or 0)
-            found["generator_cost_per_1000"] = generator_cost(
-                c.prompt_k, self._tokens(stack), (each.per_million_tokens or 0.0) / 1000.0
-            ) + token_cost(written, each.per_written)
+        """Return the cost of each stage of a configuration, their sum, and unpriced stages."""
+        bill = _Bill(self._prices.models)
+        costs: Row = dict.fromkeys(COST_COLUMNS, 0.0)
+        costs |= self._rewriting(stack, c, bill)
+        costs |= self._embedding(stack, c, bill)
+        costs["retrieve_cost_per_1000"] = self._retrieving(c, bill)
+        costs["rerank_cost_per_1000"] = self._reranking(c, ranked, bill)
+        costs["generator_cost_per_1000"] = self._generating(stack, c)
         machine = self._prices.machine
         if machine is not None:
             gigabytes = stack.memory(c) / 1e9
-            found["machine_cost_per_1000"] = machine_cost(
+            costs["machine_cost_per_1000"] = machine_cost(
                 local_seconds, machine.per_hour, gigabytes, machine.per_gb_hour
             )
         elif local_seconds > 0:
-            unpriced.append("machine time")
-        stages = [name for name in COSTS if name.endswith("cost_per_1000")]
+            bill.unpriced.append("machine time")
+        stages = [name for name in COST_COLUMNS if name.endswith("cost_per_1000")]
         return {
-            **found,
+            **costs,
             "rerank_tokens": ranked.tokens,
             "rerank_searches": ranked.searches,
-            "cost_per_1000": math.fsum(found[name] for name in stages),
-            "unpriced": ", ".join(dict.fromkeys(unpriced)) or None,
+            "cost_per_1000": math.fsum(costs[name] for name in stages),
+            "unpriced": ", ".join(dict.fromkeys(bill.unpriced)) or None,
         }
 
+    def _rewriting(self, stack: Stack, c: Configuration, bill: _Bill) -> Row:
+        rewriter = self._settings.rewriters[c.rewriter]
+        if rewriter is None or not uses_network(rewriter):
+            return {}
+        read, written = stack.rewrite_tokens(c)
+        price = bill.price("rewrite", self._price_name(rewriter))
+        cost = token_cost(read, price.per_million_tokens or 0.0)
+        cost += token_cost(written, price.per_written)
+        return {"rewrite_tokens": read + written, "rewrite_cost_per_1000": cost}
 
-def _named(settings: SweepSettings) -> list[tuple[str, Any]]:
-    axes = (settings.rewriters, settings.embedders, settings.indexes, settings.rerankers)
+    def _embedding(self, stack: Stack, c: Configuration, bill: _Bill) -> Row:
+        embedder = _question_embedder(self._settings, c)
+        if embedder is None or not uses_network(embedder):
+            return {}
+        per_million = bill.price("embed", self._price_name(embedder)).per_million_tokens or 0.0
+        question_tokens, passage_tokens = stack.embed_tokens(c, embedder)
+        return {
+            "embed_tokens": question_tokens,
+            "embed_cost_per_1000": token_cost(question_tokens, per_million),
+            "passages_cost_per_million": passage_tokens * per_million,
+        }
+
+    def _retrieving(self, c: Configuration, bill: _Bill) -> float:
+        cost = 0.0
+        for part in [part for stage, part in parts_of(self._settings, c) if stage == "retrieve"]:
+            own_cost = getattr(part, "cost_per_1000", None)
+            if own_cost is not None:
+                cost += float(own_cost)
+            elif calls_server(part):
+                price = bill.price("retrieve", self._price_name(part), "per_1000_searches")
+                cost += search_cost(1.0, price.per_1000_searches or 0.0)
+        return cost
+
+    def _reranking(self, c: Configuration, ranked: Ranked, bill: _Bill) -> float:
+        name = None if c.reranker == NONE else self._reranker_price_name(c.reranker)
+        if name is None:
+            return 0.0
+        kind = "per_1000_searches" if c.reranker in self.by_search else "per_million_tokens"
+        price = bill.price("rerank", name, kind)
+        cost = search_cost(ranked.searches, price.per_1000_searches or 0.0)
+        return cost + token_cost(ranked.tokens, price.per_million_tokens or 0.0)
+
+    def _generating(self, stack: Stack, c: Configuration) -> float:
+        settings = self._settings
+        if settings.generator is None:
+            return 0.0
+        price = self._prices.price(settings.generator)
+        per_1k = (price.per_million_tokens or 0.0) / 1000.0
+        cost = generator_cost(c.prompt_k, self._passage_tokens(stack), per_1k)
+        return cost + token_cost(float(settings.tokens_per_answer or 0), price.per_written)
+
+
+class _Bill:
+    """Looks prices up for one configuration, and collects the stages that have none."""
+
+    def __init__(self, models: dict[str, Price]):
+        self._models = models
+        self.unpriced: list[str] = []
+
+    def price(self, stage: str, name: str, kind: str = "per_million_tokens") -> Price:
+        """Return the price of a model, or 0; a missing price of this kind is noted."""
+        price = self._models.get(name)
+        if price is None:
+            self.unpriced.append(f"{stage} ({name})")
+        elif getattr(price, kind) is None:
+            self.unpriced.append(f"{stage} ({name}: no {kind})")
+        return price or Price(per_million_tokens=0.0)
+
+
+def _mean_bytes(texts: Sequence[str]) -> float:
+    return sum(len(text.encode()) for text in texts) / max(1, len(texts))
+
+
+def _components(settings: SweepSettings) -> list[tuple[str, Any]]:
+    """Return every component of a sweep with its name, embedders inside engines included."""
     inside = {n: getattr(engine, "embedder", None) for n, engine in settings.retrievers.items()}
-    return [pair for axis in (*axes, settings.retrievers, inside) for pair in axis.items()]
+    axes: tuple[dict[str, Any], ...] = (settings.rewriters, settings.embedders, settings.indexes)
+    axes += (settings.rerankers, settings.retrievers, inside)
+    return [pair for axis in axes for pair in axis.items()]
 
 
-def _embedder(settings: SweepSettings, c: Configuration) -> Any:
-    """Who embeds its questions, if somebody does: an engine may have an embedder of its own, and
-    says what that costs where it says what it costs itself."""
+def _question_embedder(settings: SweepSettings, c: Configuration) -> Any:
+    """Return the embedder that is paid for a configuration's questions; None if there is none.
+
+    An engine may have its own; one that says what it costs includes its embedder.
+    """
     if c.embedder is not None:
         return settings.embedders[c.embedder]
     engine = None if c.retriever is None else settings.retrievers[c.retriever]
-    said = getattr(engine, "cost_per_1000", None) is not None
-    return None if said else getattr(engine, "embedder", None)
+    has_cost = getattr(engine, "cost_per_1000", None) is not None
+    return None if has_cost else getattr(engine, "embedder", None)
 
 
-def tables(
-    stacks: Sequence[Stack],
-    latencies: dict[Configuration, Latency],
-    costs: Costs,
-    progress: Callable[..., Any],
+# ------------------------------------------------------------------------------------ tables
+
+
+def build_tables(
+    stacks: Sequence[Stack], latencies: dict[Configuration, Latency], costs: Costs
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """`configurations.parquet`, `per_query.parquet` and `lists.parquet`; a stack for each way in
-    which the corpus was cut, with its own judgements of the same queries."""
+    """Return the contents of `configurations.parquet`, `per_query.parquet` and `lists.parquet`.
+
+    There is a stack for each chunking, with its own judgments of the same queries.
+    """
     settings = stacks[0].settings
-    of = {c: stack for stack in stacks for c in stack.grid}
-    grid = list(of)
-    ranked: dict[Configuration, Ranked] = {}
-    figures: dict[Configuration, Figures] = {}
-    measures = settings.all_measures
-    limited = [m for m in measures if m.name in CEILINGS]
-    qualities = list(dict.fromkeys(settings.quality(c) for c in grid))
-    wanted = {stack: Wanted(stack.judged, measures, limited, qualities) for stack in stacks}
-    seen: dict[Configuration, Configuration] = {}
-    with progress("evaluating", len(grid)) as tell:
-        for c in grid:
-            stack = of[c]
-            same = seen.setdefault(c if c.pool == DYNAMIC else c.ranks, c)  # but for the prompt
-            ranked[c] = ranked[same] if same is not c else stack.judged_ranked(c)
-            made = same is c
-            figures[c] = wanted[stack].of(ranked[c], stack.shop.cache) if made else figures[same]
-            tell(1)
-    quality = {c: figures[c].row[str(settings.quality(c))] for c in grid}
+    stack_of = {c: stack for stack in stacks for c in stack.grid}
+    grid = list(stack_of)
+    evaluators = {stack: Evaluator.of_stack(stack) for stack in stacks}
+    ranked, scores = _evaluate_grid(stack_of, evaluators)
+    quality = {c: scores[c].row[str(settings.quality(c))] for c in grid}
     best = max(grid, key=lambda c: -math.inf if math.isnan(quality[c]) else quality[c])
-    alike = {
-        id(run): (
-            mean(overlap(run, ranked[best].final, LIKE_AT)["overlap"]),
-            mean(kendall(run, ranked[best].final, LIKE_AT)["tau"]),
-        )
-        for run in {id(r.final): r.final for r in ranked.values()}.values()
-    }
-    by = settings.chosen_by
+    similarity = _compare_to_best(ranked, best)
     rows = []
-    for c in grid:
-        stack = of[c]
-        lowest, highest = figures[c].bounds[str(settings.quality(c))]
-        shared, tau = alike[id(ranked[c].final)]
+    for c, stack in stack_of.items():
+        lowest, highest = scores[c].bounds[str(settings.quality(c))]
+        overlap_share, tau = similarity[id(ranked[c].final)]
         rows.append(
             {
-                **_about(stack, c, ranked[c]),
-                **figures[c].row,
-                f"{by} lowest": lowest,
-                f"{by} highest": highest,
-                **_time(latencies[c]),
+                **_describe(stack, c, ranked[c]),
+                **scores[c].row,
+                f"{settings.chosen_by} lowest": lowest,
+                f"{settings.chosen_by} highest": highest,
+                **_latency_columns(latencies[c]),
                 **costs.row(stack, c, ranked[c], latencies[c].local_seconds),
-                **_size(stack, c),
-                f"overlap@{LIKE_AT}": shared,
-                f"tau@{LIKE_AT}": tau,
+                "index_bytes": stack.memory(c),
+                "build_seconds": sum(getattr(i, "build_seconds", 0.0) for i in stack.indexes(c)),
+                f"overlap@{SIMILARITY_DEPTH}": overlap_share,
+                f"tau@{SIMILARITY_DEPTH}": tau,
                 "best": c == best,
             }
         )
     frame = pl.DataFrame(rows, infer_schema_length=None)
     frame = frame.with_columns(pl.col("unpriced").cast(pl.String))
-    frame = _with_intervals(frame, [figures[c] for c in grid], wanted[of[best]], settings.seed)
-    frame = _with_prompts(frame, settings)
-    per_query = pl.concat([_per_query(c, figures[c], wanted[of[c]], settings) for c in grid])
-    deepest = max(m.require_cutoff().cutoff or 0 for m in measures)
-    lists = pl.concat([_listed(c, ranked[c].final, deepest) for c in grid])
-    return frame, per_query, lists
+    all_scores = [scores[c] for c in grid]
+    frame = _add_intervals(frame, all_scores, evaluators[stack_of[best]], settings.seed)
+    frame = _add_prompt_columns(frame, settings)
+    per_query = [_per_query(c, scores[c], evaluators[stack_of[c]], settings) for c in grid]
+    deepest = max(m.require_cutoff().cutoff or 0 for m in settings.all_measures)
+    lists = [_list_to_depth(c, ranked[c].final, deepest) for c in grid]
+    return frame, pl.concat(per_query), pl.concat(lists)
 
 
-def _with_prompts(frame: pl.DataFrame, settings: SweepSettings) -> pl.DataFrame:
-    """Columns `RAnWG@prompt …`: of each row those at the passages that it gives."""
+def _evaluate_grid(
+    stack_of: dict[Configuration, Stack], evaluators: dict[Stack, Evaluator]
+) -> tuple[dict[Configuration, Ranked], dict[Configuration, Scores]]:
+    """Return what each configuration ranks, and its scores; the same list is evaluated once."""
+    ranked: dict[Configuration, Ranked] = {}
+    scores: dict[Configuration, Scores] = {}
+    first_with: dict[Configuration, Configuration] = {}  # the same list, whatever the prompt
+    with progress("evaluating", len(stack_of)):
+        for c, stack in stack_of.items():
+            first = first_with.setdefault(c if c.pool == DYNAMIC else c.ranks, c)
+            if first is c:
+                ranked[c] = stack.judged_ranked(c)
+                scores[c] = evaluators[stack].evaluate(ranked[c], stack.shop.cache)
+            else:
+                ranked[c], scores[c] = ranked[first], scores[first]
+            advance()
+    return ranked, scores
+
+
+def _compare_to_best(
+    ranked: dict[Configuration, Ranked], best: Configuration
+) -> dict[int, tuple[float, float]]:
+    """Return the mean overlap and τ of each list with the best one, by the id of the run."""
+    runs = {id(r.final): r.final for r in ranked.values()}
+    best_run = ranked[best].final
+    return {
+        key: (
+            mean(overlap(run, best_run, SIMILARITY_DEPTH)["overlap"]),
+            mean(kendall(run, best_run, SIMILARITY_DEPTH)["tau"]),
+        )
+        for key, run in runs.items()
+    }
+
+
+def _add_prompt_columns(frame: pl.DataFrame, settings: SweepSettings) -> pl.DataFrame:
+    """Add columns `RAnWG@prompt …`: in each row those at the passages that it gives."""
     added = []
     for base in settings.at_prompt:
-        own = {k: str(parse(f"{base}@{k}")) for k in settings.prompts}
-        first = next(iter(own.values()))
-        for ending in [n.removeprefix(first) for n in frame.columns if n.split(" ")[0] == first]:
+        names = {k: str(parse(f"{base}@{k}")) for k in settings.prompts}
+        first = next(iter(names.values()))
+        endings = [n.removeprefix(first) for n in frame.columns if n.split(" ")[0] == first]
+        for ending in endings:
             value = pl.lit(None)
-            for k, name in own.items():
+            for k, name in names.items():
                 value = pl.when(pl.col("prompt_k") == k).then(f"{name}{ending}").otherwise(value)
             added.append(value.alias(f"{base}{AT_PROMPT}{ending}"))
     return frame.with_columns(added)
 
 
 def _per_query(
-    c: Configuration, figures: Figures, wanted: Wanted, settings: SweepSettings
+    c: Configuration, scores: Scores, evaluator: Evaluator, settings: SweepSettings
 ) -> pl.DataFrame:
     """configuration, query, measure, value, min, max; also at the prompt, where prompts differ."""
-    queries, measures = wanted.qrels.queries, [str(m) for m in wanted.measures]
+    queries, measures = evaluator.qrels.queries, [str(m) for m in evaluator.measures]
     values = pl.DataFrame(
         {
             "configuration": pl.repeat(c.name, len(queries) * len(measures), eager=True),
             "query": pl.concat([queries] * len(measures)),
             "measure": pl.Series(measures).repeat_by(len(queries)).explode(),
-            **{name: figures.values[name].ravel() for name in ("value", "min", "max")},
+            **{name: scores.values[name].ravel() for name in ("value", "min", "max")},
         }
     )
-    own = {str(parse(f"{base}@{c.prompt_k}")): base for base in settings.at_prompt}
-    at_prompt = values.filter(pl.col("measure").is_in(list(own)))
-    renamed = {measure: f"{base}{AT_PROMPT}" for measure, base in own.items()}
-    return pl.concat([values, at_prompt.with_columns(pl.col("measure").replace(renamed))])
+    at_prompt = {
+        str(parse(f"{base}@{c.prompt_k}")): f"{base}{AT_PROMPT}" for base in settings.at_prompt
+    }
+    copies = values.filter(pl.col("measure").is_in(list(at_prompt)))
+    return pl.concat([values, copies.with_columns(pl.col("measure").replace(at_prompt))])
 
 
-def _listed(c: Configuration, run: Run, depth: int) -> pl.DataFrame:
-    """configuration, query, doc, score of what a figure can reach: ties at the end whole."""
-    reached = candidates(run, "input")["first"] <= depth
+def _list_to_depth(c: Configuration, run: Run, depth: int) -> pl.DataFrame:
+    """configuration, query, doc, score down to the deepest cutoff; ties at the end are whole."""
+    is_within = candidates(run, "input")["first"] <= depth
     return run.to_frame().select(
         pl.lit(c.name).cast(pl.Categorical).alias("configuration"),
         pl.col("query", "doc"),
         pl.col("score").cast(pl.Float64),
-    ).filter(reached)  # fmt: skip
+    ).filter(is_within)  # fmt: skip
 
 
-def level(run: Run) -> Run:
-    """The same candidates, all of one score."""
-    codes = np.repeat(np.arange(len(run.queries), dtype=np.int32), np.diff(run.start))
-    return build_run(run.name, run.queries, codes, run.doc, np.zeros(len(run)), "float64")
-
-
-def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
+def _describe(stack: Stack, c: Configuration, ranked: Ranked) -> Row:
+    """Columns that say what a configuration is and does."""
     deep = ranked.deep
     return {
         "configuration": c.name,
@@ -330,7 +385,7 @@ def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
         **{key: value for key, value in c.to_dict().items() if key not in ("pool", "prompt_k")},
         "pool": str(c.pool),
         "k": stack.depths(c)[-1],
-        "mean_k": mean_depth(stack.ranked(c).pool, len(stack.asked)),
+        "mean_k": mean_depth(stack.ranked(c).pool, len(stack.typed_questions)),
         "prompt_k": c.prompt_k,
         "deep_share": None if deep is None else float(deep.mean()),
         "tokens_saved": ranked.tokens_saved,
@@ -341,52 +396,79 @@ def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
     }
 
 
+def _latency_columns(latency: Latency) -> Row:
+    columns: Row = {
+        "latency_p50_ms": latency.p50,
+        "latency_p95_ms": latency.p95,
+        "latency_p95_low": latency.p95_low,
+        "latency_p95_high": latency.p95_high,
+        "jitter_ms": latency.jitter,
+    }
+    for kind in KINDS:
+        p50, p95 = latency.stages.get(kind, (None, None))
+        columns |= {f"{kind}_p50_ms": p50, f"{kind}_p95_ms": p95}
+    return columns
+
+
+# ------------------------------------------------------------------------------------ scores
+
+
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What a list is worth, kept by a digest of all that decides it."""
+class Scores:
+    """The scores of one list."""
 
     row: Row  # columns of the table
-    bounds: dict[str, tuple[float, float]]  # of each quality, over its holes
+    bounds: dict[str, tuple[float, float]]  # of each quality, over its unjudged passages
     values: dict[str, Float]  # value, min, max, counted (M, Q); proc (L, Q)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which figures, on which judgements."""
+class Evaluator:
+    """Scores lists by one set of measures and judgments."""
 
     qrels: Qrels
     measures: list[Measure]
     limited: list[Measure]  # those with a ceiling
-    qualities: list[Measure]  # those whose bounds over holes are wanted
+    qualities: list[Measure]  # bounded over unjudged passages
 
-    def of(self, ranked: Ranked, cache: Cache) -> Figures:
-        """The figures of a list and its candidates; what was computed once is not again."""
+    @classmethod
+    def of_stack(cls, stack: Stack) -> Evaluator:
+        """Return the evaluator of a stack's settings and judgments."""
+        settings = stack.settings
+        measures = settings.all_measures
+        return cls(
+            qrels=stack.judgments,
+            measures=measures,
+            limited=[m for m in measures if m.name in CEILINGS],
+            qualities=list(dict.fromkeys(settings.quality(c) for c in stack.grid)),
+        )
+
+    def evaluate(self, ranked: Ranked, cache: Cache) -> Scores:
+        """Return the scores of a list and its candidates, from the cache if they are there."""
         names = [[str(m) for m in some] for some in (self.measures, self.limited, self.qualities)]
-        decides = [names, list_digest(ranked.final), list_digest(ranked.pool), __version__]
-        known = self.qrels.cache
-        if "digest" not in known:
-            known["digest"] = digest(self.qrels.to_frame().rows())
-        key = digest([*decides, known["digest"], repr(self.qrels.scale)])
-        said, arrays = (cache.get_many("figures", role, [key])[0] for role in ("row", "values"))
-        if said is None or arrays is None:
-            made = self._made(ranked)
-            held = io.BytesIO()
-            np.savez(held, allow_pickle=False, **made.values)
-            said = json.dumps([made.row, made.bounds]).encode()
-            arrays = held.getvalue()
-            cache.put_many("figures", "row", {key: said})
+        inputs = [names, list_digest(ranked.final), list_digest(ranked.pool), __version__]
+        if "digest" not in self.qrels.cache:
+            self.qrels.cache["digest"] = digest(self.qrels.to_frame().rows())
+        key = digest([*inputs, self.qrels.cache["digest"], repr(self.qrels.scale)])
+        text, arrays = (cache.get_many("figures", role, [key])[0] for role in ("row", "values"))
+        if text is None or arrays is None:
+            scores = self._compute(ranked)
+            buffer = io.BytesIO()
+            np.savez(buffer, allow_pickle=False, **scores.values)
+            text, arrays = json.dumps([scores.row, scores.bounds]).encode(), buffer.getvalue()
+            cache.put_many("figures", "row", {key: text})
             cache.put_many("figures", "values", {key: arrays})
-        row, bounds = json.loads(said)
-        with np.load(io.BytesIO(arrays), allow_pickle=False) as found:
-            values = {name: found[name] for name in found.files}
-        return Figures(row, {name: (ends[0], ends[1]) for name, ends in bounds.items()}, values)
+        row, bounds = json.loads(text)
+        with np.load(io.BytesIO(arrays), allow_pickle=False) as stored:
+            values = {name: stored[name] for name in stored.files}
+        return Scores(row, {name: (low, high) for name, (low, high) in bounds.items()}, values)
 
-    def _made(self, ranked: Ranked) -> Figures:
+    def _compute(self, ranked: Ranked) -> Scores:
         policy = Policy.of(None, None, False, None, None)
-        found = evaluate_tables(ranked.final, self.qrels, with_judged(self.measures), policy)
-        evaluation = set_beside(found, self.measures)
+        judged = evaluate_tables(ranked.final, self.qrels, with_judged(self.measures), policy)
+        evaluation = set_beside(judged, self.measures)
         # Where all candidates tie, the best order is the maximum over orders.
-        ceiling = evaluate_tables(level(ranked.pool), self.qrels, self.limited, policy)
+        ceiling = evaluate_tables(with_equal_scores(ranked.pool), self.qrels, self.limited, policy)
         row: Row = {"tied": evaluation.tied}
         for measure in self.measures:
             summary = evaluation[measure]
@@ -411,11 +493,17 @@ class Wanted:
             "counted": np.stack([o.in_mean() for o in outcomes]),
             "proc": np.stack(best) if best else np.empty((0, len(self.qrels.queries))),
         }
-        return Figures(row, {n: (b.lowest, b.highest) for n, b in bounds.items()}, values)
+        return Scores(row, {n: (b.lowest, b.highest) for n, b in bounds.items()}, values)
+
+
+def with_equal_scores(run: Run) -> Run:
+    """Return the same candidates, all tied."""
+    codes = np.repeat(np.arange(len(run.queries), dtype=np.int32), np.diff(run.start))
+    return build_run(run.name, run.queries, codes, run.doc, np.zeros(len(run)), "float64")
 
 
 def list_digest(run: Run) -> str:
-    """Of all that decides the figures of a list."""
+    """Return a digest of all that decides the scores of a list."""
     sha = hashlib.sha256(run.start.tobytes() + run.score.tobytes() + run.dtype.encode())
     sha.update(b"" if run.cut is None else run.cut.tobytes())
     for ids in (run.queries, run.doc):
@@ -423,53 +511,33 @@ def list_digest(run: Run) -> str:
     return sha.hexdigest()
 
 
-def _time(latency: Latency) -> dict[str, Any]:
-    return {
-        "latency_p50_ms": latency.p50,
-        "latency_p95_ms": latency.p95,
-        "latency_p95_low": latency.p95_low,
-        "latency_p95_high": latency.p95_high,
-        "jitter_ms": latency.jitter,
-        **{
-            f"{kind}_{p}_ms": latency.stages[kind][at] if kind in latency.stages else None
-            for kind in KINDS
-            for at, p in enumerate(("p50", "p95"))
-        },
-    }
-
-
-def _size(stack: Stack, c: Configuration) -> dict[str, Any]:
-    """Bytes of all that a configuration keeps in memory, and seconds to build its indexes."""
-    return {
-        "index_bytes": stack.memory(c),
-        "build_seconds": sum(getattr(index, "build_seconds", 0.0) for index in stack.indexes(c)),
-    }
-
-
-def _with_intervals(
-    frame: pl.DataFrame, figures: list[Figures], wanted: Wanted, seed: int
+def _add_intervals(
+    frame: pl.DataFrame, scores: list[Scores], evaluator: Evaluator, seed: int
 ) -> pl.DataFrame:
-    """Columns `low` and `high`: 95% intervals over queries; %PROC of all from the same draws."""
+    """Add columns `low` and `high`, 95% intervals over queries; all %PROC from the same draws."""
     added: list[pl.Series] = []
-    for at, measure in enumerate(wanted.measures):
-        rows: Float = np.stack([f.values["counted"][at] for f in figures])
-        added += _ends(str(measure), mean_intervals(rows, measure.upper).T)
-        if measure in wanted.limited:
-            place = wanted.limited.index(measure)
-            best: Float = np.stack([f.values["proc"][place] for f in figures])
-            added += _ends(f"{measure} PROC", mean_intervals(best, measure.upper).T)
-            share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
-            added += _ends(f"{measure} %PROC", percent_intervals(share, rows, best))
+    for at, measure in enumerate(evaluator.measures):
+        actual: Float = np.stack([s.values["counted"][at] for s in scores])
+        added += _interval_columns(str(measure), mean_intervals(actual, measure.upper).T)
+        if measure in evaluator.limited:
+            place = evaluator.limited.index(measure)
+            proc: Float = np.stack([s.values["proc"][place] for s in scores])
+            added += _interval_columns(f"{measure} PROC", mean_intervals(proc, measure.upper).T)
+            both = np.nan_to_num(np.concatenate([actual, proc])).T
+            percent = resampled(both, _percent_of_ceiling, seed)
+            intervals = percent_intervals(percent, actual, proc)
+            added += _interval_columns(f"{measure} %PROC", intervals)
     return frame.with_columns(added)
 
 
-def _percent(sums: Float) -> Float:
-    """(b, C) a run's sum in percent of its ceiling's, from (b, 2C); undefined queries add 0."""
+def _percent_of_ceiling(sums: Float) -> Float:
+    """Return (b, C) a run's sum in percent of its ceiling's, from (b, 2C); undefined ones add 0."""
     actual, proc = np.split(sums, 2, axis=1)
     return np.where(proc > 0, 100.0 * actual / proc, np.nan)
 
 
-def _ends(name: str, ends: Float) -> list[pl.Series]:
+def _interval_columns(name: str, ends: Float) -> list[pl.Series]:
+    """Turn (2, C) ends into columns `name low` and `name high`, null for NaN."""
     return [
         pl.Series(f"{name} {side}", [None if math.isnan(x) else x for x in end], dtype=pl.Float64)
         for side, end in zip(("low", "high"), ends.tolist(), strict=True)

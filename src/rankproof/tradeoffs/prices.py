@@ -147,18 +147,14 @@ class Prices(Settings):
             )
         return found
 
-    def said(self, models: Iterable[str]) -> dict[str, dict[str, float]]:
-        """The prices of these models, by what they are for."""
-        kinds = ("per_million_tokens", "per_million_output_tokens", "per_1000_searches")
-        found = {
-            kind: {
-                model: price
-                for model in models
-                if (price := getattr(self.price(model), kind)) is not None
-            }
-            for kind in kinds
-        }
-        return {kind: prices for kind, prices in found.items() if prices or kind == kinds[0]}
+    def select(self, models: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Return the prices of these models by kind; kinds without one are left out."""
+        by_kind: dict[str, dict[str, float]] = {"per_million_tokens": {}}
+        for kind in ("per_million_tokens", "per_million_output_tokens", "per_1000_searches"):
+            for model in models:
+                if (price := getattr(self.price(model), kind)) is not None:
+                    by_kind.setdefault(kind, {})[model] = price
+        return by_kind
 
     def per_1k(self, model: str) -> float:
         """What a thousand tokens cost."""

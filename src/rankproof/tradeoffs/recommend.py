@@ -1,14 +1,13 @@
-"""Which configuration to deploy, by rules that are stated [R §3].
+"""Recommend a configuration to deploy, by stated rules [R §3].
 
-    within an SLA, a budget, a memory    the best quality; without any limit, too
-    at a quality target                  the least latency, then the least cost
-    what is still equal                  the smaller prompt, then the simpler
+The best of a sweep is not simply the top of its table: qualities differ by chance, the best of many
+is flattered by chance, and unjudged passages may turn the order. So `recommend` applies the rules
+of `selection.py` within each limit and all together, and qualifies the choice: configurations that
+do not differ significantly (max-T over all within the limits), what to expect on new queries, and
+rivals that unjudged passages could put ahead.
 
-Two latencies that differ by less than the jitter are called equal. A quality target is met when the
-lower end of the 95% interval meets it, where there is one; of several configurations, the lower end
-of their intervals together. What another dominates beyond noise
-(`pareto.py`) is never chosen. What is within the limits and not told apart from the chosen one in
-quality, by max-T over all of them, is named.
+A quality target is met when the lower end of the 95% interval meets it, where there is one; of
+several configurations, the lower end of their intervals together.
 """
 
 from __future__ import annotations
@@ -22,83 +21,63 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from rankproof.foundation.arrays import Bool, Float
+from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, first_few, shorten
-from rankproof.foundation.phrasing import amount, plural
+from rankproof.foundation.phrasing import plural
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import could
 from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import Interval
-from rankproof.tradeoffs.amounts import money
-from rankproof.tradeoffs.pareto import quality_measure, undominated
-from rankproof.tradeoffs.results import AT_PROMPT, LEVEL, Results, read_results
+from rankproof.tradeoffs.pareto import quality_measure
+from rankproof.tradeoffs.results import AT_PROMPT, Results, money, read_results
+from rankproof.tradeoffs.selection import (
+    Limits,
+    Row,
+    cheaper_or_faster,
+    is_undominated,
+    own_jitter,
+    pick,
+    shared_jitter,
+    shortfall,
+)
 
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
-_APART = 1e-9  # by which the end of an interval may be past its figure: rounding
-_BESIDE = (  # endings of the columns that stand beside a measure
+_ROUNDING = 1e-9  # by which the end of an interval may be past its mean
+_MEASURE_SUFFIXES = (  # of the columns that accompany a measure
     *(" low", " high", " min", " max", " queries", "PROC", " judged", " lowest", " highest"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a configuration has to keep to; None is no limit."""
-
-    sla_ms: float | None = None
-    budget: float | None = None  # per 1,000 queries, in the currency of the prices
-    quality: float | None = None
-    memory_mb: float | None = None
-    currency: str = "USD"
-
-    @property
-    def name(self) -> str:
-        """The rule in a word."""
-        given = (self.sla_ms, self.budget, self.quality, self.memory_mb)
-        words = ("SLA", "budget", "quality", "memory")
-        return " + ".join(n for n, x in zip(words, given, strict=True) if x is not None) or "best"
-
-    def words(self) -> str:
-        inside = []
-        if self.sla_ms is not None:
-            inside.append(f"{self.sla_ms:g} ms")
-        if self.budget is not None:
-            inside.append(f"{money(self.budget, self.currency, 'g')} per 1,000 queries")
-        if self.memory_mb is not None:
-            inside.append(f"{self.memory_mb:g} MB")
-        parts = [f"within {' and '.join(inside)}"] if inside else []
-        if self.quality is not None:
-            parts.append(f"at a quality of {self.quality:g} or more")
-        return " and ".join(parts) or "without a limit"
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
-    """What one rule chooses; where nothing is feasible, what comes closest."""
+    """What one rule chooses; where nothing is feasible, the configuration that comes closest."""
 
     limits: Limits
     feasible: bool
-    row: dict[str, Any]  # of the table, the configuration chosen
-    alike: tuple[str, ...]  # cheaper or faster, and not told apart in quality
-    words: str
-    # Within the limits; unjudged passages could put them level or ahead: whether some grades do.
+    row: Row  # of the table: the configuration chosen
+    alike: tuple[str, ...] = ()  # cheaper or faster, and not significantly different in quality
+    words: str = ""
+    # Rivals within the limits that unjudged passages could put level or ahead; True: grades do.
     unsettled: dict[str, bool] = field(default_factory=dict)
-    lines: tuple[str, ...] = ()  # the choice and the reason, in five
-    level: tuple[str, ...] | None = None  # not told apart in quality, best first; None: not known
-    expected: float | None = None  # of the best of several, on queries it was not chosen by
+    lines: tuple[str, ...] = ()  # the choice and the reason, in five lines
+    similar: tuple[str, ...] | None = None  # not significantly different, best first; None: unknown
+    expected: float | None = None  # quality of the best of several on new queries
     expected_ci: Interval | None = None
 
     @property
     def configuration(self) -> str:
+        """Name of the configuration."""
         return str(self.row["configuration"])
 
     def to_dict(self) -> dict[str, Any]:
+        """The choice as JSON has it."""
         return {
             **told(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
             **told(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
-            "not_told_apart": plain(self.level),
+            "not_told_apart": plain(self.similar),
             "unsettled": list(self.unsettled),
             **told(self, "words", "lines"),
         }
@@ -106,52 +85,53 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation(Displayed):
-    """Choices in words, and the tables behind them.
+    """The configurations chosen, and the tables behind them.
 
     >>> from rankproof.tradeoffs import recommend
     >>> _ = rp.choose("try/corpus", judge="simulated")
-    >>> found = recommend("try/corpus/swept-simulated", sla_ms=1000)
-    >>> found.feasible
+    >>> recommend("try/corpus/swept-simulated", sla_ms=1000).feasible
     True
     """
 
     measure: str
     latency: Percentile
-    choices: tuple[Choice, ...]
+    choices: tuple[Choice, ...]  # of each limit, then of all together
     table: pl.DataFrame  # configuration, quality, low, high, latency, cost, memory, k, prompt_k, …
     marginal: pl.DataFrame
-    unmeasured: int  # configurations without this quality, left out
+    unmeasured: int  # configurations skipped because they lack this quality
     results: Results | None = field(default=None, repr=False)  # for a gate
-    notes: tuple[str, ...] = ()  # what to know of the measure
+    notes: tuple[str, ...] = ()  # about the measure
 
     @property
     def feasible(self) -> bool:
-        """Whether every rule found a configuration."""
+        """True if every rule found a configuration."""
         return all(choice.feasible for choice in self.choices)
 
     @property
     def currency(self) -> str:
+        """Currency of the costs."""
         return "USD" if self.results is None else self.results.currency
 
     def _shown(self) -> Table:
         from rankproof.presentation import views
 
         chosen = [choice.configuration for choice in self.choices]
-        some = self.table.select(
+        rows = self.table.select(
             "configuration", "quality", "low", "high", "latency", "cost", "pareto"
         ).with_columns(chosen=pl.col("configuration").is_in(chosen))
-        return views.frame(some, self.words())
+        return views.frame(rows, self.words())
 
     def plot(self) -> Any:
-        """The quality of each configuration with its interval, best first."""
+        """Draw the quality of each configuration with its interval, best first."""
         rows = self.table.select("configuration", "quality", "low", "high").rows()
         return ranges(rows, "configuration", self.measure)
 
     def words(self) -> list[str]:
+        """The choices in sentences, then the remarks on all of them."""
         return [*(choice.words for choice in self.choices), *self.remarks()]
 
     def remarks(self) -> list[str]:
-        """What is true of all choices."""
+        """Sentences that apply to all choices."""
         front = self.table.filter("pareto")
         lines = [
             f"Not dominated in cost, latency, memory and {self.measure}: {len(front)} of "
@@ -163,6 +143,7 @@ class Recommendation(Displayed):
         return [*lines, *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
+        """What `rankproof recommend --format json` prints."""
         return {
             **told(self, "measure", "latency", "currency", "choices", "unmeasured", "notes"),
             "configurations": plain(self.table.to_dicts()),
@@ -187,87 +168,106 @@ def recommend(
     jitter_ms: float | None = None,
     seed: int = 0,
 ) -> Recommendation:
-    """Choose a configuration from a sweep's results, by each limit and by all together; without a
-    limit, the best.
+    """Choose a configuration from a sweep's results, by each limit and by all together.
 
-    `results` is a sweep's folder, a table or a frame. `measure` is the quality: by default the one
-    that the sweep chose its best by, else RAnWG@10; RAnWG@prompt is that of each configuration at
-    the passages that it gives. `latency` is the percentile that the SLA is about. `jitter_ms` is
-    what two latencies may differ by and still be equal: by default 75 between two that answer over
-    a network, and what the sweep measured elsewhere.
+    `results` is a sweep's folder, a table or a frame; without a limit, the best is chosen.
+    `measure` is the quality: by default the one that the sweep chose its best by, else RAnWG@10;
+    RAnWG@prompt is that of each configuration at the passages that it gives. `latency` is the
+    percentile that the SLA is about. Latencies that differ by at most `jitter_ms` are equal: by
+    default 75 between two that answer over a network, else what the sweep measured.
 
     >>> from rankproof.tradeoffs import recommend
     >>> _ = rp.choose("try/corpus", judge="simulated")
     >>> recommend("try/corpus/swept-simulated", quality=2).feasible
     False
     """
-    asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "memory_mb": memory_mb}
-    for name, limit in (*asked.items(), ("jitter_ms", jitter_ms)):
+    limits = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "memory_mb": memory_mb}
+    for name, limit in (*limits.items(), ("jitter_ms", jitter_ms)):
         if limit is not None and not (math.isfinite(limit) and limit >= 0):
             raise InputError(f"{name} {limit} is not a number from 0", remedy="check the limit")
     if latency not in get_args(Percentile):
         raise InputError(f"latency {shorten(latency)} is unknown", remedy="use p50 or p95")
-    found = read_results(results)
-    best_by = (found.manifest or {}).get("best_by")
-    chosen, kept, notes = _quality_of(found, measure or best_by or "RAnWG@10")
-    table = _sound(_table(found, chosen, latency, jitter_ms), found.label, chosen).filter(kept)
-    known = table.filter(pl.col("quality").is_not_null() & pl.col("quality").is_not_nan())
-    if not len(known):
+    sweep = read_results(results)
+    best_by = (sweep.manifest or {}).get("best_by")
+    chosen_measure, is_comparable, notes = _find_quality(sweep, measure or best_by or "RAnWG@10")
+    table = _build_table(sweep, chosen_measure, latency, jitter_ms)
+    table = _check_table(table, sweep.label, chosen_measure).filter(is_comparable)
+    measured = table.filter(pl.col("quality").is_not_null() & pl.col("quality").is_not_nan())
+    if not len(measured):
         raise InputError(
-            f"no configuration has a {chosen}", place=found.label, remedy="name another measure"
+            f"no configuration has a {chosen_measure}",
+            place=sweep.label,
+            remedy="name another measure",
         )
-    if budget is not None and known["unpriced"].null_count() < len(known):
-        raise InputError(
-            f"{known['unpriced'].drop_nulls()[0]} has no price, and what it costs may break any "
-            "budget",
-            place=found.label,
-            remedy="add it to the price file and run the sweep again",
-        )
-    if memory_mb is not None and known["memory"].null_count():
-        problem = "no column 'index_bytes'"
-        if "index_bytes" in found.frame.columns:
-            whose = known.filter(pl.col("memory").is_null())["configuration"][0]
-            problem = f"index_bytes of {shorten(whose)} is not known"
-        raise InputError(problem, place=found.label, remedy="a sweep writes it; or add it")
-    known = known.with_columns(_surely(known, found, chosen, seed), pareto=pl.Series(_front(known)))
-    known = known.sort("quality", "latency", descending=[True, False], maintain_order=True)
-    given = Limits(**asked, currency=found.currency)
-    single = [
-        Limits(**{name: limit}, currency=found.currency)
-        for name, limit in asked.items()
-        if limit is not None
-    ]
-    rules = single if len(single) == 1 else [*single, given]
+    _check_limits_known(measured, sweep, budget, memory_mb)
+    measured = measured.with_columns(
+        _certain_quality(measured, sweep, chosen_measure, seed),
+        pareto=pl.Series(is_undominated(measured)),
+    )
+    measured = measured.sort("quality", "latency", descending=[True, False], maintain_order=True)
+    chooser = _Chooser(measured, sweep, chosen_measure, latency, seed)
     return Recommendation(
-        measure=chosen,
+        measure=chosen_measure,
         latency=latency,
-        choices=tuple(_choose(known, limits, found, chosen, latency, seed) for limits in rules),
-        table=known,
-        marginal=marginal(known, found, chosen),
-        unmeasured=len(table) - len(known),
-        results=found,
+        choices=tuple(chooser.choose(rule) for rule in _rules(limits, sweep.currency)),
+        table=measured,
+        marginal=marginal(measured, sweep, chosen_measure),
+        unmeasured=len(table) - len(measured),
+        results=sweep,
         notes=tuple(notes),
     )
 
 
-def _surely(table: pl.DataFrame, found: Results, measure: str, seed: int) -> pl.Series:
-    """The quality that each meets for certain: the lower end of its interval, and no more than what
-    all of them reach together, since one of many lies above any target by chance."""
-    names = table["configuration"].to_list()
-    together = found.surely(measure, names, seed)
-    ends = pl.Series("surely", [together.get(name) for name in names], dtype=pl.Float64)
-    low = table["low"].fill_nan(None).fill_null(table["quality"])
-    return pl.DataFrame([low, ends]).min_horizontal().alias("surely")
+def _rules(limits: dict[str, float | None], currency: str) -> list[Limits]:
+    """Return each limit alone, then all together; one entry where there is at most one limit."""
+    single = [
+        Limits(**{name: limit}, currency=currency)
+        for name, limit in limits.items()
+        if limit is not None
+    ]
+    return single if len(single) == 1 else [*single, Limits(**limits, currency=currency)]
 
 
-def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
-    """The column of the quality; which rows it is the quality of; and what to know of that.
+def _check_limits_known(
+    table: pl.DataFrame, results: Results, budget: float | None, memory_mb: float | None
+) -> None:
+    """Raise InputError if a limit is on a cost or a memory that is not known."""
+    if budget is not None and table["unpriced"].null_count() < len(table):
+        raise InputError(
+            f"{table['unpriced'].drop_nulls()[0]} has no price, and what it costs may break any "
+            "budget",
+            place=results.label,
+            remedy="add it to the price file and run the sweep again",
+        )
+    if memory_mb is not None and table["memory"].null_count():
+        problem = "no column 'index_bytes'"
+        if "index_bytes" in results.frame.columns:
+            name = table.filter(pl.col("memory").is_null())["configuration"][0]
+            problem = f"index_bytes of {shorten(name)} is not known"
+        raise InputError(problem, place=results.label, remedy="a sweep writes it; or add it")
 
-    A figure at K is the quality of a prompt of K passages. Where prompts differ, it says nothing of
-    the others; where all have the same, rows can be compared by any.
+
+def _certain_quality(table: pl.DataFrame, results: Results, measure: str, seed: int) -> pl.Series:
+    """Return the quality that each row meets for certain, as column `surely`.
+
+    It is the lower end of the row's own interval, but at most the lower end that holds for all rows
+    at once: one of many is above any target by chance.
     """
-    frame = found.frame
-    every = pl.repeat(True, len(frame), eager=True)
+    names = table["configuration"].to_list()
+    joint = results.joint_lower_ends(measure, names, seed)
+    joint_ends = pl.Series("surely", [joint.get(name) for name in names], dtype=pl.Float64)
+    own_ends = table["low"].fill_nan(None).fill_null(table["quality"])
+    return pl.DataFrame([own_ends, joint_ends]).min_horizontal().alias("surely")
+
+
+def _find_quality(results: Results, name: str) -> tuple[str, pl.Series, list[str]]:
+    """Return the quality column, (N,) the rows that it can compare, and notes on that.
+
+    A measure at K is the quality of a prompt of K passages. Where prompts differ, it says nothing
+    about the others; where all have the same size, any K compares them.
+    """
+    frame = results.frame
+    all_rows = pl.repeat(True, len(frame), eager=True)
     prompts: list[int] = []
     if "prompt_k" in frame.columns:
         prompts = frame["prompt_k"].cast(pl.Int64, strict=False).drop_nulls().unique().to_list()
@@ -275,58 +275,43 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
         base = name.removesuffix(AT_PROMPT)
         if len(prompts) > 1 or name in frame.columns:
             quality_measure(f"{base}@1")
-            return name, every, []
+            return name, all_rows, []
         if not prompts:
             raise InputError(
-                f"no column 'prompt_k' for {name}", place=found.label, remedy=f"use {base}@10, say"
+                f"no column 'prompt_k' for {name}",
+                place=results.label,
+                remedy=f"use {base}@10, say",
             )
         name = f"{base}@{prompts[0]}"
     measure = quality_measure(name)
     if measure.cutoff is None or not prompts or prompts == [measure.cutoff]:
-        return str(measure), every, []
+        return str(measure), all_rows, []
     if len(prompts) == 1:
-        said = (
-            f"{measure} is of {plural(measure.cutoff, 'passage')}; the prompt holds {prompts[0]}."
+        passages = plural(measure.cutoff, "passage")
+        return (
+            str(measure),
+            all_rows,
+            [f"{measure} is of {passages}; the prompt holds {prompts[0]}."],
         )
-        return str(measure), every, [said]
     at_prompt = str(measure).rpartition("@")[0] + AT_PROMPT
     if measure.cutoff not in prompts:
-        listed = " and ".join(map(str, sorted(prompts)))
+        sizes = " and ".join(map(str, sorted(prompts)))
         raise InputError(
-            f"{measure} is not the quality of prompts of {listed} passages",
-            place=found.label,
+            f"{measure} is not the quality of prompts of {sizes} passages",
+            place=results.label,
             remedy=f"use {at_prompt}: each at its own",
         )
-    kept = (frame["prompt_k"].cast(pl.Int64, strict=False) == measure.cutoff).fill_null(True)
-    said = (
-        f"{plural(int((~kept).sum()), 'configuration gives', 'configurations give')} another "
-        "number of passages than "
-        f"{measure.cutoff}: left out; {at_prompt} compares each at its own."
+    has_cutoff = (frame["prompt_k"].cast(pl.Int64, strict=False) == measure.cutoff).fill_null(True)
+    others = plural(int((~has_cutoff).sum()), "configuration gives", "configurations give")
+    note = (
+        f"{others} another number of passages than {measure.cutoff}: left out; {at_prompt} "
+        "compares each at its own."
     )
-    return str(measure), kept, [said]
-
-
-def _front(table: pl.DataFrame, *more: str) -> Bool:
-    """(N,) what no other dominates, in cost, memory, latency and quality, and in `more`."""
-    kept = np.ones(len(table), np.bool_)
-    with_ends = {
-        "low": pl.col("low").fill_nan(None).fill_null(pl.col("quality")),
-        "high": pl.col("high").fill_nan(None).fill_null(pl.col("quality")),
-    }
-    plain = table.with_columns(
-        pl.col("cost", "memory", *more).cast(pl.Float64).fill_null(0.0), **with_ends
-    )
-    # Costs without the same stages cannot be compared.
-    for (_,), some in plain.with_row_index("at").group_by("unpriced", maintain_order=True):
-        exact = some.select("cost", "memory", *more).to_numpy()
-        names = ("latency", "quality", "low", "high", "jitter", "among_network")
-        columns = {name: some[name].to_numpy() for name in names}
-        kept[some["at"].to_numpy()] = undominated(exact, **columns)
-    return kept
+    return str(measure), has_cutoff, [note]
 
 
 def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any:
-    """Mean of NRecall4@10, RAnWG@10, NRecall4@30 and RAnWG@30 over latency in seconds.
+    """Return the mean of NRecall4@10, RAnWG@10, NRecall4@30 and RAnWG@30 per second of latency.
 
     It orders a shortlist and does not measure quality: halving the latency of a poor configuration
     doubles it.
@@ -335,71 +320,71 @@ def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any
     >>> efficiency([0.5, 0.5, 0.7, 0.7], latency_ms=300)
     2.0
     """
-    mean = np.mean(np.stack([np.asarray(p, np.float64) for p in parts]), axis=0)
+    mean = np.mean(np.stack([np.asarray(part, np.float64) for part in parts]), axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = mean / (np.asarray(latency_ms, np.float64) / 1000.0)
     return float(value) if np.ndim(value) == 0 else value
 
 
-def _table(found: Results, measure: str, latency: Percentile, jitter: float | None) -> pl.DataFrame:
-    """The columns that the rules read, under short names."""
-    frame = found.frame
+def _build_table(
+    results: Results, measure: str, latency: Percentile, jitter: float | None
+) -> pl.DataFrame:
+    """Select the columns that the rules read, under short names; null where one is absent."""
+    frame = results.frame
     if measure not in frame.columns:
-        have = [c for c in frame.columns if "@" in c and not c.endswith(_BESIDE)]
+        known = [c for c in frame.columns if "@" in c and not c.endswith(_MEASURE_SUFFIXES)]
         raise InputError(
             f"no column {measure!r}",
-            place=found.label,
-            remedy=f"use one of {', '.join(have)}" if have else "evaluate it in the sweep",
+            place=results.label,
+            remedy=f"use one of {', '.join(known)}" if known else "evaluate it in the sweep",
         )
 
-    def column(name: str, kind: Any) -> pl.Expr:
+    def column(name: str, kind: Any = pl.Float64) -> pl.Expr:
         if name not in frame.columns:
             return pl.lit(None, dtype=kind)
         return pl.col(name).cast(kind, strict=False)
 
-    number = pl.Float64
-    own, both = found.jitter(jitter)
     family = column("family", pl.String)
     if "family" not in frame.columns:
-        without = pl.col("configuration").str.replace(r"\bK ?= ?\d+", "")
-        family = without.str.replace_all(r"\s+", " ").str.strip_chars()
+        without_k = pl.col("configuration").str.replace(r"\bK ?= ?\d+", "")
+        family = without_k.str.replace_all(r"\s+", " ").str.strip_chars()
+    own, among_network = results.latency_jitter(jitter)
     table = frame.select(
         "configuration",
         family=family,
-        quality=column(measure, number),
-        low=column(f"{measure} low", number),
-        high=column(f"{measure} high", number),
-        judged=column(f"{measure} judged", number),
-        lowest=column(f"{measure} lowest", number),
-        highest=column(f"{measure} highest", number),
-        latency=column(f"latency_{latency}_ms", number),
-        p50=column("latency_p50_ms", number),
-        p95=column("latency_p95_ms", number),
-        cost=column("cost_per_1000", number),
+        quality=column(measure),
+        low=column(f"{measure} low"),
+        high=column(f"{measure} high"),
+        judged=column(f"{measure} judged"),
+        lowest=column(f"{measure} lowest"),
+        highest=column(f"{measure} highest"),
+        latency=column(f"latency_{latency}_ms"),
+        p50=column("latency_p50_ms"),
+        p95=column("latency_p95_ms"),
+        cost=column("cost_per_1000"),
         k=column("k", pl.Int64),
         prompt_k=column("prompt_k", pl.Int64),
-        p95_low=column("latency_p95_low", number),
-        p95_high=column("latency_p95_high", number),
-        memory=column("index_bytes", number) / 1e6,
+        p95_low=column("latency_p95_low"),
+        p95_high=column("latency_p95_high"),
+        memory=column("index_bytes") / 1e6,
         unpriced=column("unpriced", pl.String),
         stages=column("stages", pl.Int64),
         jitter=pl.Series(own),
-        among_network=pl.Series(both),
+        among_network=pl.Series(among_network),
     )
-    if all(part in frame.columns for part in EFFICIENCY):
-        parts = [
-            frame[part].cast(number, strict=False).fill_null(math.nan).to_numpy()
-            for part in EFFICIENCY
-        ]
-        value = efficiency(parts, table["p50"].to_numpy())
-        return table.with_columns(efficiency=pl.Series(value))
-    return table.with_columns(efficiency=pl.lit(None, dtype=number))
+    if not all(part in frame.columns for part in EFFICIENCY):
+        return table.with_columns(efficiency=pl.lit(None, dtype=pl.Float64))
+    parts = [
+        frame[part].cast(pl.Float64, strict=False).fill_null(math.nan).to_numpy()
+        for part in EFFICIENCY
+    ]
+    return table.with_columns(efficiency=pl.Series(efficiency(parts, table["p50"].to_numpy())))
 
 
-def _sound(table: pl.DataFrame, label: str, measure: str) -> pl.DataFrame:
-    """What is not a number is not known; other figures that cannot be are refused."""
+def _check_table(table: pl.DataFrame, label: str, measure: str) -> pl.DataFrame:
+    """Return the table with null for NaN; raise InputError for values that cannot be."""
     table = table.with_columns(pl.col(pl.Float64).fill_nan(None))
-    said = {
+    source_columns = {
         "quality": measure,
         "low": f"{measure} low",
         "high": f"{measure} high",
@@ -407,305 +392,320 @@ def _sound(table: pl.DataFrame, label: str, measure: str) -> pl.DataFrame:
         "p95_low": "latency_p95_low",
         "p95_high": "latency_p95_high",
     }
-    wrong = {name: pl.col(name).is_infinite() for name in said}
-    wrong |= {name: wrong[name] | (pl.col(name) < 0) for name in ("memory", "p95_low", "p95_high")}
-    wrong["low"] |= pl.col("low") > pl.col("quality") + _APART
-    wrong["high"] |= pl.col("high") < pl.col("quality") - _APART
-    for name, column in said.items():
-        bad = table.filter(wrong[name])
-        if bad.height:
-            value = bad[name][0] * (1e6 if name == "memory" else 1)
-            it = bad["quality"][0]
-            beside = "" if it is None or not column.startswith(f"{measure} ") else f" beside {it:g}"
+    is_wrong = {name: pl.col(name).is_infinite() for name in source_columns}
+    for name in ("memory", "p95_low", "p95_high"):
+        is_wrong[name] |= pl.col(name) < 0
+    is_wrong["low"] |= pl.col("low") > pl.col("quality") + _ROUNDING
+    is_wrong["high"] |= pl.col("high") < pl.col("quality") - _ROUNDING
+    for name, column in source_columns.items():
+        wrong = table.filter(is_wrong[name])
+        if wrong.height:
+            value = wrong[name][0] * (1e6 if name == "memory" else 1)
+            quality = wrong["quality"][0]
+            beside = ""
+            if quality is not None and column.startswith(f"{measure} "):
+                beside = f" beside {quality:g}"
             raise InputError(
-                f"{column} of {shorten(bad['configuration'][0])} is {value:g}{beside}",
+                f"{column} of {shorten(wrong['configuration'][0])} is {value:g}{beside}",
                 place=label,
                 remedy="mend it, or leave the configuration out",
             )
     return table
 
 
-def _choose(
-    table: pl.DataFrame,
-    limits: Limits,
-    found: Results,
-    measure: str,
-    latency: Percentile,
-    seed: int,
-) -> Choice:
-    row, within = pick(table, limits)
-    if not within.any():
+# ------------------------------------------------------------------------------ the choice
+
+
+@dataclass(frozen=True, slots=True)
+class _Chooser:
+    """Chooses from one table under different limits, and explains each choice."""
+
+    table: pl.DataFrame  # best quality first
+    results: Results
+    measure: str
+    latency: Percentile
+    seed: int
+
+    def choose(self, limits: Limits) -> Choice:
+        """Apply the rules within the limits."""
+        row, is_within = pick(self.table, limits)
+        if not is_within.any():
+            return self._closest(row, limits)
+        feasible = self.table.filter(pl.Series(is_within))
+        names = feasible["configuration"].to_list()  # best first
+        name = str(row["configuration"])
+        similar = self.results.not_significantly_different(name, self.measure, names, self.seed)
+        expected = None
+        if limits.quality is None:
+            expected = self.results.expected_best(self.measure, names, self.seed)
+        evidence = _Evidence(
+            limits=limits,
+            row=row,
+            feasible=len(feasible),
+            similar=similar,
+            alike=tuple(
+                str(other["configuration"])
+                for other in feasible.sort("cost", "latency").iter_rows(named=True)
+                if other["configuration"] in (similar or ()) and cheaper_or_faster(other, row)
+            ),
+            expected=expected,
+            expected_ci=expected_interval(row, expected),
+            unsettled=self.results.unsettled(name, self.measure, names),
+            assumed_grades=self.results.assumed_grades(self.measure),
+            measure=self.measure,
+            latency=self.latency,
+        )
+        return Choice(
+            limits=limits,
+            feasible=True,
+            row=row,
+            alike=evidence.alike,
+            words=" ".join(evidence.sentences()),
+            unsettled=evidence.unsettled,
+            lines=evidence.lines(),
+            similar=similar,
+            expected=expected,
+            expected_ci=evidence.expected_ci,
+        )
+
+    def _closest(self, row: Row, limits: Limits) -> Choice:
+        """Explain that nothing is within the limits, and by how much the closest misses them."""
         missed = shortfall(row, limits)
+        figures = _describe_figures(row, self.measure, self.latency, limits.currency)
         words = (
-            f"Nothing is {limits.words()}. Closest comes "
-            f"{_described(row, measure, latency, limits.currency)}: {missed}."
+            f"Nothing is {limits.words()}. Closest comes {row['configuration']}, {figures}: "
+            f"{missed}."
         )
         lines = (
             f"Nothing is {limits.words()}.",
             f"Closest comes {row['configuration']}:",
             f"  {missed}.",
-            f"  {_figures(row, measure, latency, limits.currency)}",
-            _remedy(row, limits),
+            f"  {figures}",
+            _suggest_remedy(row, limits),
         )
-        return Choice(limits, False, row, (), words, lines=lines)
-    feasible = table.filter(pl.Series(within))
-    others = feasible["configuration"].to_list()  # best first
-    told = found.not_told_apart(str(row["configuration"]), measure, others, seed)
-    level = set(told or ())
-    alike = tuple(
-        str(other["configuration"])
-        for other in feasible.sort("cost", "latency").iter_rows(named=True)
-        if other["configuration"] in level and cheaper_or_faster(other, row)
-    )
-    lead = limits.words()
-    words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency, limits.currency)}."
-    near = limits.sla_ms is not None and limits.sla_ms - row["latency"] < _jitter(row)
-    if near:
-        words += f" Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
-    slow = ""
-    most = row["p95_high"] if latency == "p95" else None
-    if limits.sla_ms is not None and most is not None and most > limits.sla_ms:
-        slow = f"By its interval its p95 may be {most:.1f} ms, past the limit."
-        words += f" {slow}"
-    expected = None
-    if limits.quality is None:
-        expected = found.best_of(measure, others, seed)
-    fair = fair_interval(row, expected)
-    if expected is not None:
-        words += (
-            f" It is the best of {len(feasible)} on these queries, and so flattered by chance: on "
-            f"queries that it was not chosen by, expect about {expected:.3f}{in_brackets(fair)}."
-        )
-    if alike:
-        words += f" Not told apart from it in quality, and cheaper or faster: {first_few(alike)}."
-    named = set(alike)
-    rest = tuple(other for other in others if other in level and other not in named)
-    inside = "" if limits.name == "best" else " within the limits"
-    if rest:
-        words += (
-            f" Of the {plural(len(feasible) - 1, 'other')}{inside} "
-            f"{plural(len(rest), 'is', 'are')} neither told apart from it in quality nor cheaper "
-            f"or faster: {first_few(rest)}."
-        )
-    unsettled = found.unsettled(str(row["configuration"]), measure, others)
-    may = could(all(unsettled.values()))
-    if unsettled:
-        words += (
-            f" Its quality rests on unjudged passages: what they are{found.assumed(measure)} {may} "
-            f"put {first_few(list(unsettled))} level with it or ahead. Judge them "
-            "(rankproof holes) before it is decided."
-        )
-    rule = f"the best {measure} of {len(feasible)}"
-    if limits.quality is not None:
-        rule = f"the fastest of {len(feasible)}, then the cheapest"
-    figures = _quality(row, measure)
-    if expected is not None:
-        rule += f", {row['quality']:.3f}"
-        figures = f"expect about {expected:.3f}{in_brackets(fair)} on others"
-    if alike:
-        rival = f"Not told apart, and cheaper or faster: {first_few(alike, 1)}."
-    elif rest:
-        rival = f"Not told apart from it in quality: {first_few(rest, 1)}."
-    elif len(feasible) == 1:
-        rival = f"Nothing else {'is within the limits' if inside else 'was swept'}."
-    elif told is None:
-        rival = "Whether others are as good is not known: there are no values of single queries."
-    else:
-        rival = f"Every other{inside} is told apart from it in quality."
-    if unsettled:
-        rivals = first_few(list(unsettled), 1)
-        caution = f"Unjudged passages {may} put {rivals} level or ahead: judge them first."
-    elif near:
-        caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
-    elif slow:
-        caution = slow
-    else:
-        caution = "Neither unjudged passages nor known jitter speak against it."
-    spent = f"{latency} {row['latency']:.1f} ms, {money(row['cost'], limits.currency)} per 1,000"
-    lines = (
-        f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}, {spent}", rival, caution
-    )  # fmt: skip
-    return Choice(limits, True, row, alike, words, unsettled, lines, told, expected, fair)
+        return Choice(limits, False, row, words=words, lines=lines)
 
 
-def fair_interval(row: dict[str, Any], expected: float | None) -> Interval | None:
-    """From the lower end about what to expect of the chosen one to the upper end about what was
-    seen: which of the two is nearer to its truth depends on how far ahead it is of the others; the
-    lower end is not above what it surely reaches. A share stays between 0 and 1."""
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """A feasible choice and everything that qualifies it, to be put into words."""
+
+    limits: Limits
+    row: Row
+    feasible: int  # configurations within the limits
+    similar: tuple[str, ...] | None  # not significantly different; None: not known
+    alike: tuple[str, ...]  # of these the cheaper or faster
+    expected: float | None  # on new queries
+    expected_ci: Interval | None
+    unsettled: dict[str, bool]
+    assumed_grades: str
+    measure: str
+    latency: Percentile
+
+    @property
+    def _neither(self) -> tuple[str, ...]:
+        """Not significantly different, but neither cheaper nor faster."""
+        return tuple(name for name in self.similar or () if name not in self.alike)
+
+    @property
+    def _scope(self) -> str:
+        return "" if self.limits.name == "best" else " within the limits"
+
+    def _jitter_warning(self) -> str:
+        """The sentence for a latency so close to the SLA that jitter could break it."""
+        sla, jitter = self.limits.sla_ms, own_jitter(self.row)
+        if sla is None or sla - self.row["latency"] >= jitter:
+            return ""
+        return f"Its latency lies within the jitter ({jitter:.1f} ms) of the limit."
+
+    def _p95_warning(self) -> str:
+        """The sentence for a p95 whose interval reaches past the SLA."""
+        sla, highest = self.limits.sla_ms, self.row["p95_high"]
+        if self.latency != "p95" or sla is None or highest is None or highest <= sla:
+            return ""
+        return f"By its interval its p95 may be {highest:.1f} ms, past the limit."
+
+    def sentences(self) -> list[str]:
+        """The choice, then each caveat that applies."""
+        lead = self.limits.words()
+        figures = _describe_figures(self.row, self.measure, self.latency, self.limits.currency)
+        return [
+            f"{lead[:1].upper()}{lead[1:]}: {self.row['configuration']}, {figures}.",
+            *filter(None, (self._jitter_warning(), self._p95_warning())),
+            *self._expectation(),
+            *self._similar_sentences(),
+            *self._unsettled_sentences(),
+        ]
+
+    def _expectation(self) -> list[str]:
+        if self.expected is None:
+            return []
+        return [
+            f"It is the best of {self.feasible} on these queries, and so flattered by chance: on "
+            f"queries that it was not chosen by, expect about {self.expected:.3f}"
+            f"{in_brackets(self.expected_ci)}."
+        ]
+
+    def _similar_sentences(self) -> list[str]:
+        sentences = []
+        if self.alike:
+            names = first_few(self.alike)
+            sentences.append(f"Not told apart from it in quality, and cheaper or faster: {names}.")
+        if self._neither:
+            others = plural(self.feasible - 1, "other")
+            count = plural(len(self._neither), "is", "are")
+            sentences.append(
+                f"Of the {others}{self._scope} {count} neither told apart from it in quality nor "
+                f"cheaper or faster: {first_few(self._neither)}."
+            )
+        return sentences
+
+    def _unsettled_sentences(self) -> list[str]:
+        if not self.unsettled:
+            return []
+        return [
+            f"Its quality rests on unjudged passages: what they are{self.assumed_grades} "
+            f"{could(all(self.unsettled.values()))} put {first_few(list(self.unsettled))} level "
+            "with it or ahead. Judge them (rankproof holes) before it is decided."
+        ]
+
+    def lines(self) -> tuple[str, ...]:
+        """The choice in five lines: its name, the rule, its figures, rivals, the main caveat."""
+        row = self.row
+        rule = f"the best {self.measure} of {self.feasible}"
+        if self.limits.quality is not None:
+            rule = f"the fastest of {self.feasible}, then the cheapest"
+        quality = _describe_quality(row, self.measure)
+        if self.expected is not None:
+            rule += f", {row['quality']:.3f}"
+            brackets = in_brackets(self.expected_ci)
+            quality = f"expect about {self.expected:.3f}{brackets} on others"
+        cost = money(row["cost"], self.limits.currency)
+        return (
+            f"{row['configuration']}",
+            f"  {self.limits.words()}: {rule}.",
+            f"  {quality}, {self.latency} {row['latency']:.1f} ms, {cost} per 1,000",
+            self._rival_line(),
+            self._caution_line(),
+        )
+
+    def _rival_line(self) -> str:
+        if self.alike:
+            return f"Not told apart, and cheaper or faster: {first_few(self.alike, 1)}."
+        if self._neither:
+            return f"Not told apart from it in quality: {first_few(self._neither, 1)}."
+        if self.feasible == 1:
+            return f"Nothing else {'is within the limits' if self._scope else 'was swept'}."
+        if self.similar is None:
+            return "Whether others are as good is not known: there are no values of single queries."
+        return f"Every other{self._scope} is told apart from it in quality."
+
+    def _caution_line(self) -> str:
+        if self.unsettled:
+            verb = could(all(self.unsettled.values()))
+            rivals = first_few(list(self.unsettled), 1)
+            return f"Unjudged passages {verb} put {rivals} level or ahead: judge them first."
+        warning = self._jitter_warning() or self._p95_warning()
+        return warning or "Neither unjudged passages nor known jitter speak against it."
+
+
+def expected_interval(row: Row, expected: float | None) -> Interval | None:
+    """Return the interval of what to expect of a chosen row on new queries; None where unknown.
+
+    It reaches from the lower end about the expectation to the upper end about the observed value:
+    which of the two is closer to the truth depends on how far the row is ahead of the others. The
+    lower end is at most what the row certainly reaches; a share stays between 0 and 1.
+    """
     if expected is None or row["low"] is None or row["high"] is None:
         return None
     shift = expected - row["quality"]
     low, high = row["low"] + min(shift, 0.0), row["high"] + max(shift, 0.0)
     low = min(low, row["surely"])
-    share = row["low"] >= 0 and row["high"] <= 1
-    return (max(low, 0.0), min(high, 1.0)) if share else (low, high)
+    is_share = row["low"] >= 0 and row["high"] <= 1
+    return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
 
 
-def in_brackets(ends: Interval | None) -> str:
-    """An interval behind its figure; nothing where there is none."""
-    return "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
+def in_brackets(interval: Interval | None) -> str:
+    """Write an interval to follow its value, " (0.1 to 0.2)"; "" where there is none."""
+    return "" if interval is None else f" ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
-def _jitter(row: dict[str, Any]) -> float:
-    return float(max(row["jitter"], row["among_network"]))
+def _describe_quality(row: Row, measure: str) -> str:
+    is_known = row["low"] is not None and row["high"] is not None
+    interval = (row["low"], row["high"]) if is_known else None
+    return f"{measure} {row['quality']:.3f}{in_brackets(interval)}"
 
 
-def pick(table: pl.DataFrame, limits: Limits) -> tuple[dict[str, Any], Bool]:
-    """The row that the rules choose, and (N,) which are within the limits; where none is, the one
-    that comes closest."""
-    excess = _excess(table, limits)
-    within: Bool = excess <= 0
-    if within.any():
-        feasible = table.filter(pl.Series(within))
-        sound = feasible.filter(pl.Series(_front(feasible, "prompt_k")))
-        return (_fastest if limits.quality is not None else _best)(sound), within
-    closest = table.filter(pl.Series(excess == excess.min())).sort(
-        "quality", "latency", "cost", descending=[True, False, False]
-    )
-    return closest.row(0, named=True), within
-
-
-def _excess(table: pl.DataFrame, limits: Limits) -> Float:
-    """(N,) how far a configuration is past its worst limit, as a share of it; 0 or less: within."""
-    past = np.full(len(table), -math.inf)
-    sides = (
-        (table["latency"], limits.sla_ms, 1.0),
-        (table["cost"], limits.budget, 1.0),
-        (table["memory"], limits.memory_mb, 1.0),
-        (table["surely"], limits.quality, -1.0),
-    )
-    for column, limit, sign in sides:
-        if limit is not None:
-            over = sign * (column.to_numpy() - limit)
-            with np.errstate(over="ignore"):  # so far past that one limit is as good as another
-                past = np.maximum(past, over / limit if limit > 0 else over)
-    return past
-
-
-def _best(feasible: pl.DataFrame) -> dict[str, Any]:
-    """The best quality; then the smaller prompt, and of these the fastest."""
-    top = feasible.filter(pl.col("quality") >= feasible["quality"].to_numpy().max() - LEVEL)
-    prompt = top["prompt_k"].min()
-    return _fastest(top if prompt is None else top.filter(pl.col("prompt_k") == prompt))
-
-
-def _fastest(feasible: pl.DataFrame) -> dict[str, Any]:
-    """The least latency, give or take the jitter; then less cost, a smaller prompt, the simpler."""
-    fastest = feasible.sort("latency", "jitter").row(0, named=True)
-    jitter = pl.max_horizontal(pl.col("jitter"), pl.lit(fastest["jitter"]))
-    if fastest["among_network"] > 0:
-        jitter = pl.max_horizontal(jitter, pl.col("among_network"))
-    level = feasible.filter(pl.col("latency") - fastest["latency"] <= jitter)
-    simplest = ("cost", "prompt_k", "stages", "k", "latency", "configuration")
-    return level.sort(*simplest, nulls_last=True).row(0, named=True)
-
-
-def _noise(a: dict[str, Any], b: dict[str, Any]) -> float:
-    """What the latencies of two may differ by and mean nothing."""
-    both = min(a["among_network"], b["among_network"]) > 0
-    return float(max(map(_jitter, (a, b))) if both else max(a["jitter"], b["jitter"]))
-
-
-def faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
-    """Whether it is, by more than the jitter of the two."""
-    return bool(row["latency"] - other["latency"] > _noise(row, other))
-
-
-def cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
-    return faster(other, row) or bool(other["cost"] < row["cost"])
-
-
-def _described(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
-    return f"{row['configuration']}, {_figures(row, measure, latency, currency)}"
-
-
-def _figures(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
-    return f"{_quality(row, measure)}, {_paid(row, latency, currency)}"
-
-
-def _quality(row: dict[str, Any], measure: str) -> str:
-    known = row["low"] is not None and row["high"] is not None
-    ends = in_brackets((row["low"], row["high"]) if known else None)
-    return f"{measure} {row['quality']:.3f}{ends}"
-
-
-def _paid(row: dict[str, Any], latency: Percentile, currency: str) -> str:
-    """What it takes: time and money."""
-    slow = ""
+def _describe_figures(row: Row, measure: str, latency: Percentile, currency: str) -> str:
+    """Quality, latency and cost of a row, with intervals where they are known."""
+    interval = ""
     if latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
-        slow = f" ({row['p95_low']:.1f} to {row['p95_high']:.1f})"
-    spent = f"{money(row['cost'], currency)} per 1,000 queries"
-    return f"{latency} {row['latency']:.1f} ms{slow}, {spent}"
+        interval = f" ({row['p95_low']:.1f} to {row['p95_high']:.1f})"
+    cost = f"{money(row['cost'], currency)} per 1,000 queries"
+    quality = _describe_quality(row, measure)
+    return f"{quality}, {latency} {row['latency']:.1f} ms{interval}, {cost}"
 
 
-def shortfall(row: dict[str, Any], limits: Limits) -> str:
-    """By what a configuration misses its limits."""
-    parts = []
-    if limits.sla_ms is not None and row["latency"] > limits.sla_ms:
-        parts.append(f"{amount(row['latency'] - limits.sla_ms, 1)} ms too slow")
-    if limits.budget is not None and row["cost"] > limits.budget:
-        parts.append(f"{money(row['cost'] - limits.budget, limits.currency)} too dear")
-    if limits.memory_mb is not None and row["memory"] > limits.memory_mb:
-        parts.append(f"{amount(row['memory'] - limits.memory_mb, 1)} MB too large")
-    if limits.quality is not None and row["quality"] < limits.quality:
-        parts.append(f"{amount(limits.quality - row['quality'], 3)} short in quality")
-    elif limits.quality is not None and row["surely"] < limits.quality:
-        end = "the lower end of its quality"
-        if row["low"] is not None and row["low"] >= limits.quality:  # as it is shown by itself
-            end += f" as one of many, {row['surely']:.3f},"
-        parts.append(f"{end} is {amount(limits.quality - row['surely'], 3)} short")
-    return " and ".join(parts)
-
-
-def _remedy(row: dict[str, Any], limits: Limits) -> str:
-    """What helps where nothing keeps to the limits; more queries where an interval is too wide."""
+def _suggest_remedy(row: Row, limits: Limits) -> str:
+    """Say what helps where nothing keeps the limits: more queries if an interval is too wide."""
     loosen = "Loosen the limits" if " + " in limits.name else "Loosen the limit"
-    wide = limits.quality is not None and row["surely"] < limits.quality <= row["quality"]
-    more = ", judge more queries" if wide else ""
-    return f"{loosen}{more}, or sweep more: other pools, indexes or rerankers."
+    is_wide = limits.quality is not None and row["surely"] < limits.quality <= row["quality"]
+    judge = ", judge more queries" if is_wide else ""
+    return f"{loosen}{judge}, or sweep more: other pools, indexes or rerankers."
 
 
-def _told_apart(ends: tuple[float, float]) -> bool:
-    """Whether an interval leaves 0 out; NaN, where too few queries differ, does not."""
-    return ends[0] > 0 or ends[1] < 0
+# ------------------------------------------------------------------------- marginal gains
+
+_MARGINAL_SCHEMA = {
+    "family": pl.String,
+    "from_k": pl.Int64,
+    "to_k": pl.Int64,
+    "quality": pl.Float64,
+    "latency_ms": pl.Float64,
+    "cost": pl.Float64,
+    "same_latency": pl.Boolean,
+    "per_ms": pl.Float64,
+    "per_dollar": pl.Float64,
+    "told_apart": pl.Boolean,
+}
 
 
-def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
-    """What each step to a larger pool adds, in families that differ in K alone.
+def marginal(table: pl.DataFrame, results: Results, measure: str) -> pl.DataFrame:
+    """Return what each step to a larger pool adds, in families that differ in K alone.
 
     Δquality, Δlatency and Δcost from one K to the next; quality per added millisecond where the
-    step is slower by more than the jitter, per added dollar where it costs more. `told_apart` says
-    whether the interval of the paired difference leaves 0 out; None where nothing is known.
+    step is slower by more than the jitter, per added dollar where it costs more. `told_apart` is
+    true if the 95% interval of the paired difference excludes 0; null where that is not known.
     """
-    pairs = []
-    steps = table.filter(pl.col("k").is_not_null()).sort("k", "cost", maintain_order=True)
-    for _, group in steps.group_by("family", maintain_order=True):
-        each = list(group.unique("k", keep="first", maintain_order=True).iter_rows(named=True))
-        pairs += list(pairwise(each))
-    order = {family: at for at, family in enumerate(table["family"].unique(maintain_order=True))}
-    pairs.sort(key=lambda pair: order[pair[0]["family"]])
-    named = [(b["configuration"], a["configuration"]) for a, b in pairs]
-    rows = []
-    for (a, b), apart in zip(pairs, found.differences(named, measure), strict=True):
-        gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
-        level = abs(slower) <= _noise(a, b)
-        rows.append(
-            {
-                "family": a["family"],
-                "from_k": a["k"],
-                "to_k": b["k"],
-                "quality": gain,
-                "latency_ms": slower,
-                "cost": dearer,
-                "same_latency": level,
-                "per_ms": gain / slower if slower > 0 and not level else None,
-                "per_dollar": gain / dearer if dearer > 0 else None,
-                "told_apart": None if apart is None else _told_apart(apart),
-            }
-        )
-    schema = {
-        "family": pl.String, "from_k": pl.Int64, "to_k": pl.Int64, "quality": pl.Float64,
-        "latency_ms": pl.Float64, "cost": pl.Float64, "same_latency": pl.Boolean,
-        "per_ms": pl.Float64, "per_dollar": pl.Float64, "told_apart": pl.Boolean,
-    }  # fmt: skip
-    return pl.DataFrame(rows, schema=schema)
+    steps = []
+    with_pool = table.filter(pl.col("k").is_not_null()).sort("k", "cost", maintain_order=True)
+    for _, group in with_pool.group_by("family", maintain_order=True):
+        one_per_k = group.unique("k", keep="first", maintain_order=True)
+        steps += list(pairwise(one_per_k.iter_rows(named=True)))
+    families = {family: at for at, family in enumerate(table["family"].unique(maintain_order=True))}
+    steps.sort(key=lambda step: families[step[0]["family"]])
+    names = [(after["configuration"], before["configuration"]) for before, after in steps]
+    intervals = results.paired_intervals(names, measure)
+    rows = [
+        _marginal_row(before, after, interval)
+        for (before, after), interval in zip(steps, intervals, strict=True)
+    ]
+    return pl.DataFrame(rows, schema=_MARGINAL_SCHEMA)
+
+
+def _marginal_row(before: Row, after: Row, interval: Interval | None) -> Row:
+    gain, slower, dearer = (after[key] - before[key] for key in ("quality", "latency", "cost"))
+    is_same_latency = abs(slower) <= shared_jitter(before, after)
+    return {
+        "family": before["family"],
+        "from_k": before["k"],
+        "to_k": after["k"],
+        "quality": gain,
+        "latency_ms": slower,
+        "cost": dearer,
+        "same_latency": is_same_latency,
+        "per_ms": gain / slower if slower > 0 and not is_same_latency else None,
+        "per_dollar": gain / dearer if dearer > 0 else None,
+        # NaN, where fewer than six queries differ, does not exclude 0.
+        "told_apart": None if interval is None else interval[0] > 0 or interval[1] < 0,
+    }

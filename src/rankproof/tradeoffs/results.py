@@ -1,7 +1,8 @@
-"""The results of a sweep, as `rankproof recommend` reads them.
+"""The results of a sweep: one reader for every command that needs them.
 
-A folder with `configurations.parquet`, and beside it `per_query.parquet` and `sweep.json` where
-there are such; or one table of configurations, Parquet or CSV, from wherever it came.
+A sweep leaves a folder: `configurations.parquet`, and beside it `per_query.parquet`, `sweep.json`,
+the lists of each configuration and the judgments. Tables of configurations from elsewhere (Parquet
+or CSV) are accepted too; what only per-query values can answer is then not known.
 """
 
 from __future__ import annotations
@@ -35,174 +36,213 @@ from rankproof.statistics.resampling import (
 )
 from rankproof.unjudged.bounds import View, grades_of
 
-NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
+CONFIGURATIONS = "configurations.parquet"
+PER_QUERY = "per_query.parquet"
+MANIFEST = "sweep.json"
 LISTS = "lists.parquet"
 JUDGEMENTS = "judgements.parquet"
-NEAREST = 20  # rivals whose unjudged passages are looked at
-TEXTS = "texts.parquet"  # kind, id, text: the questions, and the beginnings of what lists hold
+TEXTS = "texts.parquet"  # kind, id, text: the questions, and the beginnings of listed passages
 EARLIER = "earlier"  # folder of the results that a sweep replaced
-LEVEL = 1e-12  # qualities closer than this are the same figure
 AT_PROMPT = "@prompt"  # RAnWG@prompt is RAnWG@5 of a configuration that gives 5 passages
-OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
+EQUAL_QUALITY = 1e-12  # qualities closer than this count as equal
+_REQUIRED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
+_PER_QUERY_COLUMNS = ("configuration", "query", "measure", "value")
+_MOST_RIVALS = 20  # rivals whose unjudged passages are examined
+_NETWORK_JITTER = 75.0  # milliseconds by which two calls over a network may differ
+_CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
+
+
+def currency_sign(currency: str) -> str:
+    """Return the sign of a currency, or its three letters where it has none."""
+    return _CURRENCY_SIGNS.get(currency, currency)
+
+
+def money(amount: float, currency: str = "USD", form: str | None = None) -> str:
+    """Write an amount with the sign of its currency; an amount above 0 never reads as 0.00."""
+    if form is None:
+        form = ".2f" if amount == 0 or amount >= 0.01 else ".4f" if amount >= 5e-5 else ".1g"
+    return f"{_CURRENCY_SIGNS.get(currency, f'{currency} ')}{amount:{form}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One row per configuration; per-query values and the manifest where they are known."""
+    """One row per configuration; values per query, lists and judgments where they are known."""
 
-    label: str
+    label: str  # for messages
     frame: pl.DataFrame
-    per_query: pl.DataFrame | None = None  # configuration, query, measure, value
+    per_query: pl.DataFrame | None = None  # configuration, query, measure, value, …
     manifest: dict[str, Any] | None = None
-    lists: pl.DataFrame | None = None  # configuration, query, doc, score: as far as figures reach
+    lists: pl.DataFrame | None = None  # configuration, query, doc, score: to the deepest cutoff
     judgements: pl.DataFrame | None = None  # query, doc, grade
-    scale: Scale | None = None  # of the grades, where somebody said
+    scale: Scale | None = None  # declared scale of the grades
     cache: dict[str, tuple[dict[str, int], Float]] = field(default_factory=dict, repr=False)
 
-    def jitter(self, given: float | None) -> tuple[Float, Float]:
-        """(N,) milliseconds below which a difference in latency says nothing: of each, and of two
-        that both answer over a network, 0 for one that does not.
+    def latency_jitter(self, override: float | None) -> tuple[Float, Float]:
+        """Return (N,) milliseconds below which latency differences are noise: own, over a network.
 
-        As given; else what the sweep measured, and 75 between two over a network.
+        The second array applies between two configurations that both call over a network, and is 0
+        for one that does not. `override` replaces what the sweep measured, and the 75 ms.
         """
         count = len(self.frame)
         network = np.zeros(count, np.bool_)
         if "network" in self.frame.columns:
             network = self.frame["network"].fill_null(False).to_numpy()
-        if given is not None:
-            return np.full(count, float(given)), np.where(network, float(given), 0.0)
+        if override is not None:
+            return np.full(count, float(override)), np.where(network, float(override), 0.0)
         measured = np.zeros(count)
         if "jitter_ms" in self.frame.columns:
             measured = self.frame["jitter_ms"].cast(pl.Float64).fill_null(0.0).to_numpy()
-        return measured, np.where(network, np.maximum(measured, OVER_NETWORK), 0.0)
+        return measured, np.where(network, np.maximum(measured, _NETWORK_JITTER), 0.0)
 
     @property
     def currency(self) -> str:
+        """Currency of the prices, three letters."""
         return str(((self.manifest or {}).get("prices") or {}).get("currency", "USD"))
 
-    def differences(self, pairs: Sequence[tuple[str, str]], measure: str) -> list[Interval | None]:
-        """95% intervals of a − b, on queries both have; None where unknown.
+    # ---------------------------------------------------------------------------- per query
 
-        NaN where fewer than six queries differ: these two are not told apart.
-        """
-        at, values = self._wide(measure)
-        known = [n for n, (a, b) in enumerate(pairs) if a in at and b in at]
-        found: list[Interval | None] = [None] * len(pairs)
-        if not known:
-            return found
-        a, b = ([at[pairs[n][side]] for n in known] for side in (0, 1))
-        least, most = range_of(values, parse(_at_one(measure)).upper)
-        ends = difference_intervals(values[a] - values[b], most - least)
-        for n, (low, high) in zip(known, ends.tolist(), strict=True):
-            found[n] = (low, high)
-        return found
-
-    def _wide(self, measure: str) -> tuple[dict[str, int], Float]:
-        """Rows by configuration, and (C, Q) the values of a measure; NaN where there is none."""
+    def _value_matrix(self, measure: str) -> tuple[dict[str, int], Float]:
+        """Return {configuration: row} and (C, Q) values of a measure, NaN where undefined."""
         if measure not in self.cache:
             self.cache[measure] = ({}, np.empty((0, 0)))
             if self.per_query is not None:
-                some = self.per_query.filter(pl.col("measure") == measure)
-                if some.height:
-                    self.cache[measure] = _spread(some)
+                rows = self.per_query.filter(pl.col("measure") == measure)
+                if rows.height:
+                    self.cache[measure] = _to_matrix(rows)
         return self.cache[measure]
 
-    def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> dict[str, bool]:
-        """Those of the others that some grades of unjudged passages could put level or ahead, and
-        whether some do; of many those are looked at that could be lifted highest."""
-        if self.lists is None or self.judgements is None:
-            return {}
-        others = [n for n in self._by_reach(measure, others) if n != chosen][:NEAREST]
-        if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
-            prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
-            others = [name for name in others if prompts[name] == prompts[chosen]]
-            measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
-        wanted = parse(measure)
-        judged = replace(read_qrels(self.judgements), scale=self.scale)
-        some = self.lists.filter(pl.col("configuration").cast(pl.String).is_in([chosen, *others]))
-        some = some.with_columns(pl.col("configuration").cast(pl.String))
-        by_name = some.partition_by("configuration", as_dict=True, include_key=False)
-        if (chosen,) not in by_name:
-            return {}
-        # Configurations that differ in their prompt alone have the same list.
-        mine = by_name[(chosen,)]
-        rivals = {n: by_name[(n,)] for n in others if (n,) in by_name and n != chosen}
-        names = [name for name, rows in rivals.items() if not rows.equals(mine)]
-        runs = [read_run(mine, name=chosen), *(read_run(rivals[n], name=n) for n in names)]
-        view = View(runs, judged, Policy())
-        found = {name: view.turns(0, at, wanted) for at, name in enumerate(names, start=1)}
-        return {name: bound.exact for name, bound in found.items() if bound is not None}
+    def shared_values(self, measure: str, names: Sequence[str]) -> tuple[list[str], Float]:
+        """Return the names that have values, and (C, Q) values on the queries that all share."""
+        row_by_name, values = self._value_matrix(measure)
+        known = [name for name in names if name in row_by_name]
+        values = values[[row_by_name[name] for name in known]]
+        return known, values[:, ~np.isnan(values).any(axis=0)]
 
-    def assumed(self, measure: str) -> str:
-        """The grades that unjudged passages are taken to have, where nobody said what there are."""
-        scaled = parse(_at_one(measure)).definition.grades
-        if self.judgements is None or self.scale is not None or scaled:
-            return ""
-        return f" (grades {grades_of(read_qrels(self.judgements))})"
+    def paired_intervals(
+        self, pairs: Sequence[tuple[str, str]], measure: str
+    ) -> list[Interval | None]:
+        """Return the 95% interval of a − b for each pair, on shared queries; None where unknown.
 
-    def _by_reach(self, measure: str, others: Sequence[str]) -> list[str]:
-        """From the one that its own unjudged passages could lift highest down, as far as the sweep
-        found that out. Whether it gets past another is a question to both: a passage that one
-        alone lists belongs to the ideal of the other, too."""
-        end = f"{measure} highest"
-        if end not in self.frame.columns:
-            return list(others)
-        reach = dict(self.frame.select("configuration", end).drop_nulls().iter_rows())
-        return sorted(others, key=lambda name: -reach.get(name, math.inf))
+        The ends are NaN where fewer than six queries differ.
+        """
+        row_by_name, values = self._value_matrix(measure)
+        known = [at for at, (a, b) in enumerate(pairs) if a in row_by_name and b in row_by_name]
+        intervals: list[Interval | None] = [None] * len(pairs)
+        if not known:
+            return intervals
+        first, second = ([row_by_name[pairs[at][side]] for at in known] for side in (0, 1))
+        least, most = range_of(values, parse(_at_one(measure)).upper)
+        ends = difference_intervals(values[first] - values[second], most - least)
+        for at, (low, high) in zip(known, ends.tolist(), strict=True):
+            intervals[at] = (low, high)
+        return intervals
 
-    def values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
-        """Names and (C, Q) values of some, on the queries that all have; none where unknown."""
-        at, every = self._wide(measure)
-        names = [name for name in among if name in at]
-        values = every[[at[name] for name in names]]
-        return names, values[:, ~np.isnan(values).any(axis=0)]
-
-    def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
-        """What to expect of whichever of these is best, on queries it was not chosen by."""
-        names, values = self.values(measure, among)
-        if len(names) < 2 or values.shape[1] < 2:
+    def expected_best(self, measure: str, names: Sequence[str], seed: int) -> float | None:
+        """Estimate the quality of the best of several on new queries; None where unknown."""
+        known, values = self.shared_values(measure, names)
+        if len(known) < 2 or values.shape[1] < 2:
             return None
         return best_out_of_bag(values, seed)
 
-    def surely(self, measure: str, among: Sequence[str], seed: int) -> dict[str, float]:
-        """What each of these reaches, of all of them together; none where it is not known."""
-        names, values = self.values(measure, among)
-        if not names or not values.shape[1]:
+    def joint_lower_ends(self, measure: str, names: Sequence[str], seed: int) -> dict[str, float]:
+        """Return lower ends that hold for all of these at once; empty where unknown."""
+        known, values = self.shared_values(measure, names)
+        if not known or not values.shape[1]:
             return {}
-        return dict(zip(names, lower_ends(values, seed).tolist(), strict=True))
+        return dict(zip(known, lower_ends(values, seed).tolist(), strict=True))
 
-    def not_told_apart(
+    def not_significantly_different(
         self, chosen: str, measure: str, others: Sequence[str], seed: int
     ) -> tuple[str, ...] | None:
-        """Those of the others that differ from the chosen by no more than chance explains; None
-        where there are no values of single queries."""
-        rivals = [other for other in others if other != chosen]
-        names, values = self.values(measure, [chosen, *rivals])
-        if names[:1] != [chosen] or len(names) < 1 + bool(rivals) or not values.shape[1]:
-            return None
-        told = told_apart_from(0, values, seed)[1:]
-        return tuple(name for name, yes in zip(names[1:], told.tolist(), strict=True) if not yes)
+        """Return the others that do not differ significantly from the chosen one (max-T).
 
-    def alike(self, measure: str, among: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
-        """Of each of these the others that differ from it by no more than chance explains."""
-        names, values = self.values(measure, among)
-        if len(names) < 2 or not values.shape[1]:
+        None where there are no values per query.
+        """
+        rivals = [other for other in others if other != chosen]
+        known, values = self.shared_values(measure, [chosen, *rivals])
+        if known[:1] != [chosen] or len(known) < 1 + bool(rivals) or not values.shape[1]:
+            return None
+        differs = told_apart_from(0, values, seed)[1:].tolist()
+        return tuple(
+            name for name, is_other in zip(known[1:], differs, strict=True) if not is_other
+        )
+
+    def similar_by_name(
+        self, measure: str, names: Sequence[str], seed: int
+    ) -> dict[str, tuple[str, ...]]:
+        """Return for each of these the others that do not differ significantly from it."""
+        known, values = self.shared_values(measure, names)
+        if len(known) < 2 or not values.shape[1]:
             return {}
-        told = told_apart_pairs(values, seed)
-        return {
-            name: tuple(
-                other for other, yes in zip(names, row, strict=True) if not yes and other != name
+        differs = told_apart_pairs(values, seed)
+        similar = {}
+        for row, name in enumerate(known):
+            similar[name] = tuple(
+                other for at, other in enumerate(known) if not differs[row, at] and other != name
             )
-            for name, row in zip(names, told.tolist(), strict=True)
-        }
+        return similar
+
+    # --------------------------------------------------------------------- unjudged passages
+
+    def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> dict[str, bool]:
+        """Return the others that unjudged passages could put level with the chosen one or ahead.
+
+        The value is True if some grades reach that, False if only a bound does. Of many, the
+        twenty that could be lifted highest are examined.
+        """
+        if self.lists is None or self.judgements is None:
+            return {}
+        rivals = [name for name in self._by_highest(measure, others) if name != chosen]
+        rivals = rivals[:_MOST_RIVALS]
+        if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
+            prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
+            rivals = [name for name in rivals if prompts[name] == prompts[chosen]]
+            measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
+        lists = self._lists_of([chosen, *rivals])
+        if chosen not in lists:
+            return {}
+        own_list = lists[chosen]
+        # Configurations that differ in their prompt alone have the same list.
+        rivals = [name for name in rivals if name in lists and not lists[name].equals(own_list)]
+        judgments = replace(read_qrels(self.judgements), scale=self.scale)
+        runs = [read_run(lists[name], name=name) for name in (chosen, *rivals)]
+        view, parsed = View(runs, judgments, Policy()), parse(measure)
+        bounds = {name: view.turns(0, at, parsed) for at, name in enumerate(rivals, start=1)}
+        return {name: bound.exact for name, bound in bounds.items() if bound is not None}
+
+    def _lists_of(self, names: Sequence[str]) -> dict[str, pl.DataFrame]:
+        assert self.lists is not None
+        rows = self.lists.filter(pl.col("configuration").cast(pl.String).is_in(names))
+        rows = rows.with_columns(pl.col("configuration").cast(pl.String))
+        by_name = rows.partition_by("configuration", as_dict=True, include_key=False)
+        return {str(name): frame for (name,), frame in by_name.items()}
+
+    def assumed_grades(self, measure: str) -> str:
+        """Return the grades assumed possible for unjudged passages, in brackets; "" if declared."""
+        has_scale = parse(_at_one(measure)).definition.grades
+        if self.judgements is None or self.scale is not None or has_scale:
+            return ""
+        return f" (grades {grades_of(read_qrels(self.judgements))})"
+
+    def _by_highest(self, measure: str, names: Sequence[str]) -> list[str]:
+        """Sort by the quality that a configuration's own unjudged passages could lift it to.
+
+        This is only an order of examination: a passage that one configuration alone lists belongs
+        to the ideal of the other as well, so that each pair has to be bounded together.
+        """
+        column = f"{measure} highest"
+        if column not in self.frame.columns:
+            return list(names)
+        highest = dict(self.frame.select("configuration", column).drop_nulls().iter_rows())
+        return sorted(names, key=lambda name: -highest.get(name, math.inf))
 
 
 def read_results(source: Any) -> Results:
-    """A sweep's folder, a table of configurations, or a frame of them."""
+    """Read a sweep's folder, a table of configurations, or a frame of them."""
     if isinstance(source, Results):
         return source
     if isinstance(source, pl.DataFrame):
-        return Results("results", _checked(source, "results"))
+        return Results("results", _check_configurations(source, "results"))
     if not isinstance(source, str | os.PathLike):
         raise InputError(
             f"cannot read results from {shorten(source)}",
@@ -210,58 +250,58 @@ def read_results(source: Any) -> Results:
         )
     path = Path(source)
     if not path.is_dir():
-        return Results(str(path), _checked(_table(path), str(path)))
-    frame = _checked(_table(path / "configurations.parquet", path), str(path))
-    per_query = path / "per_query.parquet"
-    manifest = path / "sweep.json"
+        return Results(str(path), _check_configurations(_read_table(path), str(path)))
+    frame = _check_configurations(_read_table(path / CONFIGURATIONS, path), str(path))
+    per_query, manifest = path / PER_QUERY, path / MANIFEST
+    lists, judgements = (
+        _read_table(path / name) if (path / name).is_file() else None
+        for name in (LISTS, JUDGEMENTS)
+    )
     return Results(
-        str(path),
-        frame,
-        _per_query(per_query) if per_query.is_file() else None,
-        _manifest(manifest) if manifest.is_file() else None,
-        *listed(path),
+        label=str(path),
+        frame=frame,
+        per_query=_read_per_query(per_query) if per_query.is_file() else None,
+        manifest=_read_manifest(manifest) if manifest.is_file() else None,
+        lists=lists,
+        judgements=judgements,
+        scale=read_scale(str(path / JUDGEMENTS)),
     )
 
 
-def listed(folder: Path) -> tuple[pl.DataFrame | None, pl.DataFrame | None, Scale | None]:
-    """What a sweep's configurations listed, and the judgements with their scale, where its folder
-    has them."""
-    paths = (folder / name for name in (LISTS, JUDGEMENTS))
-    lists, judgements = (_table(path) if path.is_file() else None for path in paths)
-    return lists, judgements, read_scale(str(folder / JUDGEMENTS))
-
-
 def find_row(frame: pl.DataFrame, name: str, place: str) -> dict[str, Any]:
-    """A configuration by its name; InputError with the nearest where there is none."""
+    """Return the row of a configuration; raise InputError with the closest name if absent."""
     row = frame.filter(pl.col("configuration") == name)
     if not row.height:
-        near = get_close_matches(name, frame["configuration"].to_list(), 1)
-        known = f"did you mean {near[0]!r}?" if near else "`rankproof sweep … --plan` lists them"
-        raise InputError(f"there is no row {shorten(name)}", place=place, remedy=known)
+        closest = get_close_matches(name, frame["configuration"].to_list(), 1)
+        remedy = "`rankproof sweep … --plan` lists them"
+        if closest:
+            remedy = f"did you mean {closest[0]!r}?"
+        raise InputError(f"there is no row {shorten(name)}", place=place, remedy=remedy)
     return row.row(0, named=True)
 
 
 def _at_one(measure: str) -> str:
-    """A measure that can be parsed: what a configuration gives is one number or another."""
+    """Replace `@prompt`, which stands for one number of passages or another, by a cutoff."""
     return measure.replace(AT_PROMPT, "@1")
 
 
-def _spread(some: pl.DataFrame) -> tuple[dict[str, int], Float]:
-    """configuration, query, value → rows by configuration and (C, Q) values, queries by id."""
-    names = some["configuration"].cast(pl.String).unique(maintain_order=True)
-    queries = some["query"].unique().sort()
+def _to_matrix(rows: pl.DataFrame) -> tuple[dict[str, int], Float]:
+    """Turn configuration, query, value into {configuration: row} and (C, Q) values."""
+    names = rows["configuration"].cast(pl.String).unique(maintain_order=True)
+    queries = rows["query"].unique().sort()
     row, column = (
-        some[key].cast(pl.String).replace_strict(
+        rows[key].cast(pl.String).replace_strict(
             ids, np.arange(len(ids)), return_dtype=pl.Int64
         ).to_numpy()
         for key, ids in (("configuration", names), ("query", queries))
     )  # fmt: skip
     values = np.full((len(names), len(queries)), np.nan)
-    values[row, column] = some["value"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+    values[row, column] = rows["value"].cast(pl.Float64).fill_null(math.nan).to_numpy()
     return {name: at for at, name in enumerate(names)}, values
 
 
-def _table(path: Path, folder: Path | None = None) -> pl.DataFrame:
+def _read_table(path: Path, folder: Path | None = None) -> pl.DataFrame:
+    """Read Parquet or CSV; `folder` is named in the message where it lacks the file."""
     if not path.is_file():
         if folder is not None:
             raise InputError(
@@ -279,16 +319,15 @@ def _table(path: Path, folder: Path | None = None) -> pl.DataFrame:
         return pl.read_parquet(path)
 
 
-def _per_query(path: Path) -> pl.DataFrame:
-    frame = _table(path)
-    wanted = ("configuration", "query", "measure", "value")
-    absent = next((name for name in wanted if name not in frame.columns), None)
+def _read_per_query(path: Path) -> pl.DataFrame:
+    frame = _read_table(path)
+    absent = next((name for name in _PER_QUERY_COLUMNS if name not in frame.columns), None)
     if absent is not None:
         raise InputError(f"no column {absent!r}", place=str(path), remedy="run the sweep again")
-    return frame.select(wanted)
+    return frame
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -298,18 +337,19 @@ def _manifest(path: Path) -> dict[str, Any]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _checked(frame: pl.DataFrame, label: str) -> pl.DataFrame:
-    absent = next((name for name in NEEDED if name not in frame.columns), None)
+def _check_configurations(frame: pl.DataFrame, label: str) -> pl.DataFrame:
+    """Return a table of configurations with names as text; raise InputError if it is unusable."""
+    absent = next((name for name in _REQUIRED if name not in frame.columns), None)
     if absent is not None:
         raise InputError(
             f"no column {absent!r}", place=label, remedy="a sweep writes it; or add it yourself"
         )
     if not len(frame):
         raise InputError("no configurations", place=label, remedy="run the sweep again")
-    again = frame["configuration"].is_duplicated()
-    if again.any():
+    duplicates = frame["configuration"].is_duplicated()
+    if duplicates.any():
         raise InputError(
-            f"configuration {shorten(frame.filter(again)['configuration'][0])} appears twice",
+            f"configuration {shorten(frame.filter(duplicates)['configuration'][0])} appears twice",
             place=label,
             remedy="keep one of the two",
         )
@@ -319,22 +359,29 @@ def _checked(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             place=label,
             remedy="write true or false",
         )
-    for name in (*NEEDED[1:], *(["jitter_ms"] if "jitter_ms" in frame.columns else [])):
-        optional = name == "jitter_ms"
-        if not frame[name].dtype.is_numeric() and not (optional and frame[name].dtype == pl.Null):
-            raise InputError(
-                f"column {name!r} holds {frame[name].dtype}, not numbers",
-                place=label,
-                remedy="write plain numbers",
-            )
-        column = frame[name].cast(pl.Float64)
-        column = column.fill_null(0.0) if optional else column
-        wrong = column.is_null() | ~column.is_finite() | (column < 0)
-        if wrong.any():
-            row = frame.row(int(wrong.arg_max() or 0), named=True)
-            raise InputError(
-                f"{name} of {shorten(row['configuration'])} is {row[name]}",
-                place=label,
-                remedy="measure it, or leave the configuration out",
-            )
+    for name in _REQUIRED[1:]:
+        _check_numbers(frame, name, label)
+    if "jitter_ms" in frame.columns:
+        _check_numbers(frame, "jitter_ms", label, is_optional=True)
     return frame.with_columns(pl.col("configuration").cast(pl.String))
+
+
+def _check_numbers(frame: pl.DataFrame, name: str, label: str, is_optional: bool = False) -> None:
+    """Raise InputError unless a column holds finite numbers from 0; an optional one may be null."""
+    column = frame[name]
+    if not column.dtype.is_numeric() and not (is_optional and column.dtype == pl.Null):
+        raise InputError(
+            f"column {name!r} holds {column.dtype}, not numbers",
+            place=label,
+            remedy="write plain numbers",
+        )
+    column = column.cast(pl.Float64)
+    column = column.fill_null(0.0) if is_optional else column
+    invalid = column.is_null() | ~column.is_finite() | (column < 0)
+    if invalid.any():
+        row = frame.row(int(invalid.arg_max() or 0), named=True)
+        raise InputError(
+            f"{name} of {shorten(row['configuration'])} is {row[name]}",
+            place=label,
+            remedy="measure it, or leave the configuration out",
+        )

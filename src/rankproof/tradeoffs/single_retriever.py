@@ -1,4 +1,4 @@
-"""A corpus searched by one retriever of a sweep's configuration, without the sweep."""
+"""Search a corpus with one retriever of a sweep's settings, without the sweep."""
 
 from __future__ import annotations
 
@@ -9,46 +9,45 @@ from rankproof.data.beir import read_passages
 from rankproof.data.tables import Run
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError
-from rankproof.retrieval.workshop import Texts, Workshop, silent
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tradeoffs.chunked import cut
 from rankproof.tradeoffs.plan import Configuration, SweepSettings, configurations
 from rankproof.tradeoffs.stack import Stack
 
 
 def search_settings(source: str | Path) -> SweepSettings:
-    """Of a sweep's file; a BEIR folder is searched with what a sweep has by default."""
+    """Read the settings of a sweep; a BEIR folder has those of a sweep by default."""
     if Path(source).is_dir():
         return SweepSettings(corpus=Path(source))
     return read_config(source, SweepSettings)
 
 
 def search_files(settings: SweepSettings, source: str | Path) -> dict[str, Path]:
-    """The files that a search reads, by role: no output may replace one."""
-    named = {} if Path(source).is_dir() else {"config": Path(source)}
+    """Return the files that a search reads, by role, so that no output replaces one."""
+    files = {} if Path(source).is_dir() else {"config": Path(source)}
     for name in ("corpus", "queries"):
-        found = sorted(settings.corpus.glob(f"{name}.jsonl*"))
-        named |= {name: found[0]} if found else {}
-    runs = {name: getattr(chosen, "file", None) for name, chosen in settings.retrievers.items()}
-    return named | {f"retriever {name}": Path(file) for name, file in runs.items() if file}
+        matches = sorted(settings.corpus.glob(f"{name}.jsonl*"))
+        files |= {name: matches[0]} if matches else {}
+    runs = {name: getattr(engine, "file", None) for name, engine in settings.retrievers.items()}
+    return files | {f"retriever {name}": Path(file) for name, file in runs.items() if file}
 
 
 def search(
     settings: SweepSettings, questions: dict[str, str], name: str | None, k: int
 ) -> tuple[Run, dict[str, str]]:
-    """The first k passages of each question, best first; and the texts of the corpus."""
+    """Return the first k passages of each question, and the texts of the corpus by id."""
     documents = read_passages(settings.corpus)
-    chosen = _chosen(settings, name)
-    asked = Texts(list(questions), list(questions.values()))
+    chosen = _first_configuration(settings, name)
     whole = Texts(list(documents), list(documents.values()))
     passages, _ = cut(settings.chunkings[chosen.chunking], whole)
     with Workshop(passages) as shop:
-        stack = Stack(shop, settings, asked, [chosen], silent)
+        stack = Stack(shop, settings, Texts(list(questions), list(questions.values())), [chosen])
         run = stack.pool(chosen, k)
         return replace(run, name=chosen.retriever or chosen.mode), dict(passages.by_id)
 
 
-def _chosen(settings: SweepSettings, name: str | None) -> Configuration:
-    """The first configuration of a retriever or mode."""
+def _first_configuration(settings: SweepSettings, name: str | None) -> Configuration:
+    """Return the first configuration of a retriever or mode."""
     grid: dict[str, Configuration] = {}
     for c in configurations(settings):
         grid.setdefault(c.retriever or c.mode, c)

@@ -1,9 +1,13 @@
-"""From parts to runs: what each configuration ranks."""
+"""From components to runs: what each configuration of a grid ranks.
+
+Configurations share most of their work. A stack makes each list, pool and score once, upon a
+workshop that keeps vectors and scores on disk, and hands out the run of any configuration.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +20,7 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.manifest import digest
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import progress
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
 from rankproof.retrieval.fusion import combine, rrf
@@ -27,9 +32,8 @@ from rankproof.statistics.resampling import first_of_permutation
 from rankproof.tradeoffs.chunked import Cut
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
-SEARCH = 100  # candidates that one search bills, as a rule
+CANDIDATES_PER_SEARCH = 100  # that one billed search usually covers
 _UNCOUNTED = "{} does not say how many tokens it read: a quarter of the bytes is taken"
-Told = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,135 +42,137 @@ class Ranked:
 
     pool: Run
     final: Run
-    tokens: float  # that the reranker reads for a query, on average
-    deep: Bool | None  # (queries,) of a dynamic pool: which went deep
-    tokens_saved: float | None = None  # of a dynamic pool: share of those of all deep
-    quality_lost: float | None = None  # beside all deep; both on queries that taught it nothing
-    searches: float = 0.0  # billed for a query, on average
+    tokens: float  # that the reranker reads per query, on average
+    deep: Bool | None  # (Q,) of a dynamic pool: the queries that went deep
+    tokens_saved: float | None = None  # of a dynamic pool: share of the tokens of all deep
+    quality_lost: float | None = None  # against all deep; both on queries outside the pilot
+    searches: float = 0.0  # billed per query, on average
 
 
 class Stack:
-    """Every configuration of a grid, upon one workshop."""
+    """Every configuration of a grid under one chunking, upon one workshop."""
 
     def __init__(
         self,
         shop: Workshop,
         settings: SweepSettings,
-        asked: Texts,
+        questions: Texts,
         grid: Sequence[Configuration],
-        progress: Told,
-        qrels: Qrels | None = None,  # by which the depth of dynamic pools is learned
-        cut: Cut | None = None,  # where the corpus was cut: judged are spans of documents
+        qrels: Qrels | None = None,
+        cut: Cut | None = None,
     ):
+        """`qrels` teach dynamic pools how deep to go; `cut` maps chunks to judged spans."""
         self.shop = shop
         self.settings = settings
-        self.asked = asked  # as people typed them
+        self.typed_questions = questions  # before any rewriting
         self.grid = list(grid)
-        self.progress = progress
         self.qrels, self.cut = qrels, cut
         self._scores: dict[tuple[str, str], pl.DataFrame] = {}  # by reranker and rewriter
         self._made: dict[Any, Any] = {}
-        self._guessed: dict[str, None] = {}  # parts that do not count what they read
+        self._estimated: dict[str, None] = {}  # components that do not count their tokens
 
     @property
-    def judged(self) -> Qrels:
-        """The judgements."""
+    def judgments(self) -> Qrels:
+        """The judgments; a stack without them cannot be evaluated."""
         assert self.qrels is not None
         return self.qrels
 
     def judge_by(self, qrels: Qrels, cut: Cut | None) -> None:
-        """Other judgements from here on."""
+        """Replace the judgments; runs credited by the old ones are forgotten."""
         self.qrels, self.cut = qrels, cut
         self._made = {key: made for key, made in self._made.items() if key[0] != "judged"}
 
+    # -------------------------------------------------------------------- questions, vectors
+
     def questions(self, c: Configuration) -> Texts:
-        """The questions as a configuration searches them."""
-        return self.shop.rewritten(self.settings.rewriters[c.rewriter], self.asked)
+        """Return the questions as a configuration searches them."""
+        return self.shop.rewritten(self.settings.rewriters[c.rewriter], self.typed_questions)
 
     def rewrite(self) -> None:
-        """All questions, by every rewriter."""
-        chosen = [one for one in self.settings.rewriters.values() if one is not None]
-        if not chosen:
-            return
-        with self.progress("rewriting", len(chosen) * len(self.asked)) as tell:
-            for one in chosen:
-                self.shop.rewritten(one, self.asked, tell)
+        """Rewrite all questions with every rewriter."""
+        rewriters = [chosen for chosen in self.settings.rewriters.values() if chosen is not None]
+        if rewriters:
+            with progress("rewriting", len(rewriters) * len(self.typed_questions)):
+                for chosen in rewriters:
+                    self.shop.rewritten(chosen, self.typed_questions)
 
-    def asked_and_searched(self) -> pl.DataFrame:
-        """rewriter, query, typed, searched, kept: each question as typed and as searched, and why
-        one stayed as it was though it was to be rewritten."""
+    def rewritten_questions(self) -> pl.DataFrame:
+        """rewriter, query, typed, searched, kept; `kept` says why one was not rewritten."""
+        questions = self.typed_questions
+        rows = []
+        for name, chosen in self.settings.rewriters.items():
+            if chosen is not None:
+                rewrite = self.shop.rewriting(chosen)
+                for query, typed in zip(questions.ids, questions.texts, strict=True):
+                    rewritten = rewrite(typed)
+                    rows.append((name, query, typed, rewritten.text, rewritten.kept))
         names = ("rewriter", "query", "typed", "searched", "kept")
-        rows = [
-            (name, query, typed, made.text, made.kept)
-            for name, chosen in self.settings.rewriters.items()
-            if chosen is not None
-            for rewrite in [self.shop.rewriting(chosen)]
-            for query, typed in zip(self.asked.ids, self.asked.texts, strict=True)
-            for made in [rewrite(typed)]
-        ]
         return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
 
     def embed(self) -> None:
-        """All questions and passages, by every embedder."""
-        pairs = {(c.embedder, c.rewriter): c for c in self.grid if c.embedder is not None}
-        names = dict.fromkeys(name for name, _ in pairs)
-        total = len(pairs) * len(self.asked) + len(names) * len(self.shop.passages)
-        with self.progress("embedding", total) as tell:
-            for (name, _), c in pairs.items():
-                self.shop.vectors(self.settings.embedders[name], self.questions(c), tell)
+        """Embed all questions and passages with every embedder."""
+        by_pair = {(c.embedder, c.rewriter): c for c in self.grid if c.embedder is not None}
+        names = dict.fromkeys(name for name, _ in by_pair)
+        total = len(by_pair) * len(self.typed_questions) + len(names) * len(self.shop.passages)
+        with progress("embedding", total):
+            for (name, _), c in by_pair.items():
+                self.shop.vectors(self.settings.embedders[name], self.questions(c))
             for name in names:
-                self.shop.vectors(self.settings.embedders[name], self.shop.passages, tell)
+                self.shop.vectors(self.settings.embedders[name], self.shop.passages)
+
+    # ---------------------------------------------------------------------------------- pools
 
     def depths(self, c: Configuration) -> tuple[int, ...]:
-        """How deep its reranker reads: once, or at first and then the rest."""
+        """Return how deep its reranker reads: once, or for a dynamic pool at first and at most."""
         if c.pool == DYNAMIC:
             return self.settings.depth.start, self.settings.depth.deep
         return (c.pool,)
 
-    # ---------------------------------------------------------------------------------- pools
+    def list_depth(self, c: Configuration, k: int) -> int:
+        """Return how deep the lists behind a pool of k go: removed duplicates have to be filled."""
+        depth = k if c.duplicates == NONE else 2 * k
+        return depth if c.fusion is None else max(depth, self.settings.fusions[c.fusion].depth)
 
-    def dense(self, c: Configuration) -> tuple[Any, int | None, Any]:
-        """Embedder, dimensions and index."""
+    def dense_parts(self, c: Configuration) -> tuple[Any, int | None, Any]:
+        """Return the settings of embedder, dimensions and index."""
         assert c.embedder is not None
         assert c.index is not None
         return self.settings.embedders[c.embedder], c.dimensions, self.settings.indexes[c.index]
 
     def dense_list(self, c: Configuration, depth: int) -> Run:
-        return self.shop.dense_list(*self.dense(c), self.questions(c), depth)
+        """Return the first passages by vectors."""
+        return self.shop.dense_list(*self.dense_parts(c), self.questions(c), depth)
 
     def sparse_list(self, c: Configuration, depth: int) -> Run:
+        """Return the first passages by words."""
         return self.shop.sparse_list(self.settings.sparse, self.questions(c), depth)
 
-    def found(self, c: Configuration, k: int) -> Run:
-        """Its one list, or the two made one, as deep as a pool of k needs."""
-        wanted = self.wanted(c, k)
+    def first_stage(self, c: Configuration, k: int) -> Run:
+        """Return its one list, or both fused, as deep as a pool of k needs."""
+        depth = self.list_depth(c, k)
         if c.retriever is not None:
-            chosen = self.settings.retrievers[c.retriever]
-            return self.shop.engine_list(chosen, self.questions(c), wanted)
+            engine = self.settings.retrievers[c.retriever]
+            return self.shop.engine_list(engine, self.questions(c), depth)
         if c.mode == "sparse":
-            return self.sparse_list(c, wanted)
+            return self.sparse_list(c, depth)
         if c.mode == "dense":
-            return self.dense_list(c, wanted)
-        return self.fuse(c, self.dense_list(c, wanted), self.sparse_list(c, wanted))
+            return self.dense_list(c, depth)
+        return self.fuse(c, self.dense_list(c, depth), self.sparse_list(c, depth))
 
     def pool(self, c: Configuration, k: int) -> Run:
-        """The first k candidates that a configuration hands to its reranker."""
-        key = (*_first_stage(c), k)
+        """Return the first k candidates that a configuration hands to its reranker."""
+        key = (*_first_stage_key(c), k)
         if key not in self._made:
-            found = self.found(c, k)
-            weeded = self.settings.duplicates[c.duplicates]
-            if weeded is not None:
-                found = self.shop.without_duplicates(found, weeded)
-            self._made[key] = keep_first(found, k)
-        made: Run = self._made[key]
-        return made
-
-    def wanted(self, c: Configuration, k: int) -> int:
-        """How deep the lists behind a pool of k go: duplicates leave gaps to fill."""
-        deep = k if c.duplicates == NONE else 2 * k
-        return deep if c.fusion is None else max(deep, self.settings.fusions[c.fusion].depth)
+            run = self.first_stage(c, k)
+            duplicates = self.settings.duplicates[c.duplicates]
+            if duplicates is not None:
+                run = self.shop.without_duplicates(run, duplicates)
+            self._made[key] = keep_first(run, k)
+        pool: Run = self._made[key]
+        return pool
 
     def fuse(self, c: Configuration, dense: Run, sparse: Run) -> Run:
+        """Fuse two lists as the configuration says."""
         assert c.fusion is not None
         fusion = self.settings.fusions[c.fusion]
         if fusion.method == "rrf":
@@ -179,11 +185,11 @@ class Stack:
         )
 
     def indexes(self, c: Configuration) -> list[Any]:
-        """Every index that a configuration needs."""
+        """Return every index that a configuration searches."""
         if c.retriever is not None:
             return [self.shop.retriever(self.settings.retrievers[c.retriever])]
-        found: list[Any] = [] if c.mode == "dense" else [self.shop.sparse(self.settings.sparse)]
-        return found if c.mode == "sparse" else [*found, self.shop.index(*self.dense(c))]
+        sparse: list[Any] = [] if c.mode == "dense" else [self.shop.sparse(self.settings.sparse)]
+        return sparse if c.mode == "sparse" else [*sparse, self.shop.index(*self.dense_parts(c))]
 
     # ----------------------------------------------------------------------------------- runs
 
@@ -193,247 +199,250 @@ class Stack:
         for c in self.grid:
             if c.reranker != NONE:
                 k = self.depths(c)[-1]
-                some = pools.setdefault((c.reranker, c.rewriter), {})
-                some.setdefault((*_first_stage(c), k), (c, self.pool(c, k)))
-        for (name, rewriter), found in pools.items():
-            runs = [run for _, run in found.values()]
-            questions = self.questions(next(c for c, _ in found.values()))
+                by_first_stage = pools.setdefault((c.reranker, c.rewriter), {})
+                by_first_stage.setdefault((*_first_stage_key(c), k), (c, self.pool(c, k)))
+        for (name, rewriter), by_first_stage in pools.items():
+            runs = [run for _, run in by_first_stage.values()]
+            questions = self.questions(next(c for c, _ in by_first_stage.values()))
             pairs = pl.concat([run.to_frame().select("query", "doc") for run in runs])
-            with self.progress(f"reranking with {name}", pairs.n_unique()) as tell:
-                chosen = self.settings.rerankers[name]
-                self._scores[name, rewriter] = self.shop.scores(chosen, runs, questions, tell)
-
-    def notes(self, by_search: Container[str] = ()) -> list[str]:
-        """What to know of tokens, of searches where they are paid, and of engines; `rerank` comes
-        first."""
-        unsaid = [
-            f"{name} does not say how many searches it bills: one for {SEARCH} candidates is taken"
-            for (name, _), scores in self._scores.items()
-            if name in by_search
-            and ("searches" not in scores.columns or scores["searches"].null_count())
-        ]
-        estimated = [
-            _UNCOUNTED.format(name)
-            for (name, _), scores in self._scores.items()
-            if scores["estimated"].any()
-        ]
-        guessed = [_UNCOUNTED.format(name) for name in self._guessed]
-        return [*dict.fromkeys([*unsaid, *estimated, *guessed]), *self._notes_of_engines()]
-
-    def _notes_of_engines(self) -> Iterator[str]:
-        deepest = {c.retriever: c for c in self.grid if c.retriever is not None}
-        for name, c in deepest.items():
-            assert name is not None
-            yield from getattr(self.shop.retriever(self.settings.retrievers[name]), "notes", [])
-            found = self.found(c, self.depths(c)[-1])
-            if found.dtype == RANKS:
-                yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
-            if silent := int((np.diff(found.start) == 0).sum()):
-                yield (
-                    f"{name} returns nothing for {silent} of {plural(len(self.asked), 'question')}"
+            with progress(f"reranking with {name}", pairs.n_unique()):
+                self._scores[name, rewriter] = self.shop.scores(
+                    self.settings.rerankers[name], runs, questions
                 )
 
-    def judged_ranked(self, c: Configuration) -> Ranked:
-        """The same as it is judged: of a corpus that was cut, by the spans that chunks hold."""
-        found = self.ranked(c)
-        if self.cut is None:
-            return found
-        key = ("judged", c if c.pool == DYNAMIC else c.ranks)
-        if key not in self._made:
-            pool, final = (self.cut.credited(run) for run in (found.pool, found.final))
-            self._made[key] = replace(found, pool=pool, final=final)
-        made: Ranked = self._made[key]
-        return made
-
     def ranked(self, c: Configuration) -> Ranked:
-        """What a configuration returns; `rerank` comes first."""
+        """Return what a configuration ranks; call `rerank` first."""
         key = ("ranked", c if c.pool == DYNAMIC else c.ranks)
         if key not in self._made:
-            self._made[key] = self._ranked(c)
-        made: Ranked = self._made[key]
-        return made
+            self._made[key] = self._rank(c)
+        ranked: Ranked = self._made[key]
+        return ranked
 
-    def _ranked(self, c: Configuration) -> Ranked:
+    def judged_ranked(self, c: Configuration) -> Ranked:
+        """Return the same as it is judged: after chunking, by the judged spans in its chunks."""
+        ranked = self.ranked(c)
+        if self.cut is None:
+            return ranked
+        key = ("judged", c if c.pool == DYNAMIC else c.ranks)
+        if key not in self._made:
+            pool, final = (self.cut.credited(run) for run in (ranked.pool, ranked.final))
+            self._made[key] = replace(ranked, pool=pool, final=final)
+        credited: Ranked = self._made[key]
+        return credited
+
+    def _rank(self, c: Configuration) -> Ranked:
         if c.pool == DYNAMIC:
-            return self._dynamic(c)
+            return self._rank_dynamic(c)
         pool = self.pool(c, c.pool)
-        searches = self._searches(c, pool)
-        return Ranked(pool, self._order(c, pool), self._tokens(c, pool), None, searches=searches)
+        tokens = float(self._read_tokens(c, pool).mean())
+        return Ranked(pool, self._order(c, pool), tokens, None, searches=self._searches(c, pool))
 
-    def stages(self, c: Configuration) -> int:
-        """How many things are done for a query: the fewer, the simpler."""
-        lists = {"hybrid": 4, "dense": 2}.get(c.mode, 1)  # embed, search; look up; fuse
-        return lists + sum(part != NONE for part in (c.rewriter, c.duplicates, c.reranker))
+    def _rank_dynamic(self, c: Configuration) -> Ranked:
+        """Go deep where the reranker doubts the first candidates.
 
-    def memory(self, c: Configuration) -> int:
-        """Bytes of the indexes that it needs, and of what its reranker keeps of passages."""
-        held = sum(int(getattr(index, "bytes", 0)) for index in self.indexes(c))
-        chosen: Any = self.settings.rerankers[c.reranker]
-        if not getattr(chosen, "keeps", False):
-            return held
-        (kept,) = self.shop.cache.get_many("memory", "reranker", [digest(identity(chosen))])
-        each = 0.0 if kept is None else float(kept)
-        return held + min(round(each * len(self.shop.passages)), int(chosen.memory_mb) << 20)
-
-    def remember_memory(self) -> None:
-        """What rerankers that keep passages in memory take for one: known once they were timed."""
-        for chosen in self.settings.rerankers.values():
-            if not getattr(chosen, "keeps", False):
-                continue
-            key = digest(identity(chosen))
-            (known,) = self.shop.cache.get_many("memory", "reranker", [key])
-            if known is None and (each := self.shop.reranker(chosen).bytes_each) is not None:  # type: ignore[attr-defined]
-                self.shop.cache.put_many("memory", "reranker", {key: repr(each).encode()})
-
-    def rewrite_tokens(self, c: Configuration) -> tuple[float, float]:
-        """Tokens that a model reads and writes to rewrite a question, on average; a quarter of the
-        bytes where the server does not count."""
-        rewrite = self.shop.rewriting(self.settings.rewriters[c.rewriter])
-        read = written = 0.0
-        for text in self.asked.texts:
-            made = rewrite(text)
-            guess = (estimate_tokens("".join(prompt("en", text))), estimate_tokens(made.text))
-            some = guess if made.tokens is None else made.tokens
-            if made.tokens is None:
-                self._guessed[c.rewriter] = None
-            read, written = read + some[0], written + some[1]
-        return read / len(self.asked), written / len(self.asked)
-
-    def embed_tokens(self, c: Configuration, chosen: Any) -> tuple[float, float]:
-        """Tokens that an embedder reads of a question and of a passage, on average."""
-        embedder: Any = self.shop.embedder(chosen)
-        sides = ((self.questions(c), "query"), (self.shop.passages, "passage"))
-        found = []
-        for texts, role in sides:
-            said = [None] * len(texts)
-            if hasattr(embedder, "tokens_of"):
-                said = embedder.tokens_of(texts.texts, role)
-            if None in said:
-                self._guessed[str(c.embedder or c.retriever)] = None
-            pairs = zip(said, texts.texts, strict=True)
-            found.append(
-                math.fsum(estimate_tokens(t) if s is None else s for s, t in pairs) / len(texts)
-            )
-        return found[0], found[1]
+        How much doubt that takes is learned on pilot queries; what it saves and loses is measured
+        on the others.
+        """
+        settings = self.settings.depth
+        questions = self.typed_questions
+        deep_pool = self.pool(c, settings.deep)
+        shallow = self._order(c, keep_first(deep_pool, settings.start))
+        rows = _scores_by_query(shallow, pl.Series(questions.ids, dtype=pl.String))
+        doubts = np.array([doubt(scores) if len(scores) else 0.0 for scores in rows])
+        gained = self._quality(c, self._order(c, deep_pool)) - self._quality(c, shallow)
+        count = min(settings.pilot, len(questions) // 2)
+        pilot = np.zeros(len(questions), np.bool_)
+        pilot[first_of_permutation(len(questions), count, self.settings.seed)] = True
+        deep = doubts > learn_threshold(doubts[pilot], gained[pilot], settings.lose)
+        is_deep = dict(zip(questions.ids, deep.tolist(), strict=True))
+        depth = [settings.deep if is_deep[q] else settings.start for q in deep_pool.queries]
+        pool = keep_first(deep_pool, np.array(depth, np.int64))
+        read, read_all_deep = (self._read_tokens(c, run)[~pilot].sum() for run in (pool, deep_pool))
+        lost = np.where(deep, 0.0, gained)[~pilot]
+        return Ranked(
+            pool=pool,
+            final=self._order(c, pool),
+            tokens=float(self._read_tokens(c, pool).mean()),
+            deep=deep,
+            tokens_saved=float(1.0 - read / read_all_deep) if read_all_deep else None,
+            quality_lost=float(np.nanmean(lost)) if (~np.isnan(lost)).any() else None,
+            searches=self._searches(c, pool),
+        )
 
     def _order(self, c: Configuration, pool: Run) -> Run:
+        """Return a pool in the order of the reranker's scores, blended with the first stage's."""
         if c.reranker == NONE:
             return pool
         scores = self._scores[c.reranker, c.rewriter]
         dtype = scores["dtype"][0] if scores.height else "float64"
-        found = rescore(pool, scores.select("query", "doc", "score"), dtype)
+        reranked = rescore(pool, scores.select("query", "doc", "score"), dtype)
         share = self.settings.blends.get(c.reranker, 0.0)
-        return found if share == 0 else blended(pool, found, share)
+        return reranked if share == 0 else blend(pool, reranked, share)
 
-    def _tokens(self, c: Configuration, pool: Run) -> float:
-        return float(self._read(c, pool).mean())
-
-    def _read(self, c: Configuration, pool: Run) -> Float:
-        """(Q,) tokens that the reranker reads of each question's candidates."""
-        if c.reranker == NONE:
-            return np.zeros(len(self.asked))
-        pairs = pool.to_frame().select("query", "doc")
-        read = pairs.join(self._scores[c.reranker, c.rewriter], on=["query", "doc"])
-        sums = read.group_by("query").agg(pl.col("tokens").sum())
-        asked = pl.DataFrame({"query": self.asked.ids}, schema={"query": pl.String})
-        return (
-            asked.join(sums, on="query", how="left", maintain_order="left")["tokens"]
-            .fill_null(0.0)
-            .to_numpy()
+    def _quality(self, c: Configuration, run: Run) -> Float:
+        """Return (Q,) the measure that the sweep chooses by; NaN where it is undefined."""
+        measure = self.settings.quality(c)
+        run = run if self.cut is None else self.cut.credited(run)
+        evaluation = evaluate_tables(run, self.judgments, [measure], Policy())
+        values = evaluation.outcomes[measure].in_mean()
+        return self._by_question(
+            pl.DataFrame({"query": evaluation.queries, "value": values}), "value", math.nan
         )
 
-    def _searches(self, c: Configuration, pool: Run) -> float:
-        """Σ over queries of ⌈candidates · the least share of a search billed for one⌉, on average:
-        part of one is paid whole, and what another configuration had asked before would not have
-        been asked for alone.
+    def _by_question(self, frame: pl.DataFrame, column: str, default: float) -> Float:
+        """Return (Q,) a column in the order of the questions."""
+        queries = pl.DataFrame({"query": self.typed_questions.ids}, schema={"query": pl.String})
+        joined = queries.join(frame, on="query", how="left", maintain_order="left")
+        return joined[column].fill_null(default).to_numpy()
 
-        Where the server does not say, one search takes a hundred candidates.
+    # ------------------------------------------------------------------------ what it takes
+
+    def stages(self, c: Configuration) -> int:
+        """Return the number of steps per query: the fewer, the simpler."""
+        lists = {"hybrid": 4, "dense": 2}.get(c.mode, 1)  # embed, search; look up; fuse
+        return lists + sum(part != NONE for part in (c.rewriter, c.duplicates, c.reranker))
+
+    def memory(self, c: Configuration) -> int:
+        """Return the bytes of its indexes, and of what its reranker keeps of passages."""
+        index_bytes = sum(int(getattr(index, "bytes", 0)) for index in self.indexes(c))
+        reranker: Any = self.settings.rerankers[c.reranker]
+        if not getattr(reranker, "keeps", False):
+            return index_bytes
+        (stored,) = self.shop.cache.get_many("memory", "reranker", [digest(identity(reranker))])
+        per_passage = 0.0 if stored is None else float(stored)
+        kept = round(per_passage * len(self.shop.passages))
+        return index_bytes + min(kept, int(reranker.memory_mb) << 20)
+
+    def remember_memory(self) -> None:
+        """Store the bytes per passage that rerankers keep; they are known once it was timed."""
+        for chosen in self.settings.rerankers.values():
+            if not getattr(chosen, "keeps", False):
+                continue
+            key = digest(identity(chosen))
+            (stored,) = self.shop.cache.get_many("memory", "reranker", [key])
+            if stored is None:
+                reranker: Any = self.shop.reranker(chosen)
+                if (size := reranker.bytes_each) is not None:
+                    self.shop.cache.put_many("memory", "reranker", {key: repr(size).encode()})
+
+    def rewrite_tokens(self, c: Configuration) -> tuple[float, float]:
+        """Return the mean tokens that a model reads and writes to rewrite a question.
+
+        They are a quarter of the bytes where the server does not count.
+        """
+        rewrite = self.shop.rewriting(self.settings.rewriters[c.rewriter])
+        read = written = 0.0
+        for text in self.typed_questions.texts:
+            rewritten = rewrite(text)
+            tokens = rewritten.tokens
+            if tokens is None:
+                self._estimated[c.rewriter] = None
+                asked = "".join(prompt("en", text))
+                tokens = (estimate_tokens(asked), estimate_tokens(rewritten.text))
+            read, written = read + tokens[0], written + tokens[1]
+        return read / len(self.typed_questions), written / len(self.typed_questions)
+
+    def embed_tokens(self, c: Configuration, chosen: Any) -> tuple[float, float]:
+        """Return the mean tokens that an embedder reads of a question and of a passage."""
+        embedder: Any = self.shop.embedder(chosen)
+        means = []
+        for texts, role in ((self.questions(c), "query"), (self.shop.passages, "passage")):
+            counts = [None] * len(texts)
+            if hasattr(embedder, "tokens_of"):
+                counts = embedder.tokens_of(texts.texts, role)
+            if None in counts:
+                self._estimated[str(c.embedder or c.retriever)] = None
+            tokens = (
+                estimate_tokens(text) if count is None else count
+                for count, text in zip(counts, texts.texts, strict=True)
+            )
+            means.append(math.fsum(tokens) / len(texts))
+        return means[0], means[1]
+
+    def _read_tokens(self, c: Configuration, pool: Run) -> Float:
+        """Return (Q,) the tokens that the reranker reads of each question's candidates."""
+        if c.reranker == NONE:
+            return np.zeros(len(self.typed_questions))
+        pairs = pool.to_frame().select("query", "doc")
+        scored = pairs.join(self._scores[c.reranker, c.rewriter], on=["query", "doc"])
+        sums = scored.group_by("query").agg(pl.col("tokens").sum())
+        return self._by_question(sums, "tokens", 0.0)
+
+    def _searches(self, c: Configuration, pool: Run) -> float:
+        """Return the mean of ⌈candidates · smallest share of a search billed for one⌉ per query.
+
+        A part of a search is billed whole. The smallest share counts, because candidates that
+        another configuration had scored before would not have been billed alone. Where the server
+        does not say, one search covers a hundred candidates.
         """
         if c.reranker == NONE:
             return 0.0
         pairs = pool.to_frame().select("query", "doc")
         scores = self._scores[c.reranker, c.rewriter]
-        if "searches" not in scores.columns:  # kept from before they were counted
+        if "searches" not in scores.columns:  # stored before searches were counted
             scores = scores.with_columns(searches=pl.lit(None, pl.Float64))
+        share = pl.col("searches").fill_null(1 / CANDIDATES_PER_SEARCH).min()
         billed = (
             pairs.join(scores, on=["query", "doc"])
             .group_by("query")
-            .agg(searches=(pl.len() * pl.col("searches").fill_null(1 / SEARCH).min() - 1e-9).ceil())
+            .agg(searches=(pl.len() * share - 1e-9).ceil())
         )
-        return float(billed["searches"].sum()) / len(self.asked)
+        return float(billed["searches"].sum()) / len(self.typed_questions)
 
-    def _dynamic(self, c: Configuration) -> Ranked:
-        """Deep where the reranker doubts what it sees of the first candidates; how much doubt that
-        takes is learned on pilot queries, and what it saves and loses is told of the others."""
-        settings = self.settings.depth
-        deep_pool = self.pool(c, settings.deep)
-        shallow = self._order(c, keep_first(deep_pool, settings.start))
-        whole = self._order(c, deep_pool)
-        rows = _rows_by_query(shallow, pl.Series(self.asked.ids, dtype=pl.String))
-        doubts = np.array([doubt(scores) if len(scores) else 0.0 for scores in rows])
-        gained = self._quality(c, whole) - self._quality(c, shallow)
-        count = min(settings.pilot, len(self.asked) // 2)
-        pilot = np.zeros(len(self.asked), np.bool_)
-        pilot[first_of_permutation(len(self.asked), count, self.settings.seed)] = True
-        deep = doubts > learn_threshold(doubts[pilot], gained[pilot], settings.lose)
-        by_query = dict(zip(self.asked.ids, deep.tolist(), strict=True))
-        k = [settings.deep if by_query[q] else settings.start for q in deep_pool.queries]
-        pool = keep_first(deep_pool, np.array(k, np.int64))
-        read, most = self._read(c, pool)[~pilot].sum(), self._read(c, deep_pool)[~pilot].sum()
-        lost = np.where(deep, 0.0, gained)[~pilot]
-        return Ranked(
-            pool,
-            self._order(c, pool),
-            self._tokens(c, pool),
-            deep,
-            float(1.0 - read / most) if most else None,
-            float(np.nanmean(lost)) if (~np.isnan(lost)).any() else None,
-            self._searches(c, pool),
-        )
+    def notes(self, by_search: Container[str] = ()) -> list[str]:
+        """Return notes on uncounted tokens and searches, and on engines; call `rerank` first."""
+        uncounted = []
+        for (name, _), scores in self._scores.items():
+            has_none = "searches" not in scores.columns or scores["searches"].null_count()
+            if name in by_search and has_none:
+                uncounted.append(
+                    f"{name} does not say how many searches it bills: one for "
+                    f"{CANDIDATES_PER_SEARCH} candidates is taken"
+                )
+        rerankers = [name for (name, _), s in self._scores.items() if s["estimated"].any()]
+        uncounted += [_UNCOUNTED.format(name) for name in (*rerankers, *self._estimated)]
+        return [*dict.fromkeys(uncounted), *self._engine_notes()]
 
-    def _quality(self, c: Configuration, run: Run) -> Float:
-        """(Q,) what the sweep chooses by, of each question; NaN where it is undefined."""
-        assert self.qrels is not None
-        measure = self.settings.quality(c)
-        run = run if self.cut is None else self.cut.credited(run)
-        found = evaluate_tables(run, self.qrels, [measure], Policy())
-        table = pl.DataFrame({"query": found.queries, "value": found.outcomes[measure].in_mean()})
-        asked = pl.DataFrame({"query": self.asked.ids}, schema={"query": pl.String})
-        joined = asked.join(table, on="query", how="left", maintain_order="left")
-        return joined["value"].fill_null(math.nan).to_numpy()
+    def _engine_notes(self) -> Iterator[str]:
+        deepest = {c.retriever: c for c in self.grid if c.retriever is not None}
+        for name, c in deepest.items():
+            assert name is not None
+            yield from getattr(self.shop.retriever(self.settings.retrievers[name]), "notes", [])
+            run = self.first_stage(c, self.depths(c)[-1])
+            if run.dtype == RANKS:
+                yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
+            if empty := int((np.diff(run.start) == 0).sum()):
+                questions = plural(len(self.typed_questions), "question")
+                yield f"{name} returns nothing for {empty} of {questions}"
 
 
-def _first_stage(c: Configuration) -> tuple[Any, ...]:
-    """What decides the candidates of a configuration, but for how many."""
+def _first_stage_key(c: Configuration) -> tuple[Any, ...]:
+    """Return what decides the candidates of a configuration, but for their number."""
     dense = (c.embedder, c.dimensions, c.index)
     return (c.mode, *dense, c.retriever, c.rewriter, c.fusion, c.duplicates)
 
 
-def blended(pool: Run, reranked: Run, share: float) -> Run:
-    """Both orders of the same candidates: a sum of min-max normalised scores."""
-    both = combine([pool, reranked], method="weighted", weights=[share, 1.0 - share])
-    return replace(both, cut=None if pool.cut is None else _align(pool, both))
-
-
-def _align(pool: Run, other: Run) -> Int:
-    """What the pool's lists leave out, in the order of another run's queries."""
-    assert pool.cut is not None
+def blend(pool: Run, reranked: Run, share: float) -> Run:
+    """Return share · first stage + (1 − share) · reranker, min-max normalized per query."""
+    blended = combine([pool, reranked], method="weighted", weights=[share, 1.0 - share])
+    if pool.cut is None:
+        return replace(blended, cut=None)
     cut = dict(zip(pool.queries, pool.cut.tolist(), strict=True))
-    return np.array([cut[query] for query in other.queries], np.int64)
+    return replace(blended, cut=np.array([cut[query] for query in blended.queries], np.int64))
 
 
-def _rows_by_query(run: Run, queries: pl.Series) -> list[Float]:
-    """Scores of each query's list from the best down."""
-    at = {query: i for i, query in enumerate(run.queries)}
-    found: list[Float] = []
+def _scores_by_query(run: Run, queries: pl.Series) -> list[Float]:
+    """Return the scores of each query's list in descending order."""
+    row_by_query = {query: row for row, query in enumerate(run.queries)}
+    scores: list[Float] = []
     for query in queries:
-        i = at.get(query)
-        some: Float = np.zeros(0) if i is None else run.score[run.start[i] : run.start[i + 1]]
-        found.append(-np.sort(-some))
-    return found
+        row = row_by_query.get(query)
+        own: Float = np.zeros(0) if row is None else run.score[run.start[row] : run.start[row + 1]]
+        scores.append(-np.sort(-own))
+    return scores
 
 
 def mean_depth(pool: Run, queries: int) -> float:
-    """Candidates of a query, on average."""
+    """Return the mean number of candidates per query."""
     lengths: Int = np.diff(pool.start)
     return float(lengths.sum()) / queries

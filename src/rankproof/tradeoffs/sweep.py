@@ -1,9 +1,10 @@
-"""Every configuration of a grid on one corpus: quality, ceilings, latency, cost.
+"""Run every configuration of a grid on one corpus: quality, ceilings, latency, cost.
 
     corpus ─ vectors ─ indexes ─ lists ─ pools ─ scores ─▶ runs ─▶ configurations.parquet
                                     └───── times ─────┘            per_query.parquet, sweep.json
 
-What configurations share is made once (`retrieval/workshop.py`).
+What configurations share is made once (`retrieval/workshop.py`) and kept in the folder, so that an
+interrupted or enlarged sweep repeats nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,88 +38,98 @@ from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import environment_digest, is_reproducible, value_identity
-from rankproof.retrieval.workshop import Texts, Told, Workshop, silent
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tradeoffs.answers import (
     ANSWERS,
     AnswersSettings,
-    answer,
-    by_configuration,
-    contexts,
+    answer_prompts,
     correlations,
-    in_words,
+    describe_answers,
+    prompt_documents,
+    summarize_answers,
 )
 from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.chunked import cut_and_judged
 from rankproof.tradeoffs.latency import Latency
-from rankproof.tradeoffs.load import words
-from rankproof.tradeoffs.outcomes import Costs, tables
+from rankproof.tradeoffs.load import describe_load
+from rankproof.tradeoffs.outcomes import Costs, build_tables
 from rankproof.tradeoffs.plan import NONE, SETS, Configuration, SweepSettings, configurations
-from rankproof.tradeoffs.prices import Price
 from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import (
     AT_PROMPT,
+    CONFIGURATIONS,
     EARLIER,
     JUDGEMENTS,
     LISTS,
+    MANIFEST,
+    PER_QUERY,
     TEXTS,
     Results,
     find_row,
-    listed,
+    read_results,
 )
 from rankproof.tradeoffs.stack import Stack
-from rankproof.tradeoffs.timing import PACKAGES, Timing, load
+from rankproof.tradeoffs.timing import PACKAGES, Timing, drive_stacks
 from rankproof.unjudged.bounds import grades_of
 from rankproof.unjudged.judging_order import Grader, fill_holes
 
-RESULTS = "configurations.parquet"
-PER_QUERY = "per_query.parquet"
 LOAD = "load.parquet"
-MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
-RUNS = "runs"  # of each row, as TREC has it
-FINISHED = "finished"  # in work: the digest of all that decided what lies in the folder
-OURS = (
-    *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST, QUESTIONS),
-    *(RUNS, TEXTS, EARLIER, ANSWERS, "report.html"),
+RUNS = "runs"  # of each configuration, in TREC format
+FINISHED = "finished"  # in work/: digest of everything that decided the folder's content
+OWN_FILES = (
+    *(CONFIGURATIONS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST),
+    *(QUESTIONS, RUNS, TEXTS, EARLIER, ANSWERS, "report.html"),
     *("work", "sweep.lock", "sweep.owner"),
 )
 
-_BEGINNING = 400  # characters of a passage
+_PASSAGE_BEGINNING = 400  # characters of a passage that are kept for display
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Swept(Displayed):
-    """What a sweep found, as it lies in its folder."""
+    """The results of a sweep and its folder."""
 
     folder: Path
-    configurations: pl.DataFrame
-    per_query: pl.DataFrame
-    manifest: dict[str, Any]
+    results: Results
     load: pl.DataFrame | None = None  # engine and rate: p50, p95, p99, errors
 
-    def recommend(self, **limits: Any) -> Recommendation:
-        """Which configuration to deploy: `rankproof.tradeoffs.recommend` of this sweep."""
-        return recommend(self._results, **limits)
+    @property
+    def configurations(self) -> pl.DataFrame:
+        """One row per configuration, every column."""
+        return self.results.frame
 
     @property
-    def _results(self) -> Results:
-        per_query = self.per_query.select("configuration", "query", "measure", "value")
-        kept = self.configurations, per_query, self.manifest, *listed(self.folder)
-        return Results("the sweep", *kept)
+    def per_query(self) -> pl.DataFrame:
+        """configuration, query, measure, value, min, max."""
+        assert self.results.per_query is not None
+        return self.results.per_query
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """How the sweep was made, what to know of it, and its prices."""
+        assert self.results.manifest is not None
+        return self.results.manifest
+
+    def recommend(self, **limits: Any) -> Recommendation:
+        """Choose a configuration: `rankproof.tradeoffs.recommend` of this sweep."""
+        return recommend(self.results, **limits)
 
     def unsettled(self) -> dict[str, bool]:
-        """Those that grades of unjudged passages could put level with the best one or ahead, and
-        whether some do."""
+        """Configurations that unjudged passages could put level with the best or ahead.
+
+        True if some grades reach that, False if only a bound does.
+        """
         best = self.configurations.filter("best")["configuration"][0]
         names = self.configurations["configuration"].to_list()
-        return self._results.unsettled(best, self.manifest["best_by"], names)
+        return self.results.unsettled(best, self.manifest["best_by"], names)
 
     def __str__(self) -> str:
-        """A line each: the quality with its range over ties, queries with ties, times."""
-        by, queries = self.manifest["best_by"], self.manifest["queries"]
+        """A line per configuration: quality with its range over ties, tied queries, times."""
+        measure, queries = self.manifest["best_by"], self.manifest["queries"]
         lines = [
-            f"{row['configuration']}: {by} {row[by]:.4f} "
-            f"({row[f'{by} min']:.4f} to {row[f'{by} max']:.4f} by the order of ties), "
+            f"{row['configuration']}: {measure} {row[measure]:.4f} "
+            f"({row[f'{measure} min']:.4f} to {row[f'{measure} max']:.4f} by the order of ties), "
             f"{row['tied']} of {plural(queries, 'query')} tied, "
             f"p50 {row['latency_p50_ms']:.1f} ms, p95 {row['latency_p95_ms']:.1f} ms"
             for row in self.configurations.iter_rows(named=True)
@@ -131,12 +142,13 @@ class Swept(Displayed):
     def _shown(self) -> Table:
         from rankproof.presentation import views
 
-        by = str(self.manifest["best_by"])
-        chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} judged", f"{by} PROC"]
-        chosen += ["latency_p95_ms"]
-        chosen += ["cost_per_1000", "best"]
-        some = self.configurations.select(c for c in chosen if c in self.configurations.columns)
-        return views.frame(some.sort(by, descending=True, nulls_last=True))
+        measure = str(self.manifest["best_by"])
+        suffixes = ("", " low", " high", " judged", " PROC")
+        columns = ["configuration", *(f"{measure}{suffix}" for suffix in suffixes)]
+        columns += ["latency_p95_ms", "cost_per_1000", "best"]
+        known = [column for column in columns if column in self.configurations.columns]
+        rows = self.configurations.select(known)
+        return views.frame(rows.sort(measure, descending=True, nulls_last=True))
 
     def to_polars(self) -> pl.DataFrame:
         """Every column of every configuration."""
@@ -149,26 +161,26 @@ class Swept(Displayed):
         )
 
     def plot(self) -> Any:
-        """The quality of each configuration with its interval, best first."""
-        by = str(self.manifest["best_by"])
-        best = self.configurations.filter(pl.col(by).is_not_null()).sort(by, descending=True)
-        rows = best.select("configuration", by, f"{by} low", f"{by} high").rows()
-        return ranges(rows, "configuration", by)
+        """Draw the quality of each configuration with its interval, best first."""
+        measure = str(self.manifest["best_by"])
+        known = self.configurations.filter(pl.col(measure).is_not_null())
+        rows = known.sort(measure, descending=True).select(
+            "configuration", measure, f"{measure} low", f"{measure} high"
+        )
+        return ranges(rows.rows(), "configuration", measure)
 
 
 def sweep(
     settings: SweepSettings,
     out: str | Path,
     *,
-    progress: Told = silent,
     judge: Grader | None = None,
     notes: Sequence[str] = (),
 ) -> Swept:
-    """Run every configuration; what is in `out` from an earlier run of it is used again.
+    """Run every configuration; what an earlier run left in `out` is used again.
 
-    `progress(label, total)` is a context that yields a function to be told of work done. `judge`
-    grades 1–5 what nobody judged in a configuration's top k, where the settings say so. `notes` are
-    what the caller knows of the questions, to stand with all others.
+    `judge` grades 1–5 the unjudged passages in a configuration's top k, where the settings say so.
+    `notes` are caveats about the questions, kept with all others.
 
     >>> from pathlib import Path
     >>> from rankproof.tradeoffs.plan import SweepSettings
@@ -179,10 +191,8 @@ def sweep(
     """
     corpus = read_corpus(settings.corpus, settings.qrels)
     inputs = {**corpus.files, "qrels": corpus.qrels}
-    read = read_qrels(corpus.qrels)
-    return sweep_texts(
-        settings, corpus, read, inputs, out, progress=progress, judge=judge, notes=notes
-    )
+    qrels = read_qrels(corpus.qrels)
+    return sweep_texts(settings, corpus, qrels, inputs, out, judge=judge, notes=notes)
 
 
 def sweep_texts(
@@ -192,164 +202,356 @@ def sweep_texts(
     inputs: Mapping[str, Path | str],
     out: str | Path,
     *,
-    progress: Told = silent,
     judge: Grader | None = None,
     notes: Sequence[str] = (),
 ) -> Swept:
-    """The same of texts that were read. `inputs` are files by role, or digests of what has none."""
-    begun = time.perf_counter()
-    folder = claim_folder(out, OURS, "sweep")
-    settings = settings.on_scale(judgements.scale)
-    qrels, left_out = _graded(settings, corpus, judgements)
-    caveats, notes = list(notes), [*notes, *left_out]
-    judged = set(qrels.queries)
-    pairs = zip(corpus.query_ids, corpus.queries, strict=True)
-    asked = Texts(*zip(*(pair for pair in pairs if pair[0] in judged), strict=True))
-    passages = Texts(corpus.document_ids, corpus.documents)
-    grid = list(configurations(settings))
-    costs = Costs(settings, corpus)
-    references: dict[str, list[str]] = {}
-    if settings.answers is not None and "queries" in corpus.files:
-        references = read_answers(corpus.files["queries"])
-    decided = [
-        references,
-        value_identity(settings),
-        passages.digest,
-        asked.digest,
-        digest(qrels.to_frame().rows()),
-        repr(qrels.scale),
-    ]
-    decided += [environment_digest(PACKAGES), __version__, costs.notes, notes]
-    asks = settings.holes == "judge"  # what it would say now is not known
-    stamp = digest(decided) if is_reproducible(decided) and not asks else None
-    if stamp is not None and (kept := _finished(folder, stamp, qrels)) is not None:
-        return kept
-    with Lock(folder / "sweep"), ExitStack() as opened:
-        stacks = []
-        latency: dict[Configuration, Latency] = {}
-        for name, chosen in settings.chunkings.items():
-            parts, judged_as = passages, None
-            if set(settings.chunkings) != {NONE}:
-                judged_as = cut_and_judged(chosen, passages, qrels)
-                parts = judged_as.passages
-            shop = opened.enter_context(Workshop(parts, folder / "work"))
-            some = [c for c in grid if c.chunking == name]
-            stack = Stack(shop, settings, asked, some, progress, qrels, judged_as)
-            latency |= Timing(stack).time(folder / "work" / "times.sqlite")
-            stacks.append(stack)
-        if settings.holes == "judge":
-            if judge is None:
-                raise InputError(
-                    "holes: judge, and there is nobody to ask",
-                    remedy="run `rankproof sweep`, or pass a judge",
-                )
-            qrels, filled = _filled(stacks, passages, qrels, judge)
-            notes += filled
-        frame, per_query, lists = tables(stacks, latency, costs, progress)
-        said: dict[str, Any] = {}
-        if settings.answers is not None:
-            asking = (stacks, settings.answers, references, costs.price_of)
-            frame, told, said = _answered(*asking, frame, per_query)
-            write_atomically(folder / ANSWERS, told.write_parquet)
-        driven = None if settings.load is None else load(stacks, settings.load, folder / LOAD)
-        seconds = time.perf_counter() - begun
-        made: dict[str, Any] = {
-            **manifest(
-                "sweep",
-                config=settings.model_dump(mode="json"),
-                inputs={k: file for k, file in inputs.items() if isinstance(file, Path)},
-                seed=settings.seed,
-                packages=PACKAGES,
-            ),
-            "configurations": len(grid),
-            "queries": len(asked),
-            "passages": len(passages),
-            **_how_many(settings, stacks),
-            "caveats": caveats,
-            "notes": [
-                *(*notes, *costs.notes, *_notes(stacks, costs)),
-                *_at_home(frame),
-                *_assumed(frame, settings.chosen_by, qrels),
-                *_unpriced(frame),
-            ],
-            "best_by": settings.chosen_by,
-            "prices": costs.said,
-            "seconds": round(seconds, 3),
-            "seconds_in_parts": round(sum(stack.shop.spent for stack in stacks), 3),
-        }
-        if said:
-            made["answers"] = said
-        if driven is not None and settings.load is not None:
-            made["load"] = {
-                "sla_ms": settings.load.sla_ms,
-                "words": words(driven, settings.load.sla_ms),
+    """Sweep texts that were read already; `inputs` are files by role, or digests of frames."""
+    started = time.perf_counter()
+    folder = claim_folder(out, OWN_FILES, "sweep")
+    work = _Work.prepare(settings, corpus, judgements, notes)
+    stamp = work.stamp()
+    if stamp is not None and (finished := _read_finished(folder, stamp, work.qrels)) is not None:
+        return finished
+    with Lock(folder / "sweep"), ExitStack() as workshops:
+        work.time_stacks(folder, workshops)
+        if work.settings.holes == "judge":
+            work.judge_holes(judge)
+        frame, per_query, lists = build_tables(work.stacks, work.latencies, work.costs)
+        sections: dict[str, Any] = {}  # of the manifest
+        if work.settings.answers is not None:
+            frame, answers, sections["answers"] = work.answer(frame, per_query)
+            write_atomically(folder / ANSWERS, answers.write_parquet)
+        load_frame = None
+        if (load := work.settings.load) is not None:
+            load_frame = drive_stacks(work.stacks, load, folder / LOAD)
+            if load_frame is not None:
+                lines = describe_load(load_frame, load.sla_ms)
+                sections["load"] = {"sla_ms": load.sla_ms, "words": lines}
+        made = work.manifest(frame, inputs, time.perf_counter() - started) | sections
+        made["notes"] += work.write_questions(folder)
+        frame, run_notes = _write_runs(work.stacks, frame, folder)
+        made["notes"] += run_notes
+        made = redact(made)
+        results = Results("the sweep", frame, per_query, made, lists, work.qrels.to_frame())
+        results = replace(results, scale=work.qrels.scale)
+        _write_results(folder, results, work)
+        if stamp is not None:
+            _write_text(folder / "work" / FINISHED, stamp)
+    return Swept(folder, results, load_frame)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A sweep in progress: its inputs, and what has been made of them so far."""
+
+    settings: SweepSettings
+    passages: Texts  # documents as they are, before chunking
+    questions: Texts  # that have judgments
+    qrels: Qrels
+    costs: Costs
+    references: dict[str, list[str]]  # reference answers by question
+    caveats: list[str]  # of the caller
+    notes: list[str]
+    grid: list[Configuration]
+    stacks: list[Stack] = field(default_factory=list)  # one per chunking
+    latencies: dict[Configuration, Latency] = field(default_factory=dict)
+
+    @classmethod
+    def prepare(
+        cls, settings: SweepSettings, corpus: Corpus, judgements: Qrels, notes: Sequence[str]
+    ) -> _Work:
+        """Regrade the judgments, keep the judged questions, and read prices and references."""
+        settings = settings.on_scale(judgements.scale)
+        qrels, skipped = _select_judgments(settings, corpus, judgements)
+        judged = set(qrels.queries)
+        pairs = zip(corpus.query_ids, corpus.queries, strict=True)
+        references: dict[str, list[str]] = {}
+        costs = Costs(settings, corpus)
+        if settings.answers is not None and "queries" in corpus.files:
+            references = read_answers(corpus.files["queries"])
+        return cls(
+            settings=settings,
+            passages=Texts(corpus.document_ids, corpus.documents),
+            questions=Texts(*zip(*(pair for pair in pairs if pair[0] in judged), strict=True)),
+            qrels=qrels,
+            costs=costs,
+            references=references,
+            caveats=list(notes),
+            notes=[*notes, *skipped],
+            grid=list(configurations(settings)),
+        )
+
+    def stamp(self) -> str | None:
+        """Digest of all that decides the results; None where they cannot be known in advance."""
+        inputs = [
+            self.references,
+            value_identity(self.settings),
+            self.passages.digest,
+            self.questions.digest,
+            digest(self.qrels.to_frame().rows()),
+            repr(self.qrels.scale),
+            environment_digest(PACKAGES),
+            __version__,
+            self.costs.notes,
+            self.notes,
+        ]
+        # What a judge would say now is not known.
+        return (
+            digest(inputs) if is_reproducible(inputs) and self.settings.holes != "judge" else None
+        )
+
+    def time_stacks(self, folder: Path, workshops: ExitStack) -> None:
+        """Make every list and score, and time the stages, for each chunking in turn."""
+        for name, chunking in self.settings.chunkings.items():
+            passages, cut = self.passages, None
+            if set(self.settings.chunkings) != {NONE}:
+                cut = cut_and_judged(chunking, self.passages, self.qrels)
+                passages = cut.passages
+            shop = workshops.enter_context(Workshop(passages, folder / "work"))
+            grid = [c for c in self.grid if c.chunking == name]
+            stack = Stack(shop, self.settings, self.questions, grid, self.qrels, cut)
+            self.latencies |= Timing(stack).time(folder / "work" / "times.sqlite")
+            self.stacks.append(stack)
+
+    def judge_holes(self, judge: Grader | None) -> None:
+        """Have the unjudged passages of every list graded.
+
+        The coarsest chunking comes first: a chunk that holds a judged one is judged by it.
+        """
+        if judge is None:
+            raise InputError(
+                "holes: judge, and there is nobody to ask",
+                remedy="run `rankproof sweep`, or pass a judge",
+            )
+        by_chunking = dict(zip(self.settings.chunkings, self.stacks, strict=True))
+        coarsest_first = sorted(by_chunking, key=lambda n: len(by_chunking[n].shop.passages))
+        for name in coarsest_first:
+            stack = by_chunking[name]
+            self._rejudge(name, stack)
+            runs = (stack.judged_ranked(c).final for c in stack.grid)
+            known = None if stack.cut is None else stack.cut.known
+            measures = self.settings.all_measures
+            self.qrels, note = fill_holes(runs, self.qrels, measures, judge, known)
+            self.notes.append(note if len(self.stacks) == 1 else f"{name}: {note}")
+        for name, stack in by_chunking.items():
+            self._rejudge(name, stack)
+
+    def _rejudge(self, chunking: str, stack: Stack) -> None:
+        """Hand a stack the judgments as they are now."""
+        cut = stack.cut
+        if cut is not None:
+            cut = cut_and_judged(self.settings.chunkings[chunking], self.passages, self.qrels)
+        stack.judge_by(self.qrels, cut)
+
+    def answer(
+        self, frame: pl.DataFrame, per_query: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, Any]]:
+        """Answer from every prompt: rows with their accuracy, all answers, and the manifest's part.
+
+        Each stack answers by itself, since an id may have another text under another chunking.
+        """
+        settings = self.settings
+        assert settings.answers is not None
+        price = self.costs.price_of(settings.answers.generator.model)
+        answers, summaries = [], []
+        for stack in self.stacks:
+            prompts = {c.name: c.prompt_k for c in stack.grid}
+            documents = {
+                c.name: prompt_documents(stack.ranked(c).final, c.prompt_k) for c in stack.grid
             }
+            answers.append(
+                answer_prompts(
+                    settings.answers,
+                    documents,
+                    questions=self.questions.by_id,
+                    references=self.references,
+                    passage_text=stack.shop.text,
+                    cache=stack.shop.cache,
+                )
+            )
+            summaries.append(
+                summarize_answers(
+                    answers[-1],
+                    runs={c.name: stack.judged_ranked(c).final for c in stack.grid},
+                    prompts=prompts,
+                    qrels=stack.judgments if settings.at else None,
+                    price=price,
+                    seed=settings.seed,
+                )
+            )
+        all_answers, summary = pl.concat(answers), pl.concat(summaries)
+        section = self._answer_section(settings.answers, all_answers, summary, per_query)
+        joined = frame.join(summary, on="configuration", how="left", maintain_order="left")
+        return joined, all_answers, section
+
+    def _answer_section(
+        self,
+        chosen: AnswersSettings,
+        answers: pl.DataFrame,
+        summary: pl.DataFrame,
+        per_query: pl.DataFrame,
+    ) -> dict[str, Any]:
+        """What the manifest says about answers, with their correlation to the measures."""
+        settings = self.settings
+        measured = set(per_query["measure"].unique())
+        ending = AT_PROMPT if len(settings.prompts) > 1 else f"@{settings.prompts[0]}"
+        names = [f"{name}{ending}" for name in SETS] if settings.at else []
+        names = [name for name in [*names, settings.chosen_by] if name in measured]
+        related = correlations(answers, per_query, list(dict.fromkeys(names)), settings.seed)
+        return {
+            "generator": chosen.generator.model,
+            "score": chosen.score,
+            "questions": answers["query"].n_unique(),
+            "prompts": answers["prompt"].n_unique(),
+            "correlations": {one.measure: one.to_dict() for one in related},
+            "words": describe_answers(chosen, answers, summary, related),
+        }
+
+    def manifest(
+        self, frame: pl.DataFrame, inputs: Mapping[str, Path | str], seconds: float
+    ) -> dict[str, Any]:
+        """How the sweep was made, and what to know of its results."""
+        settings = self.settings
+        made = manifest(
+            "sweep",
+            config=settings.model_dump(mode="json"),
+            inputs={role: file for role, file in inputs.items() if isinstance(file, Path)},
+            seed=settings.seed,
+            packages=PACKAGES,
+        )
         for role, known in inputs.items():
             if isinstance(known, str):
                 made["inputs"][role] = {"sha256": known}
-        asked_as = stacks[0].asked_and_searched()
-        if asked_as.height:
-            stayed = asked_as.drop_nulls("kept")
-            why = ", ".join(
-                f"{reason} {count}"
-                for reason, count in stayed["kept"].value_counts(sort=True).rows()
-            )
-            made["notes"] += [
-                f"{stayed.height} of {plural(asked_as.height, 'question')} stayed as typed: the "
-                "rewriter's "
-                f"reply could not be used ({why})"
-            ] * bool(stayed.height)
-            write_atomically(folder / QUESTIONS, asked_as.write_parquet)
-        frame, unwritten = _write_runs(stacks, frame, folder)
-        made["notes"] += unwritten
-        made = redact(made)
-        text = json.dumps(made, indent=2, ensure_ascii=False)
-        _keep(folder, frame, made)
-        shown = [_shown(asked, stack.shop.passages, lists["doc"]) for stack in stacks]
-        held = pl.concat(shown).unique(["kind", "id"], maintain_order=True)
-        write_atomically(folder / TEXTS, held.write_parquet)
-        write_atomically(folder / PER_QUERY, per_query.write_parquet)
-        write_atomically(folder / LISTS, lists.write_parquet)
-        write_atomically(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
-        if qrels.scale is not None:
-            _write(folder / f"{JUDGEMENTS}.scale", scale_text(qrels.scale))
-        write_atomically(folder / RESULTS, frame.write_parquet)
-        _write(folder / MANIFEST, text)
-        if stamp is not None:
-            _write(folder / "work" / FINISHED, stamp)
-    return Swept(folder, frame, per_query, made, driven)
+        made |= {
+            "configurations": len(self.grid),
+            "queries": len(self.questions),
+            "passages": len(self.passages),
+        }
+        if set(settings.chunkings) != {NONE}:
+            counts = [len(stack.shop.passages) for stack in self.stacks]
+            made["chunks"] = dict(zip(settings.chunkings, counts, strict=True))
+        return made | {
+            "caveats": self.caveats,
+            "notes": [
+                *self.notes,
+                *self.costs.notes,
+                *self._stack_notes(),
+                *_ideal_note(frame),
+                *_scale_note(frame, settings.chosen_by, self.qrels),
+                *_unpriced_note(frame),
+            ],
+            "best_by": settings.chosen_by,
+            "prices": self.costs.summary,
+            "seconds": round(seconds, 3),
+            "seconds_in_parts": round(sum(stack.shop.spent for stack in self.stacks), 3),
+        }
+
+    def _stack_notes(self) -> list[str]:
+        notes: dict[str, None] = {}
+        for stack in self.stacks:
+            notes |= dict.fromkeys([*stack.shop.notes(), *stack.notes(self.costs.by_search)])
+        return list(notes)
+
+    def write_questions(self, folder: Path) -> list[str]:
+        """Write the questions as typed and as searched; return a note on those not rewritten."""
+        questions = self.stacks[0].rewritten_questions()
+        if not questions.height:
+            return []
+        write_atomically(folder / QUESTIONS, questions.write_parquet)
+        unchanged = questions.drop_nulls("kept")
+        if not unchanged.height:
+            return []
+        reasons = ", ".join(
+            f"{reason} {count}"
+            for reason, count in unchanged["kept"].value_counts(sort=True).rows()
+        )
+        return [
+            f"{unchanged.height} of {plural(questions.height, 'question')} stayed as typed: the "
+            f"rewriter's reply could not be used ({reasons})"
+        ]
+
+    def displayed_texts(self, listed: pl.Series) -> pl.DataFrame:
+        """kind, id, text for display: every question, and how listed passages begin."""
+        wanted = set(listed.unique())
+        questions = zip(self.questions.ids, self.questions.texts, strict=True)
+        rows = [("question", name, text) for name, text in questions]
+        for stack in self.stacks:
+            passages = stack.shop.passages
+            rows += [
+                ("passage", name, text[:_PASSAGE_BEGINNING])
+                for name, text in zip(passages.ids, passages.texts, strict=True)
+                if name in wanted
+            ]
+        schema = dict.fromkeys(("kind", "id", "text"), pl.String)
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        return frame.unique(["kind", "id"], maintain_order=True)
 
 
-def _filled(
-    stacks: list[Stack], documents: Texts, qrels: Qrels, judge: Grader
-) -> tuple[Qrels, list[str]]:
-    """The judgements with the holes of every list. The coarsest chunking comes first: what lies in
-    a passage that was judged holds it, and is not asked for again."""
-    settings = stacks[0].settings
-    cuts = list(settings.chunkings.values())
-    said = []
-
-    def judged_by(stack: Stack) -> None:
-        cut = stack.cut and cut_and_judged(cuts[stacks.index(stack)], documents, qrels)
-        stack.judge_by(qrels, cut)
-
-    for stack in sorted(stacks, key=lambda stack: len(stack.shop.passages)):
-        judged_by(stack)
-        runs = (stack.judged_ranked(c).final for c in stack.grid)
-        known = None if stack.cut is None else stack.cut.known
-        qrels, filled = fill_holes(runs, qrels, settings.all_measures, judge, known)
-        name = list(settings.chunkings)[stacks.index(stack)]
-        said.append(filled if len(stacks) == 1 else f"{name}: {filled}")
-    for stack in stacks:
-        judged_by(stack)
-    return qrels, said
+# -------------------------------------------------------------------------------- the folder
 
 
-def _write(file: Path, text: str) -> None:
+def _write_text(file: Path, text: str) -> None:
     write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def _finished(folder: Path, stamp: str, qrels: Qrels) -> Swept | None:
+def _write_results(folder: Path, results: Results, work: _Work) -> None:
+    """Write the folder; the manifest comes last and says that everything is there."""
+    assert results.manifest is not None
+    assert results.per_query is not None
+    assert results.lists is not None
+    assert results.judgements is not None
+    text = json.dumps(results.manifest, indent=2, ensure_ascii=False)
+    _keep_earlier(folder, results.frame, results.manifest)
+    texts = work.displayed_texts(results.lists["doc"])
+    write_atomically(folder / TEXTS, texts.write_parquet)
+    write_atomically(folder / PER_QUERY, results.per_query.write_parquet)
+    write_atomically(folder / LISTS, results.lists.write_parquet)
+    write_atomically(folder / JUDGEMENTS, results.judgements.write_parquet)
+    if results.scale is not None:
+        _write_text(folder / f"{JUDGEMENTS}.scale", scale_text(results.scale))
+    write_atomically(folder / CONFIGURATIONS, results.frame.write_parquet)
+    _write_text(folder / MANIFEST, text)
+
+
+def _keep_earlier(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:
+    """Set the results of an earlier sweep aside if these differ from them."""
+    try:
+        earlier = read_sweep(folder)
+    except InputError:
+        return
+    columns = ["configuration", made["best_by"]]
+    is_same = all(earlier.manifest.get(k) == made[k] for k in ("config", "inputs", "versions"))
+    rows = earlier.configurations
+    is_same = is_same and set(columns) <= set(rows.columns)
+    if is_same and rows.select(columns).equals(frame.select(columns)):
+        return
+    write_atomically(folder / EARLIER / CONFIGURATIONS, earlier.configurations.write_parquet)
+    text = json.dumps(earlier.manifest, indent=2, ensure_ascii=False)
+    _write_text(folder / EARLIER / MANIFEST, text)
+
+
+def _write_runs(
+    stacks: list[Stack], frame: pl.DataFrame, folder: Path
+) -> tuple[pl.DataFrame, list[str]]:
+    """Write each list as a TREC file; return the rows with its name as `run`, and notes."""
+    by_configuration = {c: stack for stack in stacks for c in stack.grid}
+    names = [re.sub(r"[^\w.+=-]+", "_", c.name) for c in by_configuration]
+    repeats = Counter(name.lower() for name in names)  # some file systems ignore case
+    files = [
+        f"{name}.trec" if repeats[name.lower()] == 1 else f"{name}-{at}.trec"
+        for at, name in enumerate(names, 1)
+    ]
+    try:
+        for (c, stack), file in zip(by_configuration.items(), files, strict=True):
+            write_trec(replace(stack.judged_ranked(c).final, name=c.name), folder / RUNS / file)
+    except WriteError:
+        raise
+    except InputError as error:  # ids that no TREC file can hold
+        return frame, [f"no {RUNS}/ was written: {error.problem}"]
+    return frame.with_columns(run=pl.Series([f"{RUNS}/{file}" for file in files])), []
+
+
+def _read_finished(folder: Path, stamp: str, qrels: Qrels) -> Swept | None:
     """Return what an earlier run of the same sweep wrote; None unless every file is there."""
     try:
         if (folder / "work" / FINISHED).read_text(encoding="utf-8") != stamp:
@@ -364,197 +566,83 @@ def _finished(folder: Path, stamp: str, qrels: Qrels) -> Swept | None:
     return swept if all((folder / name).is_file() for name in names) else None
 
 
-def _how_many(settings: SweepSettings, stacks: list[Stack]) -> dict[str, Any]:
-    """How many passages each chunking makes of the documents."""
-    if set(settings.chunkings) == {NONE}:
-        return {}
-    counts = [len(stack.shop.passages) for stack in stacks]
-    return {"chunks": dict(zip(settings.chunkings, counts, strict=True))}
-
-
-def _notes(stacks: list[Stack], costs: Costs) -> list[str]:
-    found = [
-        note for stack in stacks for note in (*stack.shop.notes(), *stack.notes(costs.by_search))
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _write_runs(
-    stacks: list[Stack], frame: pl.DataFrame, folder: Path
-) -> tuple[pl.DataFrame, list[str]]:
-    """The list of each row as a TREC file, its name in the column `run`; and remarks."""
-    of = {c: stack for stack in stacks for c in stack.grid}
-    names = [re.sub(r"[^\w.+=-]+", "_", c.name) for c in of]
-    twice = Counter(name.lower() for name in names)  # some disks do not tell case
-    files = [
-        f"{name}.trec" if twice[name.lower()] == 1 else f"{name}-{at}.trec"
-        for at, name in enumerate(names, 1)
-    ]
-    try:
-        for (c, stack), file in zip(of.items(), files, strict=True):
-            write_trec(replace(stack.judged_ranked(c).final, name=c.name), folder / RUNS / file)
-    except WriteError:
-        raise
-    except InputError as error:  # ids that no TREC file can hold
-        return frame, [f"no {RUNS}/ was written: {error.problem}"]
-    return frame.with_columns(run=pl.Series([f"{RUNS}/{file}" for file in files])), []
-
-
-def row_file(folder: str | Path, name: str) -> Path:
-    """The run of a row of a sweep, by its name."""
-    row = find_row(read_sweep(folder).configurations, name, str(folder))
-    if row.get("run") is None:
-        raise InputError("it holds no runs", place=str(folder), remedy="run the sweep again")
-    return Path(folder) / str(row["run"])
-
-
-def _unpriced(frame: pl.DataFrame) -> list[str]:
-    """A warning where stages have no price."""
-    named = frame["unpriced"].drop_nulls().str.split(", ").explode().unique().sort().to_list()
-    return [
-        f"without a price, and in no cost: {', '.join(named)}; no budget can be kept so: add them "
-        "to the price file"
-    ] * bool(named)
-
-
-def _answered(
-    stacks: list[Stack],
-    chosen: AnswersSettings,
-    references: Mapping[str, list[str]],
-    price_of: Callable[[str], Price | None],
-    frame: pl.DataFrame,
-    per_query: pl.DataFrame,
-) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, Any]]:
-    """The rows with what their prompts were worth; every answer; and what is said of them."""
-    settings = stacks[0].settings
-    price = price_of(chosen.generator.model)
-    each, rows = [], []
-    for stack in stacks:  # the same id may have other text where it was cut otherwise
-        runs = {c.name: stack.ranked(c).final for c in stack.grid}
-        prompts = {c.name: c.prompt_k for c in stack.grid}
-        given = {name: contexts(run, prompts[name]) for name, run in runs.items()}
-        texts = (stack.asked.by_id, references, stack.shop.text)
-        each.append(answer(chosen, given, *texts, stack.shop.cache, stack.progress))
-        graded = stack.judged if settings.at else None
-        runs = {c.name: stack.judged_ranked(c).final for c in stack.grid}
-        rows.append(by_configuration(each[-1], runs, prompts, graded, price, settings.seed))
-    told, summed = pl.concat(each), pl.concat(rows)
-    measured = set(per_query["measure"].unique())
-    ending = AT_PROMPT if len(settings.prompts) > 1 else f"@{settings.prompts[0]}"
-    named = [f"{name}{ending}" for name in SETS] if settings.at else []
-    named = [name for name in [*named, settings.chosen_by] if name in measured]
-    found = correlations(told, per_query, list(dict.fromkeys(named)), settings.seed)
-    said = {
-        "generator": chosen.generator.model,
-        "score": chosen.score,
-        "questions": told["query"].n_unique(),
-        "prompts": told["prompt"].n_unique(),
-        "correlations": {one.measure: one.to_dict() for one in found},
-        "words": in_words(chosen, told, summed, found),
-    }
-    return frame.join(summed, on="configuration", how="left", maintain_order="left"), told, said
-
-
-def _keep(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:
-    """Set the results of an earlier sweep aside, where these are others."""
-    try:
-        old = read_sweep(folder)
-    except InputError:
-        return
-    by = ["configuration", made["best_by"]]
-    same = all(old.manifest.get(key) == made[key] for key in ("config", "inputs", "versions"))
-    known = set(by) <= set(old.configurations.columns)
-    if same and known and old.configurations.select(by).equals(frame.select(by)):
-        return
-    write_atomically(folder / EARLIER / RESULTS, old.configurations.write_parquet)
-    _write(folder / EARLIER / MANIFEST, json.dumps(old.manifest, indent=2, ensure_ascii=False))
-
-
-def _shown(asked: Texts, passages: Texts, listed: pl.Series) -> pl.DataFrame:
-    """kind, id, text of what a page shows: every question, and how listed passages begin."""
-    found = set(listed.unique())
-    begins = [
-        (name, text[:_BEGINNING])
-        for name, text in zip(passages.ids, passages.texts, strict=True)
-        if name in found
-    ]
-    rows = [("question", *pair) for pair in zip(asked.ids, asked.texts, strict=True)]
-    rows += [("passage", *pair) for pair in begins]
-    return pl.DataFrame(rows, schema=dict.fromkeys(("kind", "id", "text"), pl.String), orient="row")
-
-
-def _at_home(frame: pl.DataFrame) -> list[str]:
-    """A warning where PROC is the ideal because the judgements are of these candidates."""
-    count = int(frame["holds_all_judged"].sum())
-    return [f"{count} of {plural(len(frame), 'configuration')}: {PROC_IS_IDEAL}"] if count else []
-
-
-def _assumed(frame: pl.DataFrame, by: str, qrels: Qrels) -> list[str]:
-    """A remark where nobody said which grades unjudged passages can have."""
-    name = f"{by} judged"
-    if qrels.scale is not None or name not in frame.columns or not some_unjudged(frame[name]):
-        return []
-    file = f"{Path(qrels.name).name}.scale"
-    return [f"unjudged passages may have grades {grades_of(qrels)}; a file {file} says another"]
-
-
 def read_sweep(folder: str | Path) -> Swept:
-    """A finished sweep from its folder."""
+    """Read a finished sweep from its folder."""
     place = Path(folder)
-    absent = next((n for n in (MANIFEST, RESULTS, PER_QUERY) if not (place / n).is_file()), None)
+    files = (MANIFEST, CONFIGURATIONS, PER_QUERY)
+    absent = next((name for name in files if not (place / name).is_file()), None)
     if absent is not None:
         raise InputError(
             f"there is no {absent} in this folder",
             place=str(folder),
             remedy="name the folder that `rankproof sweep` wrote, or let it finish",
         )
+    results = read_results(place)
     try:
-        made = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
-        rows, per_query = (pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY))
-        driven = pl.read_parquet(place / LOAD) if "load" in made else None
-    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        load = pl.read_parquet(place / LOAD) if "load" in (results.manifest or {}) else None
+    except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(
             f"cannot read the results ({first_line(error)})",
             place=str(folder),
             remedy="run the sweep again",
         ) from None
-    return Swept(place, rows, per_query, made, driven)
+    return Swept(place, results, load)
 
 
-def _meaning(qrels: Qrels) -> str:
-    """The line that maps every grade there is to 1–5, evenly up to the highest."""
-    given = sorted(set(qrels.to_frame()["grade"]))
-    example = "{0: 1, 1: 5}"
-    if given[-1] > 0 and len(given) <= 10:
-        highest = given[-1]
-        example = ", ".join(f"{g}: {round(1 + 4 * max(g, 0) / highest)}" for g in given)
-        example = f"{{{example}}}"
-    return f"say what your grades mean: `grades: {example}`, say"
+def find_run_file(folder: str | Path, name: str) -> Path:
+    """Return the run of a configuration of a sweep, by the configuration's name."""
+    row = find_row(read_sweep(folder).configurations, name, str(folder))
+    if row.get("run") is None:
+        raise InputError("it holds no runs", place=str(folder), remedy="run the sweep again")
+    return Path(folder) / str(row["run"])
 
 
-def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrels, list[str]]:
-    """The judgements of questions that are there, regraded as the settings say, and remarks."""
-    frame = qrels.to_frame()
+# --------------------------------------------------------------------------------- the notes
+
+
+def _unpriced_note(frame: pl.DataFrame) -> list[str]:
+    stages = frame["unpriced"].drop_nulls().str.split(", ").explode().unique().sort().to_list()
+    if not stages:
+        return []
+    return [
+        f"without a price, and in no cost: {', '.join(stages)}; no budget can be kept so: add them "
+        "to the price file"
+    ]
+
+
+def _ideal_note(frame: pl.DataFrame) -> list[str]:
+    """Warn where PROC is the ideal, because the judgments are of these candidates."""
+    count = int(frame["holds_all_judged"].sum())
+    return [f"{count} of {plural(len(frame), 'configuration')}: {PROC_IS_IDEAL}"] if count else []
+
+
+def _scale_note(frame: pl.DataFrame, measure: str, qrels: Qrels) -> list[str]:
+    """Say which grades unjudged passages are assumed to have, where no scale is declared."""
+    column = f"{measure} judged"
+    if qrels.scale is not None or column not in frame.columns or not some_unjudged(frame[column]):
+        return []
+    file = f"{Path(qrels.name).name}.scale"
+    return [f"unjudged passages may have grades {grades_of(qrels)}; a file {file} says another"]
+
+
+# ------------------------------------------------------------------------------- the judgments
+
+
+def _select_judgments(
+    settings: SweepSettings, corpus: Corpus, qrels: Qrels
+) -> tuple[Qrels, list[str]]:
+    """Return the judgments of existing questions, regraded by the settings, and notes."""
+    frame = _regraded(settings, qrels)
     notes = []
-    if settings.grades is not None:
-        known = frame["grade"].is_in(list(settings.grades))
-        if not known.all():
-            at = int((~known).arg_max() or 0)
-            raise InputError(
-                f"grade {frame['grade'][at]} is not among the grades to be changed",
-                place=qrels.place(at),
-                remedy=f"add `{frame['grade'][at]}: …` to `grades`",
-            )
-        frame = frame.with_columns(pl.col("grade").replace_strict(settings.grades))
-    there = frame["query"].is_in(corpus.query_ids)
-    strangers = frame.filter(~there)["query"].n_unique()
-    if strangers:
-        others = plural(strangers, "judged query is", "judged queries are")
+    has_question = frame["query"].is_in(corpus.query_ids)
+    unknown = frame.filter(~has_question)["query"].n_unique()
+    if unknown:
+        others = plural(unknown, "judged query is", "judged queries are")
         notes.append(f"{others} not among the questions: left out")
-    frame = frame.filter(there)
-    silent = len(set(corpus.query_ids) - set(frame["query"]))
-    if silent:
-        have = out_of(silent, len(corpus.query_ids), "question", "has", "have")
+    frame = frame.filter(has_question)
+    unjudged = len(set(corpus.query_ids) - set(frame["query"]))
+    if unjudged:
+        have = out_of(unjudged, len(corpus.query_ids), "question", "has", "have")
         notes.append(f"{have} no graded passage: left out")
     if not frame.height:
         raise InputError(
@@ -562,29 +650,64 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
             place=str(corpus.qrels),
             remedy="check that the two belong together",
         )
-    outside = frame.filter(~pl.col("grade").is_between(1, 5))
-    if settings.at and outside.height:
-        raise InputError(
-            f"grade {outside['grade'][0]} is outside 1–5",
-            place=f"{corpus.qrels}: query {shorten(outside['query'][0])}",
-            remedy=_meaning(qrels),
-        )
-    highest = int(frame["grade"].to_numpy().max())
-    if settings.at and highest < 4:
-        raise InputError(
-            f"no grade is above {highest}, and 4 or 5 means relevant",
-            place=str(corpus.qrels),
-            remedy=_meaning(qrels),
-        )
-    there = frame["doc"].is_in(corpus.document_ids)
+    if settings.at:
+        _check_set_grades(frame, corpus, qrels)
+    has_document = frame["doc"].is_in(corpus.document_ids)
     if set(settings.chunkings) != {NONE}:  # then a span of a document can be judged
-        there |= frame["doc"].str.replace(SPAN, "").is_in(corpus.document_ids)
-    unknown = frame.filter(~there)["doc"].n_unique()
-    if corpus.document_ids and unknown:
-        absent = plural(unknown, "judged passage is", "judged passages are")
-        them = "it" if unknown == 1 else "them"
+        has_document |= frame["doc"].str.replace(SPAN, "").is_in(corpus.document_ids)
+    missing = frame.filter(~has_document)["doc"].n_unique()
+    if corpus.document_ids and missing:
+        absent = plural(missing, "judged passage is", "judged passages are")
+        them = "it" if missing == 1 else "them"
         notes.append(f"{absent} not in the corpus: no configuration finds {them}")
     if corpus.empty:
         notes.append(f"{plural(corpus.empty, 'passage is', 'passages are')} empty")
-    scale = SET_SCALE if settings.at else qrels.scale if settings.grades is None else None
+    scale = qrels.scale if settings.grades is None else None
+    scale = SET_SCALE if settings.at else scale
     return replace(read_qrels(frame, name=qrels.name), scale=scale), notes
+
+
+def _regraded(settings: SweepSettings, qrels: Qrels) -> pl.DataFrame:
+    """Return the judgments with the grades that the settings give them."""
+    frame = qrels.to_frame()
+    if settings.grades is None:
+        return frame
+    is_known = frame["grade"].is_in(list(settings.grades))
+    if not is_known.all():
+        at = int((~is_known).arg_max() or 0)
+        raise InputError(
+            f"grade {frame['grade'][at]} is not among the grades to be changed",
+            place=qrels.place(at),
+            remedy=f"add `{frame['grade'][at]}: …` to `grades`",
+        )
+    return frame.with_columns(pl.col("grade").replace_strict(settings.grades))
+
+
+def _check_set_grades(frame: pl.DataFrame, corpus: Corpus, qrels: Qrels) -> None:
+    """Raise InputError unless grades are 1–5 and some are relevant, as the set measures need."""
+    outside = frame.filter(~pl.col("grade").is_between(1, 5))
+    if outside.height:
+        raise InputError(
+            f"grade {outside['grade'][0]} is outside 1–5",
+            place=f"{corpus.qrels}: query {shorten(outside['query'][0])}",
+            remedy=_suggest_grades(qrels),
+        )
+    highest = int(frame["grade"].to_numpy().max())
+    if highest < 4:
+        raise InputError(
+            f"no grade is above {highest}, and 4 or 5 means relevant",
+            place=str(corpus.qrels),
+            remedy=_suggest_grades(qrels),
+        )
+
+
+def _suggest_grades(qrels: Qrels) -> str:
+    """Suggest a line of YAML that maps all grades evenly to 1–5."""
+    grades = sorted(set(qrels.to_frame()["grade"]))
+    highest = grades[-1]
+    example = "0: 1, 1: 5"
+    if highest > 0 and len(grades) <= 10:
+        example = ", ".join(
+            f"{grade}: {round(1 + 4 * max(grade, 0) / highest)}" for grade in grades
+        )
+    return f"say what your grades mean: `grades: {{{example}}}`, say"
