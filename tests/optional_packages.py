@@ -23,7 +23,6 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "stemmer": "pystemmer",
     "trm": "tie-aware-retrieval-metrics",
-    "vl-convert": "vl-convert-python",
     "xdist": "pytest-xdist",
     "yaml": "pyyaml",
 }

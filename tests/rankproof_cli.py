@@ -9,6 +9,7 @@ Where the environment decides what is loaded and how, it is Python.
 from __future__ import annotations
 
 import atexit
+import csv
 import json
 import os
 import socket
@@ -35,7 +36,7 @@ _LOADED = (
         "rankproof.evaluation.streaming",
     ),
     *(
-        "rankproof.presentation.views",
+        "rankproof.presentation.terminal",
         "rankproof.unjudged.judging_order",
         "rankproof.unjudged.sampling",
     ),
@@ -44,6 +45,12 @@ _LOADED = (
 )
 _MODELS = ("torch", "transformers", "sentence_transformers")
 _lock = Lock()
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    """Return the rows of a table in CSV, without the comments below it."""
+    lines = [line for line in text.splitlines() if not line.startswith("# ")]
+    return list(csv.DictReader(lines))
 
 
 def rankproof(

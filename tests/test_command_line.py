@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -15,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from rankproof_cli import in_text, rankproof
+from rankproof_cli import csv_rows, in_text, rankproof
 
 import rankproof as rp
 
@@ -98,7 +97,7 @@ def test_missing_unjudged_and_undefined_queries_are_counted(tmp_path: Path) -> N
 
 
 def test_csv_holds_every_digit() -> None:
-    rows = list(csv.DictReader(io.StringIO(output("eval", QRELS, TIED, "--format", "csv"))))
+    rows = csv_rows(output("eval", QRELS, TIED, "--format", "csv"))
     summary = rp.evaluate(TIED, QRELS, "nDCG@10")["nDCG@10"]
     assert float(rows[0]["expected"]) == summary.expected
     assert [row["measure"] for row in rows] == ["nDCG@10", "RR@10", "AP@100", "R@100"]
@@ -268,10 +267,10 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_calm_runs_have_their_tie_columns_dimmed() -> None:
-    from rankproof.presentation import views
+    from rankproof.evaluation.result import evaluations_table
 
-    calm = views.evaluations([rp.evaluate(PLAIN, QRELS, "R@5")])
-    tied = views.evaluations([rp.evaluate(TIED, QRELS, "R@5")])
+    calm = evaluations_table([rp.evaluate(PLAIN, QRELS, "R@5")])
+    tied = evaluations_table([rp.evaluate(TIED, QRELS, "R@5")])
     assert {c.name for c in calm.columns if c.dim} >= {"min", "max", "range", "bias", "std"}
     assert not any(c.dim for c in tied.columns)
     assert "no tie changes any of these figures" in calm.notes
@@ -281,13 +280,13 @@ def test_calm_runs_have_their_tie_columns_dimmed() -> None:
 def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
     from rich.console import Console
 
-    from rankproof.presentation import views
-    from rankproof.presentation.tables import draw, fitted
+    from rankproof.evaluation.result import evaluations_table
+    from rankproof.presentation.terminal import draw, fit
 
-    whole = views.evaluations(
+    whole = evaluations_table(
         [rp.evaluate(TIED, QRELS, ["nDCG@10", "AP(rel=2)@100"]).renamed("a-name-" * 9 + "end")]
     )
-    shown, padding = fitted(whole, room)
+    shown, padding = fit(whole, room)
     console = Console(file=io.StringIO(), width=1000)
     console.print(draw(shown, padding))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]

@@ -327,7 +327,7 @@ def test_missing_queries_are_counted_for_each_run_in_text_and_json() -> None:
         found = rp.compare(runs, qrels, "AP", missing=policy)
         line = f"10 judged queries are missing from b and 1 from c; missing queries {said}"
         assert line in str(found).splitlines()
-        assert line in found._shown().notes
+        assert line in found.tables()[0].notes
         assert found.to_dict()["missing"] == {"b": 10, "c": 1}
         board = rp.leaderboard(qrels, runs, "AP", missing=policy)
         assert line in board.notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import io
 import re
@@ -13,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from markdown_it import MarkdownIt
-from rankproof_cli import in_text
+from rankproof_cli import csv_rows, in_text
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -21,18 +20,15 @@ import rankproof as rp
 from rankproof.cli import output
 from rankproof.cli.options import Format
 from rankproof.diagnostics import diagnose_names, diagnose_noise
+from rankproof.presentation.html import table_html
 from rankproof.presentation.tables import (
     Cell,
     Column,
     Marked,
     Table,
-    as_html,
-    as_latex,
-    as_markdown,
-    draw,
-    fitted,
-    middle,
 )
+from rankproof.presentation.terminal import draw, fit, shorten_middle
+from rankproof.presentation.text_formats import latex_table, markdown_table
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
@@ -61,10 +57,10 @@ RESULTS = results()
 
 @pytest.mark.parametrize("kind", list(RESULTS))
 def test_a_result_shows_as_a_small_table_and_gives_frames_and_a_picture(kind: str) -> None:
-    pandas, altair = pytest.importorskip("pandas"), pytest.importorskip("altair")
+    pandas = pytest.importorskip("pandas")
     result = RESULTS[kind]
     page = result._repr_html_()
-    assert page.startswith("<table>")
+    assert "<table>" in page
     assert len(page) < 10_000
     assert "array(" not in page + repr(result)
     assert len(repr(result)) < 2_000
@@ -74,9 +70,8 @@ def test_a_result_shows_as_a_small_table_and_gives_frames_and_a_picture(kind: st
     other = result.to_pandas()
     assert isinstance(other, pandas.DataFrame)
     assert list(other.columns) == frame.columns
-    chart = result.plot()
-    assert isinstance(chart, altair.TopLevelMixin)
-    assert "mark" in chart.to_json()
+    assert "</circle>" in result.plot().to_svg()
+    assert "</circle>" in result.plot()._repr_html_()
 
 
 def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:
@@ -101,36 +96,36 @@ def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:
 
 def test_a_long_table_is_cut_in_notebooks_and_says_so() -> None:
     table = Table([Column("n")], [(at,) for at in range(500)])
-    assert as_html(table, 60).count("<tr>") == 61
-    assert "the first 60 of 500 rows" in as_html(table, 60)
-    assert "<script>" not in as_html(Table([Column("<script>", "text")], [("<script>",)]))
+    assert table_html(table, rows=60).count("<tr>") == 61
+    assert "the first 60 of 500 rows" in table_html(table, rows=60)
+    assert "<script>" not in table_html(Table([Column("<script>", "text")], [("<script>",)]))
 
 
 def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> None:
-    assert middle("abcdefghij", 5) == "ab…ij"
+    assert shorten_middle("abcdefghij", 5) == "ab…ij"
     table = Table(
         [Column("run", "text", folds=True), Column("a"), Column("b", drop=2), Column("c", drop=1)],
         [("x" * 60 + "-end", 0.1234, 0.5, Marked(0.7, True, "†"))],
     )
-    whole, _ = fitted(table, 200)
+    whole, _ = fit(table, 200)
     assert [column.name for column in whole.columns] == ["run", "a", "b", "c"]
     assert whole.rows[0][0] == "x" * 60 + "-end", "room is used"
-    some, _ = fitted(table, 42)
+    some, _ = fit(table, 42)
     assert [column.name for column in some.columns] == ["run", "a", "b", "c"]
     assert "…" in str(some.rows[0][0])
-    few, _ = fitted(table, 34)
+    few, _ = fit(table, 34)
     assert [column.name for column in few.columns] == ["run", "a", "b"]
     assert few.notes[-1] == "left out for want of room: c; --wide shows it"
 
 
 def test_names_are_as_wide_as_the_terminal_shows_them() -> None:
     """A letter of Chinese or an emoji takes two columns: counted as one, rows ran over the edge."""
-    assert middle("检索模型检索模型", 9) == "检索…模型"
-    assert middle("e\u0301" * 5, 5) == "e\u0301" * 5, "an accent takes none"
+    assert shorten_middle("检索模型检索模型", 9) == "检索…模型"
+    assert shorten_middle("e\u0301" * 5, 5) == "e\u0301" * 5, "an accent takes none"
     names = [f"检索模型的名字很长{at}" for at in range(3)] + ["emoji😀run", "\x1b" * 5]
     columns = [Column("run", "text", folds=True), *Column.each(*names)]
     for room in range(40, 90):
-        shown, padding = fitted(Table(columns, [[name] + [0.5] * 5 for name in names]), room)
+        shown, padding = fit(Table(columns, [[name] + [0.5] * 5 for name in names]), room)
         lines = drawn_at(shown, padding)
         assert max(map(cell_len, lines)) <= room, (room, lines)
 
@@ -146,11 +141,11 @@ def test_sentences_in_a_table_go_on_below_and_lose_no_word() -> None:
     columns = [Column("measure", "text"), Column("figure"), Column("meaning", "text", prose=True)]
     table = Table(columns, [("R", 0.25, says), ("P", 0.5, "Precision")])
     for room in (30, 40, 60, 80):
-        lines = drawn_at(*fitted(table, room))
+        lines = drawn_at(*fit(table, room))
         assert all(len(line) <= room for line in lines)
         assert " ".join(" ".join(lines[3:-2]).replace("0.2500", "").split()) == f"R {says}"
-    assert says in "".join(drawn_at(*fitted(table, 120)))
-    assert f'<td style="text-align:left">{says}</td>' in as_html(table), "a notebook wraps it"
+    assert says in "".join(drawn_at(*fit(table, 120)))
+    assert f'<td style="text-align:left">{says}</td>' in table_html(table), "a notebook wraps it"
 
 
 @pytest.mark.parametrize("verb", ["measures", "parts"])
@@ -174,16 +169,16 @@ def test_different_names_look_different_on_a_narrow_terminal() -> None:
     columns = [Column("configuration", "text", folds=True), Column("quality")]
     columns += [Column(f"figure {at}", drop=9 - at) for at in range(8)]
     rows: list[list[Cell]] = [[name, *([0.25] * 9)] for name in names]
-    shown, _ = fitted(Table(columns, rows), 80)
+    shown, _ = fit(Table(columns, rows), 80)
     written = [str(row[0]) for row in shown.rows]
     assert len(set(written)) == 4
     assert all(
-        middle(name.removesuffix(" K=30 top 10"), len(w)) == w
+        shorten_middle(name.removesuffix(" K=30 top 10"), len(w)) == w
         for name, w in zip(names, written, strict=True)
     )
     assert shown.notes[0] == "every configuration ends in: K=30 top 10"
     assert "figure 7" in shown.notes[-1]  # the first to go
-    whole, _ = fitted(Table(columns, rows), 200)
+    whole, _ = fit(Table(columns, rows), 200)
     assert [row[0] for row in whole.rows] == names
 
 
@@ -232,9 +227,7 @@ def test_help_wraps_at_the_terminal_and_flags_show_no_type(verb: str) -> None:
 
 
 def test_ties_as_csv_are_one_table() -> None:
-    rows = list(
-        csv.DictReader(io.StringIO(printed("ties", TIED, PLAIN, "--format", "csv", columns=80)))
-    )
+    rows = list(csv_rows(printed("ties", TIED, PLAIN, "--format", "csv", columns=80)))
     assert len(rows) == 16
     assert {row["run"] for row in rows} == {"demo-saturated", "demo-plain"}
     assert all(None not in row and row["largest group"] and row["k"] for row in rows)
@@ -242,10 +235,10 @@ def test_ties_as_csv_are_one_table() -> None:
 
 def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
     table = Table([Column("run", "text")], [["a_b & 50% <x> |y| ~^{}\\$#"]])
-    tex = as_latex(table)
+    tex = latex_table(table)
     assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
     assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
-    assert r"a_b & 50% \<x> \|y\| \~^{}\\$#" in as_markdown(table)
+    assert r"a_b & 50% \<x> \|y\| \~^{}\\$#" in markdown_table(table)
 
 
 def test_what_is_not_0_does_not_read_as_0() -> None:
@@ -301,7 +294,7 @@ def test_one_of_everything_is_told_in_the_singular() -> None:
 def test_markdown_makes_nothing_of_a_name(name: str) -> None:
     """A summary on a forge would link to, or load, what a run's name says."""
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    written = markdown.render(as_markdown(Table([Column("run", "text")], [(name,)])))
+    written = markdown.render(markdown_table(Table([Column("run", "text")], [(name,)])))
     (cell,) = re.findall("<td[^>]*>(.*?)</td>", written, re.S)
     assert html.unescape(cell) == name
     assert "<" not in cell
@@ -311,7 +304,7 @@ def test_latex_shows_a_name_as_it_is_and_a_minus_as_one() -> None:
     """A row that began with [ was taken for the room below the row before: an error."""
     columns = [Column("run", "text"), Column("bias", "signed"), Column("n")]
     names = ["[a]", "*b", "c---d", "`e`", "-1"]
-    tex = as_latex(Table(columns, [(name, Marked(-0.25, True, "†"), -3) for name in names]))
+    tex = latex_table(Table(columns, [(name, Marked(-0.25, True, "†"), -3) for name in names]))
     rows = [line.split(" & ") for line in tex.splitlines()[4:-2]]
     begins = ["{}[a]", "{}*b", "c-{}-{}-d", r"\textasciigrave{}e\textasciigrave{}", "-1"]
     assert [row[0] for row in rows] == begins

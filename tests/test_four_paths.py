@@ -21,11 +21,10 @@ from demo_folder import demo_folder
 from loopback import loopback
 from mixed_documents import QUESTIONS, write_documents
 from rankproof_cli import rankproof
-from rich.console import Console
 from test_choose import answer
 
-from rankproof.cli import terminal
 from rankproof.commands import health
+from rankproof.presentation.terminal import wrap
 
 README = Path(__file__).parents[1] / "README.md"
 WHO = (
@@ -87,7 +86,7 @@ def at_hand(who: str) -> Iterator[dict[str, str]]:
 
 def wrapped(line: str) -> list[str]:
     """What goes to stderr, as a terminal of that width shows it."""
-    return terminal._wrap(line, Console(width=80))
+    return wrap(line, 80)
 
 
 def printed(who: str, lines: list[str]) -> list[str]:

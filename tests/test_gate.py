@@ -91,7 +91,7 @@ def test_what_is_decided_needs_no_more_queries_in_the_table() -> None:
     noise = np.random.default_rng(1).normal(0, 0.1, 30)
     for shift, needs in ((-0.2, False), (0.0, False), (-0.03, True)):
         found = verdict(noise - noise.mean() + shift)
-        (needed,) = found._shown().plain()["queries needed"]
+        (needed,) = found.tables()[0].plain()["queries needed"]
         assert (found.verdict == "undecided") == needs == (needed is not None)
 
 
@@ -655,7 +655,7 @@ def test_as_many_queries_would_decide_it_as_an_interval_needs_to_differ() -> Non
     assert found.verdict == "undecided"
     assert "About 9 queries would decide it: 6 more." in str(found)
     assert found.measures[rp.RR].needed == 9
-    assert "where fewer than 6 queries differ" in found._shown().notes[0]
+    assert "where fewer than 6 queries differ" in found.tables()[0].notes[0]
 
 
 def test_unjudged_documents_that_could_only_make_it_worse_are_told_too() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from rankproof_cli import rankproof
+from rankproof_cli import csv_rows, rankproof
 
 import rankproof as rp
 from rankproof.comparison.leaderboard import ALPHA, expand, rank_evaluations
@@ -164,7 +162,7 @@ def test_a_measure_that_one_run_takes_past_1_has_no_end_for_the_others() -> None
     runs = {"two": {q: {"r": 2.0, "x": 1.0} for q in qrels}, "one": {q: {"r": 2.0} for q in qrels}}
     board = rp.leaderboard(qrels, runs, "NumRet")
     assert np.isnan(board["NumRet"].low).all()
-    assert "NaN" not in board.plot().to_json()
+    assert "NaN" not in board.plot().to_html()
 
 
 def test_groups_are_the_pairs_that_tukeys_hsd_does_not_tell_apart() -> None:
@@ -277,14 +275,12 @@ def test_every_format_holds_every_run(tmp_path: Path, form: str) -> None:
         assert r"\toprule" in text
         assert r"\textbf{" in text
     if form == "csv":
-        rows = list(csv.DictReader(io.StringIO(text)))
+        rows = csv_rows(text)
         assert [int(row["nDCG@5 rank"]) for row in rows] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("ending", ["svg", "png", "html"])
+@pytest.mark.parametrize("ending", ["svg", "html"])
 def test_ranks_and_intervals_are_drawn(tmp_path: Path, ending: str) -> None:
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
     qrels, folder = folder_of_runs(tmp_path)
     path = tmp_path / f"board.{ending}"
     done = rankproof("leaderboard", qrels, folder, "-m", "nDCG@5", "--plot", str(path))

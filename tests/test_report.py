@@ -26,11 +26,12 @@ from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
 import rankproof as rp
-from rankproof.cli.diagnose_tables import Percent
 from rankproof.commands.showcase import Demo, build_demo
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import signed
-from rankproof.presentation.tables import Column, Table, as_csv, as_html, as_latex, as_markdown
+from rankproof.presentation.html import table_html
+from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.text_formats import csv_table, latex_table, markdown_table
 from rankproof.report import page, svg, write_report
 from rankproof.report.page_elements import figured
 from rankproof.report.svg import nice_ticks
@@ -754,10 +755,10 @@ def test_a_difference_that_is_undefined_is_a_dash_wherever_signs_are_written() -
     assert signed(undefined) == signed(None, 1) == "–"
     assert figured(undefined, 4, "+") == "–"
     column = Column("difference", "signed")
-    assert column.write(undefined) == Percent("%", "signed").write(undefined) == "–"
+    assert column.write(undefined) == "–"
     table = Table([column], [(undefined,)])
-    assert as_csv(table).splitlines()[1] in ("", '""')
-    for written in (as_markdown(table), as_html(table), as_latex(table)):
+    assert csv_table(table).splitlines()[1] in ("", '""')
+    for written in (markdown_table(table), table_html(table), latex_table(table)):
         assert "nan" not in written
 
 

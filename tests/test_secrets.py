@@ -40,7 +40,8 @@ from rankproof.foundation.redaction import (
 )
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.presentation.notebook import drawn, ranges
+from rankproof.presentation.charts import Range, RangeChart
+from rankproof.presentation.display import Charts
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.components import ForeignSettings
 from rankproof.retrieval.http import Address, Endpoint, JsonClient
@@ -492,17 +493,14 @@ def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
 
 def test_a_picture_shows_no_secret() -> None:
     """Whatever names a row or a title: a model may be called by its address."""
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
     register_secret("chart-key-0005-abcdef")
-    rows = [("m chart-key-0005-abcdef", 1.0, 0.5, 2.0)]
+    rows = [Range("m chart-key-0005-abcdef", 1.0, 0.5, 2.0)]
     title = "https://me:chart-0006-abcdef@h.example/v1"
-    chart = ranges(rows, "model", "mean", title=title)
-    for kind in (".svg", ".html"):
-        picture = drawn(chart, kind)
-        assert b"h.example" in picture
-        assert b"key-0005" not in picture
-        assert b"chart-0006" not in picture
+    charts = Charts([RangeChart(title, rows, "mean")])
+    for picture in (charts.to_svg(), charts.to_html()):
+        assert "h.example" in picture
+        assert "key-0005" not in picture
+        assert "chart-0006" not in picture
 
 
 def test_the_parameters_of_a_judge_are_stored_without_its_key(tmp_path: Path) -> None:

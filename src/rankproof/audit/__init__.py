@@ -12,7 +12,7 @@ sources.py     files → vectors, ids, logits, BEIR folders
 datasets.py    MTEB tasks and ir_datasets by name → BEIR folders in the cache
 models.py      a sentence-transformers model → vectors or logits (torch)
 paper.py       the paper's tables: FP32 | BF16 | BF16 + HPS, means over datasets
-curves.py      measures over k with their ranges, as PNG and SVG (altair)
+curves.py      measures over k with their ranges, as SVG
 """
 
 from __future__ import annotations

@@ -1,175 +1,121 @@
-"""Measures over k with their ranges, as PNG and SVG.
+"""Measures over k with their ranges, as SVG.
 
-One panel per format, and the paper's way: FP32, BF16 and BF16 + HPS over one another.
+One chart per format, and the paper's way: FP32, BF16 and BF16 + HPS over one another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from rankproof.audit.paper_tables import SHORT, TITLES, lows
 from rankproof.audit.results import Audit
 from rankproof.foundation.files import claim_folder
-from rankproof.presentation.notebook import drawing, write_charts
+from rankproof.presentation.charts import Chart, Curve, CurveChart
+from rankproof.presentation.display import Charts
 
-# Okabe and Ito's palette, told apart with any colour vision; dashes tell the lines apart too.
-COLOURS = {
-    "plain": "#D55E00",
-    "high precision": "#0072B2",
-    "decoded": "#009E73",
-    "original": "#CC79A7",
-}
-WIDTHS = {"plain": 3.2, "high precision": 1.4, "decoded": 1.4, "original": 1.4}  # none hides one
-OVERLAID = ("#333333", COLOURS["plain"], COLOURS["high precision"])
-LINES = {"expected": [1, 0], "oblivious": [4, 3]}
+_SCORINGS = ("plain", "high precision", "decoded", "original")  # in the order of their colors
+_CAPTION = "shaded: from the worst to the best order of ties; k on a log scale"
 
 
 def check(folder: Path) -> None:
-    """Refuse, before any work, what `write` could not do."""
-    drawing("altair")
-    drawing("vl_convert")
-    claim_folder(folder, ("*.svg", "*.png"), "audit --plots")
+    """Refuse, before any work, a folder that `write` could not fill."""
+    claim_folder(folder, ("*.svg",), "audit --plots")
 
 
 def write(audit: Audit, folder: Path) -> list[Path]:
-    """Draw every measure of every model; all pictures are made before the first is written."""
+    """Draw every measure of every model; all charts are made before the first is written."""
     check(folder)
     frame = audit.curves()
-    charts: dict[str, Any] = {}
+    drawings = _charts_by_measure(frame) | _overlaid_charts(frame, audit)
+    return [
+        charts.save(folder / f"{name}.svg")
+        for name, charts in sorted((name, Charts(charts)) for name, charts in drawings.items())
+    ]
+
+
+def _charts_by_measure(frame: pl.DataFrame) -> dict[str, list[Chart]]:
+    """Return the charts of each model, dataset, dimensions and measure, by the file's name."""
     sizes = frame.group_by("model", "dataset").agg(pl.col("dimensions").n_unique())
-    cut = {(model, dataset) for model, dataset, count in sizes.rows() if count > 1}
+    has_sizes = {(model, dataset) for model, dataset, count in sizes.rows() if count > 1}
+    drawings: dict[str, list[Chart]] = {}
     groups = frame.group_by("model", "dataset", "dimensions", "measure", maintain_order=True)
     for (model, dataset, dimensions, measure), rows in groups:
-        where = [] if dataset is None else [str(dataset)]
-        several = (model, dataset) in cut
-        parts = [str(model), *where, str(measure), *([f"{dimensions}d"] if several else [])]
-        title = ", ".join([f"{measure}@k", str(model), *where])
-        title += f", {dimensions} dimensions" if several else ""
-        charts["-".join(map(_slug, parts))] = _chart(rows, title, str(measure))
-    for (model, dataset), rows in frame.group_by("model", "dataset", maintain_order=True):
-        panels = _overlaid(
-            rows.filter(pl.col("dimensions").eq_missing(rows["dimensions"][0])), audit
-        )
-        if panels is None:
-            continue
-        where = [str(model)] if dataset is None else [str(model), str(dataset)]
-        charts["-".join([*map(_slug, where), "overlaid"])] = _titled(panels, ", ".join(where))
-    kinds = (".svg", ".png")
-    return write_charts(
-        {folder / f"{name}{k}": chart for name, chart in charts.items() for k in kinds}
-    )
+        subject = [str(model)] if dataset is None else [str(model), str(dataset)]
+        with_size = (model, dataset) in has_sizes
+        name = [*subject, str(measure), *([f"{dimensions}d"] if with_size else [])]
+        title = ", ".join([f"{measure}@k", *subject])
+        title += f", {dimensions} dimensions" if with_size else ""
+        drawings["-".join(map(_file_name, name))] = [
+            _format_chart(rows.filter(pl.col("format") == number_format), f"{title}: {label}")
+            for number_format in rows["format"].unique(maintain_order=True)
+            for label in [str(number_format)]
+        ]
+    return drawings
 
 
-def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
-    alt = drawing("altair")
-    formats = rows["format"].unique(maintain_order=True).to_list()
-    scorings = [s for s in COLOURS if s in rows["scoring"].unique()]
-    lines = rows.unpivot(
-        on=["expected", "oblivious"],
-        index=["format", "scoring", "k"],
-        variable_name="figure",
-        value_name="value",
-    )
-    x, scale = _x(alt, rows), _scale(alt, rows)
-    colour = (
-        alt.Color("scoring:N", title="scoring")
-        .scale(domain=scorings, range=[COLOURS[s] for s in scorings])
-        .legend(symbolType="square", symbolOpacity=1)
-    )
-    panels = []
-    for form in formats:
-        band = (
-            alt.Chart(_values(alt, rows.filter(pl.col("format") == form)))
-            .mark_area(opacity=0.25)
-            .encode(x, alt.Y("min:Q", title=f"{measure}@k").scale(scale), alt.Y2("max:Q"), colour)
-        )
-        line = (
-            alt.Chart(_values(alt, lines.filter(pl.col("format") == form)))
-            .mark_line()
-            .encode(
-                x,
-                alt.Y("value:Q", title=f"{measure}@k").scale(scale),
-                colour,
-                alt.StrokeWidth("scoring:N", legend=None).scale(
-                    domain=scorings, range=[WIDTHS[s] for s in scorings]
-                ),
-                alt.StrokeDash("figure:N", title="line")
-                .scale(domain=list(LINES), range=list(LINES.values()))
-                .legend(symbolStrokeColor="#333333", symbolType="stroke"),
-            )
-        )
-        panels.append((band + line).properties(width=230, height=170, title=form))
-    return _titled(alt.concat(*panels, columns=3), title)
+def _format_chart(rows: pl.DataFrame, title: str) -> CurveChart:
+    """Return a measure in one format: a line for each scoring, and one tie-break's dashed."""
+    curves = []
+    for group, scoring in enumerate(_SCORINGS):
+        points = rows.filter(pl.col("scoring") == scoring)
+        if points.height:
+            curves.append(_curve(points, f"{scoring}, expected", group))
+            oblivious = points["oblivious"].to_list()
+            label = f"{scoring}, oblivious"
+            x = points["k"].cast(pl.Float64).to_list()
+            curves.append(Curve(label, x, oblivious, dashed=True, group=group))
+    return _curve_chart(curves, title, str(rows["measure"][0]))
 
 
-def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
-    """A panel for each low format and measure: float32, the format and the same with HPS."""
-    alt = drawing("altair")
-    panels = []
+def _overlaid_charts(frame: pl.DataFrame, audit: Audit) -> dict[str, list[Chart]]:
+    """Return float32, a low format and the same with HPS over one another, by the file's name."""
     formats = lows(audit)
-    low = SHORT[formats[0]] if len(formats) == 1 else "low"  # a panel's title says which
-    names = [SHORT["float32"], *(low + after for after in TITLES.values())]
-    legend = alt.Legend(symbolType="stroke", symbolOpacity=1)
-    look = {"title": "setting", "sort": names, "legend": legend}
-    colour = alt.Color("setting:N", **look).scale(domain=names, range=list(OVERLAID))
-    dash = alt.StrokeDash("setting:N", **look).scale(domain=names, range=[[1, 0], [6, 2], [2, 2]])
-    for form in formats:
-        wanted = [("float32", "plain"), *((form, scoring) for scoring in TITLES)]
-        some = [rows.filter(pl.col("format") == f, pl.col("scoring") == s) for f, s in wanted]
-        if any(part.is_empty() for part in some):
-            continue
-        named = pl.concat(
-            part.with_columns(pl.lit(name).alias("setting"))
-            for part, name in zip(some, names, strict=True)
-        )
-        for (measure,), part in named.group_by("measure", maintain_order=True):
-            y = {"title": f"{measure}@k"}
-            base = alt.Chart(_values(alt, part))
-            x, scale = _x(alt, part), _scale(alt, part)
-            band = base.mark_area(opacity=0.25).encode(
-                x, alt.Y("min:Q", **y).scale(scale), alt.Y2("max:Q"), colour
-            )
-            line = base.mark_line().encode(x, alt.Y("expected:Q", **y).scale(scale), colour, dash)
-            panels.append((band + line).properties(width=230, height=170, title=SHORT[form]))
-    columns = min(3, rows["measure"].n_unique())  # a row of panels for each format
-    return alt.concat(*panels, columns=columns) if panels else None
+    low = SHORT[formats[0]] if len(formats) == 1 else "low"  # a chart's title says which
+    labels = [SHORT["float32"], *(low + suffix for suffix in TITLES.values())]
+    drawings: dict[str, list[Chart]] = {}
+    for (model, dataset), rows in frame.group_by("model", "dataset", maintain_order=True):
+        subject = [str(model)] if dataset is None else [str(model), str(dataset)]
+        full = rows.filter(pl.col("dimensions").eq_missing(rows["dimensions"][0]))
+        charts: list[Chart] = []
+        for number_format in formats:
+            settings = [("float32", "plain"), *((number_format, scoring) for scoring in TITLES)]
+            parts = [full.filter(format=form, scoring=scoring) for form, scoring in settings]
+            if any(part.is_empty() for part in parts):
+                continue
+            for measure in parts[0]["measure"].unique(maintain_order=True).to_list():
+                curves = [
+                    _curve(part.filter(measure=measure), label, group)
+                    for group, (part, label) in enumerate(zip(parts, labels, strict=True))
+                ]
+                title = ", ".join([f"{measure}@k", *subject]) + f": {SHORT[number_format]}"
+                charts.append(_curve_chart(curves, title, measure))
+        if charts:
+            drawings["-".join([*map(_file_name, subject), "overlaid"])] = charts
+    return drawings
 
 
-def _x(alt: Any, rows: pl.DataFrame) -> Any:
-    longest = int(rows["k"].max())  # type: ignore[arg-type]
-    ticks = [k for k in (1, 2, 5, 10, 20, 50, 100) if k <= longest]
-    return alt.X("k:Q", title="k").scale(type="log", nice=False).axis(values=ticks, format="d")
-
-
-def _scale(alt: Any, rows: pl.DataFrame) -> Any:
-    low, high = float(rows["min"].min()), float(rows["max"].max())  # type: ignore[arg-type]
-    margin = 0.05 * (high - low) or 0.05
-    return alt.Scale(domain=[max(0.0, low - margin), min(1.0, high + margin)], nice=False)
-
-
-def _titled(panels: Any, title: str) -> Any:
-    alt = drawing("altair")
-    return (
-        panels.properties(
-            title=alt.Title(
-                title,
-                subtitle="shaded: from the worst to the best order of ties; k on a log scale",
-                anchor="start",
-            )
-        )
-        .configure_axis(labelFontSize=11, titleFontSize=12)
-        .configure_title(fontSize=13, subtitleFontSize=11)
-        .configure_legend(labelFontSize=12, titleFontSize=12)
+def _curve(points: pl.DataFrame, label: str, group: int) -> Curve:
+    """Return the expectation over k with the band of every order of ties."""
+    values = points.select("expected", "min", "max").to_dict(as_series=False)
+    return Curve(
+        label,
+        x=points["k"].cast(pl.Float64).to_list(),
+        y=values["expected"],
+        low=values["min"],
+        high=values["max"],
+        group=group,
     )
 
 
-def _values(alt: Any, rows: pl.DataFrame) -> Any:
-    return alt.Data(values=rows.to_dicts())
+def _curve_chart(curves: Sequence[Curve], title: str, measure: str) -> CurveChart:
+    return CurveChart(
+        title, curves, x_label="k", y_label=f"{measure}@k", log_x=True, caption=_CAPTION
+    )
 
 
-def _slug(text: str) -> str:
-    """A name as part of a file name."""
+def _file_name(text: str) -> str:
+    """Return a name as part of a file name."""
     return "".join(c if c.isalnum() or c in "._=" else "_" for c in text)

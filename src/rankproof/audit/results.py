@@ -18,9 +18,10 @@ from rankproof.evaluation.tie_counts import CUTOFFS, TieStatistics, tie_statisti
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.version import __version__
 from rankproof.measures import Measure, parse
+from rankproof.presentation.charts import Chart, Range, range_charts
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import sign
-from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import Interval, difference_intervals, known_ends, range_of
 
@@ -246,25 +247,38 @@ class Audit(Displayed):
 
         return sentences(self)
 
-    def _shown(self) -> Table:
-        from rankproof.presentation import views
-
+    def tables(self) -> list[Table]:
+        """A row for each model, format, scoring and measure."""
         chosen = ["model", "format", "scoring", "dimensions", "measure", "expected", "min", "max"]
-        return views.frame(self.to_frame().select(chosen), self.words())
+        return [Table.from_frame(self.to_frame().select(chosen), self.words())]
 
     def to_polars(self) -> pl.DataFrame:
         """A row for each model, format, scoring and measure."""
         return self.to_frame()
 
-    def plot(self) -> Any:
-        """A dot for each reading, and the range that its ties leave open."""
+    def charts(self) -> list[Chart]:
+        """For each measure a dot for each reading, and the range that its ties leave open."""
+        measured = [(r, m, r.evaluation[m]) for r in self.readings for m in r.evaluation]
         rows = [
-            (f"{r.model}: {r.label}", s.expected, s.min, s.max, str(m))
-            for r in self.readings
-            for m in r.evaluation
-            for s in [r.evaluation[m]]
+            Range(
+                f"{reading.model}: {reading.label}",
+                score.expected,
+                score.min,
+                score.max,
+                marker=score.oblivious,
+                group=int(reading.scoring != "plain"),
+            )
+            for reading, _, score in measured
         ]
-        return ranges(rows, "reading", "expected", "min", "max")
+        return range_charts(
+            rows,
+            "Every number format",
+            axis="score",
+            panels=[str(measure) for _, measure, _ in measured],
+            groups=["the format alone", "rescored in high precision"],
+            caption="The same vectors stored and scored in each format. Dot: expectation over "
+            "every order of ties. Bar: the least and the most. Upright line: one tie-break.",
+        )
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each model, format, scoring and measure."""
@@ -300,7 +314,7 @@ class Audit(Displayed):
         return pl.concat(frames)
 
     def draw(self, folder: str | Path) -> list[Path]:
-        """Write the curves into a folder, as PNG and SVG; needs altair and vl-convert-python."""
+        """Write the curves into a folder, as SVG."""
         from rankproof.audit.curves import write
 
         return write(self, Path(folder))

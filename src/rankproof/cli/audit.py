@@ -202,7 +202,7 @@ def command(
     ] = None,
     plots: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Draw measures over k into DIR (PNG and SVG)."),
+        typer.Option(metavar="DIR", help="Draw measures over k into DIR (SVG)."),
     ] = None,
     full: Annotated[
         bool,
@@ -298,7 +298,8 @@ def command(
     made = output.Made("audit", files, asked)
     survives = ["", "What survives", *audit.words()] if full else []
     first = audit.verdict() if form is Format.table else []
-    output.deliver(form, tables, audit.to_dict(), made, out, survives, first=first)
+    charts = audit.charts()
+    output.deliver(form, tables, audit.to_dict(), made, out, survives, first=first, charts=charts)
     if form is not Format.table:
         for note in audit.notes:
             output.warn(note)

@@ -113,7 +113,14 @@ def command(
         tables.append(_sensitivity(found.sensitivity))
         remarks.append(found.sensitivity.words())
     made = output.Made("ceilings", files, asked, seed)
-    output.deliver(form, tables, found.to_dict(), made, remarks=remarks)
+    output.deliver(
+        form,
+        tables,
+        found.to_dict(),
+        made,
+        remarks=remarks,
+        charts=[chart for c in found.ceilings for chart in c.charts()],
+    )
     if form is not Format.table:
         for note in dict.fromkeys(note for c in found.ceilings for note in c.notes()):
             output.warn(note)

@@ -59,7 +59,6 @@ def command(
     """
     from rankproof.comparison.pairs import compare_evaluations
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.presentation import views
     from rankproof.unjudged.judged_share import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
@@ -79,7 +78,7 @@ def command(
         comparison = compare_evaluations(evaluations, seed=seed, with_t=t_test, progress=told)
     comparison = comparison.over_holes(view, asked=holes)
     holes = "holes_low" in comparison.pairs.figures
-    tables = [views.pairs(comparison)]
+    tables = comparison.tables()
     remarks: list[str] = []
     if form is Format.table:
         remarks = verdicts(comparison)
@@ -90,7 +89,7 @@ def command(
     asked = inputs.asked(measures, policy, input_format, qrels_format)
     asked |= {"holes": holes, "t_test": t_test}
     made = output.Made("comparison", inputs.roles(qrels, runs), asked, seed)
-    output.deliver(form, tables, data, made, out, remarks)
+    output.deliver(form, tables, data, made, out, remarks, charts=comparison.charts())
     output.tell(*evaluations)
     if form is not Format.table:
         for note in comparison.notes:

@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from rankproof.commands.recording import input_roles, make_manifest, name_files,
 from rankproof.commands.registry import Command, Output
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
-from rankproof.foundation.redaction import redact, remove_secrets
-
-_SHOWN_NOTES = 3  # more of them by --explain
+from rankproof.foundation.redaction import remove_secrets
+from rankproof.presentation.result import KEY as PRESENTATION
+from rankproof.presentation.result import Presentation, stored
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,10 @@ def _deliver(
         record = getattr(result, "record", {})
         made = make_manifest(command, arguments, result.kind, record)
     if delivery.out is not None:
-        stored = getattr(result, "to_stored_dict", result.to_dict)()
+        content = getattr(result, "to_stored_dict", result.to_dict)()
         text = to_json(
-            {"manifest": made, **stored}, unicode=None if str(delivery.out) == STDOUT else True
+            {"manifest": made, **content, PRESENTATION: stored(result)},
+            unicode=None if str(delivery.out) == STDOUT else True,
         )
         _write(delivery.out, f"{text}\n", inputs)
     if delivery.takes_stdout:
@@ -138,7 +139,9 @@ def _deliver(
     if delivery.format == "json":
         print(to_json({"manifest": made, **result.to_dict()}))
     else:
-        _print_result(result, delivery)
+        terminal.wide = delivery.wide
+        presentation = Presentation.of(result)
+        terminal.print_presentation(presentation, delivery.format, explain=delivery.explain)
 
 
 def _write(path: Path, content: str | bytes, inputs: Iterable[str]) -> None:
@@ -152,32 +155,3 @@ def to_json(data: Any, unicode: bool | None = None) -> str:
     if unicode is None:
         unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     return json.dumps(remove_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
-
-
-def _print_result(result: Any, delivery: _Delivery) -> None:
-    """Print the answer, the tables, the notes and the next step; --explain adds the details."""
-    from rankproof.presentation.tables import as_csv, as_html, as_latex, as_markdown
-
-    tables = [
-        replace(
-            table,
-            rows=remove_secrets([list(row) for row in table.rows]),
-            title=remove_secrets(table.title),
-            notes=redact(list(table.notes)),
-        )
-        for table in result.tables()
-    ]
-    if delivery.format != "table":
-        writers = {"csv": as_csv, "md": as_markdown, "latex": as_latex, "html": as_html}
-        print("\n\n".join(map(writers[delivery.format], tables)))
-        return
-    summary = result.summary()
-    terminal.wide = delivery.wide
-    lines = [*summary.notes]
-    if summary.next_step:
-        lines.append(f"next: {summary.next_step}")
-    if delivery.explain:
-        lines += summary.details
-    if summary.answer:
-        terminal.say(redact(summary.answer.splitlines()))
-    terminal.print_tables(tables, redact(lines))

@@ -10,7 +10,7 @@ import typer
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
-from rankproof.foundation.errors import InputError, MissingExtra
+from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import manifest
 from rankproof.foundation.redaction import remove_secrets
@@ -256,17 +256,13 @@ def _finish(
 def _write(
     diagnosis: NamesDiagnosis | NoiseDiagnosis, data: dict[str, Any], folder: Path, kind: str
 ) -> list[Path]:
-    """The figures always, the pictures where altair is installed."""
+    """Write the result as JSON, and its chart as SVG and HTML."""
     import json
-
-    from rankproof.diagnostics.plots import write_plots
 
     text = json.dumps(remove_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written = [
         write_atomically(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))
     ]
-    try:
-        written += write_plots(diagnosis, folder)
-    except MissingExtra as absent:
-        output.warn(f"no plot: {absent}")
+    charts = diagnosis.plot()
+    written += [charts.save(folder / f"{kind}.{ending}") for ending in ("html", "svg")]
     return written

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
@@ -12,17 +11,6 @@ from rankproof.foundation.phrasing import out_of, plural
 from rankproof.statistics.intervals import FEW
 
 INTERVAL = f"the interval is a 95% bootstrap over queries, of {FEW} or more"
-
-
-@dataclass(frozen=True)
-class Percent(Column):
-    """A share of a hundred, with one decimal."""
-
-    def write(self, cell: Cell) -> str:
-        if isinstance(cell, float) and not math.isnan(cell):
-            written = f"{cell:+.1f}" if self.style == "signed" else f"{cell:.1f}"
-            return written.lstrip("+-") if float(written) == 0 else written
-        return super().write(cell)
 
 
 def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
@@ -34,11 +22,11 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
         Column("Δname"),
         Column("±", dim=True, drop=1),
         *Column.each("Δtopic", "Δboth", drop=5),
-        Percent("ΔΔ%", "signed"),
-        Percent("± %", dim=True, drop=1),
-        *Percent.each("ci low", "ci high", style="signed", dim=True, drop=4),
+        Column("ΔΔ%", "signed", digits=1),
+        Column("± %", dim=True, drop=1, digits=1),
+        *Column.each("ci low", "ci high", style="signed", dim=True, drop=4, digits=1),
         Column("left out", dim=True, drop=1),
-        Percent("confused %", drop=6),
+        Column("confused %", drop=6, digits=1),
         Column(measure, drop=7),
         *Column.each("overlap", "τ", drop=3),
     ]
@@ -98,11 +86,11 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
         Column("query", "text"),
         Column("to clean"),
         Column("±", dim=True, drop=1),
-        Percent("drop %", "signed"),
-        *Percent.each("ci low", "ci high", style="signed", dim=True, drop=3),
+        Column("drop %", "signed", digits=1),
+        *Column.each("ci low", "ci high", style="signed", dim=True, drop=3, digits=1),
         Column("to passage", drop=4),
-        Percent("drop % ", "signed", drop=4),
-        Percent("recovered %", drop=5),
+        Column("drop % ", "signed", drop=4, digits=1),
+        Column("recovered %", drop=5, digits=1),
         *(
             [
                 Column(diagnosis.measure, drop=6),

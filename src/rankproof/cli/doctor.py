@@ -35,6 +35,6 @@ def command(
     if form is Format.table and not wide:
         say(redact(found.words()))
     else:
-        deliver(form, [found._shown()], found.to_dict())
+        deliver(form, found.tables(), found.to_dict())
     if not found.answers:
         raise typer.Exit(1)

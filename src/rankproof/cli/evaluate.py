@@ -102,9 +102,9 @@ def command(
     group_ahead()  # while the rest loads, and judgements are read
 
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
+    from rankproof.evaluation.result import evaluation_charts, evaluations_table
     from rankproof.evaluation.thresholds import parse_limit
     from rankproof.measures import parse
-    from rankproof.presentation import views
     from rankproof.unjudged.judged_share import (
         Beside,
         added,
@@ -190,9 +190,10 @@ def command(
                 for run, evaluation in zip(data["runs"], evaluations, strict=True)
             ]
         }
-    shown = [unjudged.columns_added(views.evaluations(evaluations), beside), *extra]
+    shown = [unjudged.columns_added(evaluations_table(evaluations), beside), *extra]
     quiet = str(per_query) == STDOUT
-    output.deliver(form, shown, data, made, out, file=kept, quiet=quiet)
+    charts = evaluation_charts(evaluations)
+    output.deliver(form, shown, data, made, out, file=kept, quiet=quiet, charts=charts)
     if form is not Format.table:
         output.tell(*evaluations)
     if rules and policy.missing == "skip":  # a condition holds for fewer queries than judged

@@ -100,7 +100,8 @@ def command(
     kept = found.to_dict(per_query=True) | made
     plain = form is Format.md and STDOUT not in (str(out), str(junit))
     output.deliver(
-        *(form, [found._shown()], found.to_dict() | made, how, out, found.sentences(), kept),
+        *(form, found.tables(), found.to_dict() | made, how, out, found.sentences(), kept),
+        charts=found.charts(),
         quiet=plain or str(junit) == STDOUT,
     )
     if plain:

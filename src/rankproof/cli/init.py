@@ -77,4 +77,4 @@ def command(
         f"{len(made.files) - sum(changes.values())} as before",
         f"next: {made.next}",
     ]
-    deliver(form, [made._shown()], made.to_dict(), remarks=remarks)
+    deliver(form, made.tables(), made.to_dict(), remarks=remarks)

@@ -35,9 +35,7 @@ def command(
     out: options.OutOption = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Draw ranks and intervals: .svg, .png or .html (needs altair)."
-        ),
+        typer.Option(metavar="FILE", help="Draw ranks and intervals: .svg or .html."),
     ] = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
@@ -55,7 +53,7 @@ def command(
     from rankproof.comparison.pairs import missing_note
     from rankproof.evaluation import Policy, parse_means
     from rankproof.foundation.files import STDOUT
-    from rankproof.presentation.notebook import check_chart, write_chart
+    from rankproof.presentation.display import check_chart_path
     from rankproof.unjudged.judged_share import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
@@ -64,7 +62,7 @@ def command(
     inputs.check_stdin([qrels, *files])
     output.check_outputs([qrels, *files], out, plot)
     if plot is not None:
-        check_chart(plot)
+        check_chart_path(plot)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     measures = inputs.on_scale(measures, measure, judged.scale)
     evaluations, view = evaluate_named(
@@ -80,11 +78,13 @@ def command(
     asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)
     if plot is not None:
-        write_chart(board.plot(), plot, [qrels, *files])
+        board.plot().save(plot, [qrels, *files])
     full = form not in (Format.latex, Format.md)  # what papers print: values and marks
-    table = board.figures() if form is Format.csv else board.table(full)
+    table = board.full_table() if form is Format.csv else board.table(full)
     quiet = str(plot) == STDOUT
-    output.deliver(form, [table], data, made, out, str(board).splitlines(), quiet=quiet)
+    output.deliver(
+        form, [table], data, made, out, str(board).splitlines(), quiet=quiet, charts=board.charts()
+    )
     output.tell(*evaluations)
     if form is not Format.table:
         for note in missing_note(board.missing, policy):

@@ -11,28 +11,23 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from rankproof.cli.options import Format
-from rankproof.cli.terminal import print_tables
+from rankproof.cli.terminal import print_presentation
 from rankproof.cli.terminal import say as say
 from rankproof.cli.terminal import warn as warn
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
-from rankproof.foundation.redaction import redact, remove_secrets
-from rankproof.presentation.tables import (
-    Cell,
-    Column,
-    Table,
-    as_csv,
-    as_html,
-    as_latex,
-    as_markdown,
-)
+from rankproof.foundation.redaction import remove_secrets
+from rankproof.presentation.charts import Chart
+from rankproof.presentation.result import KEY as PRESENTATION
+from rankproof.presentation.result import Presentation, Summary, stored
+from rankproof.presentation.tables import Cell, Column, Table
 
 __all__ = ["Cell", "Column", "Made", "Table", "check_outputs", "deliver", "warn", "write_frame"]
 from rankproof.foundation.printable import escape_formulas
@@ -63,6 +58,7 @@ def deliver(
     file: dict[str, Any] | None = None,
     first: Sequence[str] = (),
     quiet: bool = False,
+    charts: Sequence[Chart] = (),
 ) -> None:
     """Print a result, and write it to `out`; JSON says how it was made, in `data` or by `made`.
 
@@ -71,9 +67,15 @@ def deliver(
     nothing: standard output is another output's.
     """
     kept = data if file is None else file
+    presentation: Presentation | None = None
+    if form is not Format.json or out is not None:
+        summary = Summary("\n".join(first), list(remarks))
+        presentation = Presentation.assemble(made.kind if made else "", summary, tables, charts)
     if made is not None and (out is not None or form is Format.json):
         how = made.manifest()
         data, kept = {"manifest": how, **data}, {"manifest": how, **kept}
+        if out is not None and presentation is not None:
+            kept |= {PRESENTATION: stored(presentation)}
     if str(out) == STDOUT:
         print(_json(kept))
         return
@@ -84,41 +86,16 @@ def deliver(
         write_atomically(out, lambda file: file.write_bytes(encoded), inputs=inputs)
     if quiet:
         return
-    if form is Format.json:
+    if form is Format.json or presentation is None:
         print(_json(data))
-        return
-    if first:
-        say([*redact(list(first)), ""])
-    _show(form, tables, remarks)
+    else:
+        print_presentation(presentation, form.value)
 
 
 def load() -> None:
     """Load what tables are drawn with, while other threads are at work."""
     importlib.import_module("rich.console")
     importlib.import_module("rich.table")
-
-
-def _show(form: Format, tables: Sequence[Table], remarks: Sequence[str]) -> None:
-    """Print tables for people or other programs; `remarks` go below one for people."""
-    tables = [
-        replace(
-            table,
-            rows=remove_secrets([list(row) for row in table.rows]),
-            title=remove_secrets(table.title),
-            notes=redact(list(table.notes)),
-        )
-        for table in tables
-    ]
-    if form is Format.table:
-        print_tables(tables, redact(list(remarks)))
-        return
-    writer = {
-        Format.csv: as_csv,
-        Format.md: as_markdown,
-        Format.latex: as_latex,
-        Format.html: as_html,
-    }[form]
-    print("\n\n".join(writer(table) for table in tables))
 
 
 Writer = Callable[[float | None, str], Cell]

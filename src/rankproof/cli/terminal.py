@@ -5,78 +5,38 @@ Whatever a user's file holds is escaped first: a name cannot move the cursor.
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankproof.foundation.printable import escape_controls
 from rankproof.foundation.redaction import redact
+from rankproof.presentation.html import fragment
+from rankproof.presentation.result import Presentation
+from rankproof.presentation.terminal import print_lines, wrap
+from rankproof.presentation.terminal import print_presentation as write_to_terminal
+from rankproof.presentation.text_formats import to_csv, to_latex, to_markdown
 
-if TYPE_CHECKING:
-    from rankproof.presentation.tables import Table
-
-WIDEST = 10_000  # columns: nothing is shortened or left out
-_PIPE_COLUMNS = 200  # a pipe or a file has no edge to wrap at
 _SILENCE = 2.0  # seconds before a progress bar is drawn
 
 wide = False  # whether tables may be wider than the terminal; set by --wide
 
 
-def _columns(console: Any) -> int:
-    """Columns to fill: those of the terminal, or as many as it takes with --wide."""
-    if wide:
-        return WIDEST
-    if console.is_terminal or os.environ.get("COLUMNS", "").strip("0").isdigit():
-        return int(console.width) or 80  # where 0 columns are said, nobody knows
-    return _PIPE_COLUMNS
+def print_presentation(presentation: Presentation, form: str, *, explain: bool = False) -> None:
+    """Print a result as a table for people, or as `csv`, `md`, `latex` or `html`."""
+    if form == "table":
+        write_to_terminal(presentation, wide=wide, explain=explain)
+        return
+    writers = {"csv": to_csv, "md": to_markdown, "latex": to_latex, "html": fragment}
+    print(writers[form](presentation))
 
 
-def print_tables(tables: Sequence[Table], lines: Sequence[str]) -> None:
-    """Print tables fitted to the terminal, each with its notes, and `lines` below them."""
-    from rich.console import Console
-
-    from rankproof.presentation.tables import draw, fitted
-
-    columns = _columns(Console(highlight=False))
-    console = Console(highlight=False, width=WIDEST)  # rows are fitted before: they never wrap
-    for table in tables:
-        shown, padding = fitted(table, columns)
-        console.print(draw(shown, padding))
-        say([f"  {note}" for note in shown.notes], "dim")
-    say(lines)
-
-
-def say(lines: Iterable[str], style: str = "") -> None:
+def say(lines: Iterable[str]) -> None:
     """Print lines for people, wrapped between words."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    narrow = Console(highlight=False, width=min(_columns(console), _PIPE_COLUMNS))
-    for line in lines:
-        for part in _wrap(escape_controls(line), narrow):
-            narrow.print(Text(part, style), soft_wrap=True)
-
-
-def _wrap(line: str, console: Any) -> list[str]:
-    """Break a line between words; it continues below where its text began.
-
-    A command or a path to be copied stays whole: the terminal breaks it, and copies no line end.
-    """
-    from rich.text import Text
-
-    if re.match(r" {6}|next: |page: ", line):
-        return [line.rstrip()]
-    begin = re.match(r" *(?:rankproof: )?", line)
-    indent = len(begin[0]) if begin else 0
-    parts = Text(line[indent:]).wrap(console, max(20, console.width - indent))
-    lines = [f"{' ' * indent}{part.plain}".rstrip() for part in parts]
-    return [line[:indent] + lines[0][indent:], *lines[1:]] if lines else [line.rstrip()]
+    print_lines(lines, wide=wide)
 
 
 def warn(message: str) -> None:
@@ -85,7 +45,7 @@ def warn(message: str) -> None:
     if sys.stderr.isatty():
         from rich.console import Console
 
-        line = "\n".join(_wrap(line, Console(stderr=True)))
+        line = "\n".join(wrap(line, Console(stderr=True).width))
     print(line, file=sys.stderr)
 
 

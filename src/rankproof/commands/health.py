@@ -25,7 +25,7 @@ from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.manifest import manifest
 from rankproof.foundation.redaction import redact, register_address, register_secret
 from rankproof.foundation.version import __version__
-from rankproof.presentation.notebook import Displayed
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Column, Table
 
 POSTGRES = "RANKPROOF_POSTGRES"
@@ -86,13 +86,14 @@ class Health(Displayed):
     def answers(self) -> bool:
         return all(check.well for check in self.checks if check.about == "server")
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each check."""
         columns = [Column("about", "text"), Column("name", "text"), Column("well", "text")]
         columns += [Column("what", "text", prose=True), Column("to mend it", "text", folds=True)]
         rows = [
             (c.about, c.name, "yes" if c.well else "no", c.says, c.mend or "–") for c in self.checks
         ]
-        return Table(columns, rows)
+        return [Table(columns, rows)]
 
     def words(self) -> list[str]:
         """All of it in lines that a terminal shows whole, each command on one of its own."""

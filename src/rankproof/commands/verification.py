@@ -236,7 +236,7 @@ def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Differ
     """
     if isinstance(said, dict) and isinstance(again, dict):
         for key in dict.fromkeys([*said, *(again if whole else ())]):
-            if key not in TIMES and (key in said or key not in MORE):
+            if key not in UNCOMPARED and (key in said or key not in MORE):
                 inner = f"{place}{'.' if place else ''}{key}"
                 yield from _compared(said.get(key), again.get(key), inner, whole)
     elif isinstance(said, list) and isinstance(again, list) and len(said) == len(again):
@@ -427,4 +427,4 @@ UNMADE = {
     ),
 }
 MORE = ("per_query", "relevant", "retrieved", "runs")  # what --out holds and --format json does not
-TIMES = ("seconds",)  # what no two runs share
+UNCOMPARED = ("seconds", "presentation")  # what no two runs share, and what follows from the rest

@@ -50,10 +50,12 @@ from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.foundation.phrasing import out_of, plural, signed
 from rankproof.foundation.printable import escape_controls, escape_markdown
 from rankproof.measures import Measure
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
 from rankproof.presentation.lead_wording import ZERO, could
-from rankproof.presentation.notebook import Displayed, ranges
-from rankproof.presentation.tables import Column, Table, as_markdown
+from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.text_formats import markdown_table
 from rankproof.statistics.distributions import largest_share
 from rankproof.statistics.intervals import CONFIDENCE, FEW, ROUNDING, Interval
 from rankproof.statistics.power import queries_needed, whole
@@ -226,7 +228,8 @@ class Gate(Displayed):
         }
         return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each measure."""
         columns = [
             *Column.each("measure", "verdict", style="text"),
             *Column.each("baseline", "candidate", drop=3),
@@ -258,7 +261,7 @@ class Gate(Displayed):
         if -1 in signs:
             less = ", ".join(str(m) for m in self.measures if m.sign < 0)
             notes.append(f"less {less} is better; passed: high below margin; worse: low above 0")
-        return Table(columns, rows, notes=notes)
+        return [Table(columns, rows, notes=notes)]
 
     def markdown(self) -> str:
         """A summary for a pull request."""
@@ -267,7 +270,7 @@ class Gate(Displayed):
         lines += [
             f"{escape_markdown(escape_controls(sentence))}\n" for sentence in self.sentences()
         ]
-        return "\n".join([*lines, as_markdown(self._shown()), ""])
+        return "\n".join([*lines, markdown_table(self.tables()[0]), ""])
 
     def junit(self) -> str:
         """A test case for each measure, for whatever shows test results."""
@@ -297,13 +300,32 @@ class Gate(Displayed):
             ['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""]
         )
 
-    def plot(self) -> Any:
-        """Each difference with its interval, and 0."""
+    def charts(self) -> list[Chart]:
+        """Each difference with its interval, 0, and the margin."""
         rows = [
-            (f"{m}: {g.verdict}", g.difference.expected, *g.bounds)
-            for m, g in self.measures.items()
+            Range(
+                f"{measure}: {gated.verdict}",
+                gated.difference.expected,
+                *gated.bounds,
+                marker=-measure.sign * gated.margin,
+            )
+            for measure, gated in self.measures.items()
         ]
-        return ranges(rows, "measure", "difference", zero=True)
+        title = f"{self.candidate} − {self.baseline}"
+        return [
+            RangeChart(title, rows, "difference", zero=True, caption=_chart_caption(self.measures))
+        ]
+
+
+def _chart_caption(measures: Iterable[Measure]) -> str:
+    """Return what the bars and lines of a gate's chart mean."""
+    falling = [str(measure) for measure in measures if measure.sign < 0]
+    names = ", ".join(falling)
+    reversed_rule = f" (the margin, and the upper bound below it, for {names})" if names else ""
+    return (
+        "The difference and its 95% bounds. Upright line: minus the margin; it passes where the "
+        f"lower bound is above that{reversed_rule}."
+    )
 
 
 def gate(

@@ -31,10 +31,11 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, import_extra
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import put_ahead
-from rankproof.presentation.notebook import Displayed, drawing
 from rankproof.presentation.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import FEW, mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
@@ -164,8 +165,9 @@ class Leaderboard(Displayed):
             **({"missing": dict(self.missing)} if self.missing else {}),
         }
 
-    def _shown(self) -> Table:
-        return self.table()
+    def tables(self) -> list[Table]:
+        """The runs, best first."""
+        return [self.table()]
 
     def table(self, full: bool = True) -> Table:
         """A row for each run; with `full`, the figures behind the first measure too."""
@@ -235,7 +237,7 @@ class Leaderboard(Displayed):
             )
         return Table(columns, rows, notes=[*notes, *self.notes])
 
-    def figures(self) -> Table:
+    def full_table(self) -> Table:
         """A row for each run, every figure of every measure a number: for files and frames."""
         columns = [Column("run", "text")]
         columns += [
@@ -248,55 +250,38 @@ class Leaderboard(Displayed):
 
     def to_polars(self) -> pl.DataFrame:
         """Every figure of every run as a polars frame."""
-        return pl.DataFrame(self.figures().plain())
+        return pl.DataFrame(self.full_table().plain())
 
     def to_pandas(self) -> Any:
         """Every figure of every run as a pandas frame."""
-        return import_extra("pandas", "a pandas frame", "report").DataFrame(self.figures().plain())
+        return import_extra("pandas", "a pandas frame", "report").DataFrame(
+            self.full_table().plain()
+        )
 
-    def plot(self, top: int = 40) -> Any:
-        """Means with their intervals, best first; colour tells who shares the first group."""
-        alt = drawing("altair")
-        panels = []
-        for m, s in self.measures.items():
-            order = np.lexsort((np.arange(len(self.runs)), s.rank))[:top]
+    def charts(self) -> list[Chart]:
+        """For each measure the means with their intervals, best first."""
+        charts: list[Chart] = []
+        for measure, s in self.measures.items():
+            order = np.lexsort((np.arange(len(self.runs)), s.rank))[:_DRAWN]
             rows = [
-                {
-                    "run": f"{s.rank[at]}. {self.runs[at]}",
-                    "value": float(s.expected[at]),
-                    "low": plain(float(s.low[at])),
-                    "high": plain(float(s.high[at])),
-                    "rank": f"{s.rank[at]} ({_span(s.rank_low[at], s.rank_high[at])})",
-                    "told apart": "from the best" if s.group_first[at] > 1 else "not from the best",
-                }
+                Range(
+                    f"{s.rank[at]}. {self.runs[at]}",
+                    float(s.expected[at]),
+                    float(s.low[at]),
+                    float(s.high[at]),
+                    group=int(s.group_first[at] > 1),
+                    tip=f"{self.runs[at]}: {s.expected[at]:.4f}, rank {s.rank[at]} "
+                    f"({_span(s.rank_low[at], s.rank_high[at])})",
+                )
                 for at in order.tolist()
             ]
-            base = alt.Chart(alt.Data(values=rows)).encode(
-                y=alt.Y(
-                    "run:N",
-                    sort=[row["run"] for row in rows],
-                    title=None,
-                    axis=alt.Axis(labelLimit=280),
-                ),
-                color=alt.Color(
-                    "told apart:N",
-                    scale=alt.Scale(
-                        domain=["not from the best", "from the best"], range=["#D55E00", "#0072B2"]
-                    ),
-                ),
-                tooltip=["run:N", "rank:N", "value:Q", "low:Q", "high:Q"],
-            )
-            scale = alt.Scale(zero=False)
-            bars = base.mark_rule(strokeWidth=2).encode(
-                x=alt.X("low:Q", scale=scale, title=f"{m}, 95% over queries"), x2="high:Q"
-            )
-            dots = base.mark_point(filled=True, size=45, opacity=1).encode(
-                x=alt.X("value:Q", scale=scale)
-            )
-            panels.append(alt.layer(bars, dots).properties(width=420, title=str(m)))
-        return alt.vconcat(*panels) if len(panels) > 1 else panels[0]
+            groups = ["not significantly different from the best", "significantly different"]
+            axis = f"{measure}, 95% over queries"
+            charts.append(RangeChart(f"Runs by {measure}", rows, axis, groups=groups))
+        return charts
 
 
+_DRAWN = 40  # runs in a chart, best first
 _MEANS = ("expected", "min", "max", "oblivious")
 _EACH = [name for name in Standing.__slots__ if name not in ("queries", "best")]  # run has its own
 

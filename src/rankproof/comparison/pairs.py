@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -18,10 +19,12 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures import Measure
+from rankproof.presentation.charts import Chart, Range, range_charts
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
+from rankproof.presentation.judged_column import CONDENSED, NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import ZERO, asked, could, rests, sign, turned
-from rankproof.presentation.notebook import Displayed
-from rankproof.presentation.tables import Table
+from rankproof.presentation.tables import Column, Table
 from rankproof.statistics import flips
 from rankproof.statistics.intervals import FEW, Interval, difference_intervals, range_of, spread_of
 from rankproof.statistics.power import queries_needed, whole
@@ -247,21 +250,23 @@ class Comparison(Displayed):
                 return self.pairs[int(found[0])].measures
         raise KeyError(f"{pair!r} was not compared; there are {', '.join(names)}, in this order")
 
-    def _shown(self) -> Table:
-        from rankproof.presentation import views
+    def tables(self) -> list[Table]:
+        """A row for each pair and measure."""
+        return [pairs_table(self)]
 
-        return views.pairs(self)
-
-    def plot(self) -> Any:
-        """A dot for each difference, and its interval over queries."""
-        from rankproof.presentation.notebook import ranges
-
-        rows = [
-            (f"{pair.a} − {pair.b}", d.expected, *(d.ci or (math.nan, math.nan)), str(m))
-            for pair in self.pairs
-            for m, d in pair.measures.items()
+    def charts(self) -> list[Chart]:
+        """For each measure a dot for each difference, and its interval over queries."""
+        differences = [
+            (f"{pair.a} − {pair.b}", measure, difference)
+            for pair in islice(self.pairs, _DRAWN)
+            for measure, difference in pair.measures.items()
         ]
-        return ranges(rows, "pair", "difference", zero=True)
+        rows = [Range(name, d.expected, *(d.ci or (None, None))) for name, _, d in differences]
+        panels = [str(measure) for _, measure, _ in differences]
+        caption = "Dot: the difference. Bar: its 95% interval over queries."
+        return range_charts(
+            rows, "Differences", "difference", panels=panels, zero=True, caption=caption
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(self.pairs.names[:4]) + (", …" if len(self.pairs.names) > 4 else "")
@@ -595,3 +600,83 @@ def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference
         for measure, difference in pair.measures.items():
             if difference.reversed or difference.rests_on_ties or difference.rests_on_holes:
                 yield pair, measure, difference
+
+
+_DRAWN = 40  # pairs in a chart
+
+
+def pairs_table(comparison: Comparison) -> Table:
+    """Return a row for each pair and measure, with what the columns mean below."""
+    columns = [
+        *Column.each("a", "b", style="text", folds=True),
+        Column("measure", "text"),
+        Column("expected", "signed"),
+        Column("oblivious", "signed", drop=1),
+        *Column.each("lowest", "highest", style="signed", drop=4),
+        Column("p", "p", drop=3),
+        Column("p (Holm)", "p"),
+        *Column.each("ci low", "ci high", style="signed"),
+        Column("flip", "p", drop=2),
+        Column("ties", "text"),
+    ]
+    with_t = "p_t" in comparison.pairs.figures
+    if with_t:
+        columns.insert(9, Column("p (t)", "p", drop=5))
+    known = [d for pair in comparison.pairs for d in pair.measures.values()]
+    open_ = some_unjudged(share for d in known for share in d.judged or ())
+    bounded = any(d.holes is not None for d in known)
+    if bounded:
+        columns += [*Column.each("holes low", "holes high", style="signed", drop=6)]  # or none
+    if open_:
+        columns.append(Column("judged", "text"))
+    rows = []
+    for pair in comparison.pairs:
+        for m, d in pair.measures.items():
+            low, high = d.ci or (None, None)
+            student = [d.p_t] if with_t else []
+            ends = list(d.holes or (None, None)) if bounded else []
+            shares = ["/".join(f"{x:.2f}" for x in d.judged or ())] if open_ else []
+            rows.append(
+                (
+                    *(pair.a, pair.b, str(m), d.expected, d.oblivious, d.lowest, d.highest),
+                    *(d.p, d.p_holm, *student, low, high, d.flip, _ties(d), *ends, *shares),
+                )
+            )
+    notes = [
+        "each figure is a − b; p: paired randomisation test, which takes differences to be "
+        "symmetric about 0; ci: 95%, Student's t over queries"
+    ]
+    notes += comparison.notes
+    if comparison.exact:
+        notes.append("p counts every assignment of signs: it is exact")
+    few = comparison.pairs.figures["differing"] < FEW
+    if few.any():
+        notes.append(f"– under ci: fewer than {FEW} queries differ, too few for an interval")
+    if (np.isnan(comparison.pairs.figures["low"]) & ~few).any():
+        notes.append("– under ci: all queries differ alike, in a measure that has no end")
+    if bounded:
+        loose = (comparison.pairs.figures["holes_exact"] == 0).any(axis=0)
+        reached = at_most(
+            str(m) for m, some in zip(comparison.pairs.measures, loose, strict=True) if some
+        )
+        notes.append(
+            "holes: the ends over every grade that unjudged documents in the top k of both could "
+            f"have, {comparison.grades}{reached}; all other unjudged documents stay not relevant"
+        )
+    condensed = comparison.evaluations[0].policy.condensed
+    if condensed:
+        notes.append(CONDENSED)
+    if open_:
+        more = "" if bounded or condensed else " (--holes: what that leaves)"
+        notes.append(f"{NOTE}; of a and of b{more}")
+    return Table(columns, rows, notes=notes)
+
+
+def _ties(difference: Difference) -> str:
+    if difference.reversed:
+        return "reversed"
+    if difference.certain:
+        return "certain"
+    if difference.rests_on_ties:
+        return "rests on order"
+    return "level at worst" if difference.level_at_worst else "sure enough"

@@ -38,8 +38,9 @@ from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.printable import escape_controls
 from rankproof.measures import Measure, parse
-from rankproof.presentation.tables import Cell, Column, Marked, as_latex
+from rankproof.presentation.tables import Cell, Column, Marked
 from rankproof.presentation.tables import Table as Shown
+from rankproof.presentation.text_formats import latex_table
 from rankproof.retrieval.fusion import fuse as fuse_runs
 from rankproof.statistics.randomisation import randomisation, t_test
 
@@ -501,7 +502,7 @@ class Report:
         return Shown(Column.each("#", "Model", *self.metrics, style="text"), rows)
 
     def to_latex(self) -> str:
-        return as_latex(self._shown())
+        return latex_table(self._shown())
 
     def __repr__(self) -> str:
         shown = self._shown()

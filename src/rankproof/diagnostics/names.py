@@ -36,10 +36,12 @@ from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.evaluation.matrices import evaluate_arrays
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import check_whole_number
+from rankproof.foundation.phrasing import plural
 from rankproof.precision import fixed_sum
 from rankproof.precision.topk import TopK, top_k
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.statistics.intervals import Interval, percentile_interval
@@ -48,6 +50,7 @@ from rankproof.statistics.resampling import resampled_means
 
 BASE = "base"
 FORGED = "edit_distance_near_miss"
+FAMILIES = (BASE, "identity", "formatting", "layout")
 CONDITIONS = (BASE, *ABLATIONS)
 MARGINS = ("name", "topic", "both")
 LEAST = 0.02  # a base margin below it makes no percentage
@@ -106,18 +109,39 @@ class NamesDiagnosis(Displayed):
     prediction: dict[str, Correlation]  # Δname against MEASURES[0]: across ablations, queries
     mentions: Mentions | None  # the same ablations in the user's corpus
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each ablation."""
         columns = [Column("ablation", "text"), Column("Δname", "signed"), Column("low", "signed")]
         rows = [
             (row.ablation, figure.mean, *figure.ci)
             for row in self.rows
             for figure in [row.margin["name"]]
         ]
-        return Table([*columns, Column("high", "signed")], rows, notes=self.words())
+        return [Table([*columns, Column("high", "signed")], rows, notes=self.words())]
 
-    def plot(self) -> Any:
-        """Each condition with its interval."""
-        return ranges(self._shown().rows, "ablation", "Δname")
+    def charts(self) -> list[Chart]:
+        """The name margin of each condition with its interval."""
+        rows = [
+            Range(
+                row.ablation,
+                row.margin["name"].mean,
+                *row.margin["name"].ci,
+                group=FAMILIES.index(row.family or BASE),
+            )
+            for row in self.rows
+        ]
+        return [
+            RangeChart(
+                f"What a name is worth to {self.embedder} ({self.language})",
+                rows,
+                "Δname: cosine to the author's passage − to the nearest impostor's",
+                groups=FAMILIES,
+                zero=True,
+                caption="How far the right author's passage leads an impostor's, after each "
+                f"rewriting: means of {plural(self.queries, 'query')} × "
+                f"{plural(self.runs, 'run')}; bars are 95% intervals over queries.",
+            )
+        ]
 
     def __getitem__(self, ablation: str) -> NameRow:
         for row in self.rows:

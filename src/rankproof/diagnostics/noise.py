@@ -22,8 +22,10 @@ from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import check_whole_number
+from rankproof.foundation.phrasing import plural
+from rankproof.presentation.charts import Chart, Curve, CurveChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.intervals import Interval
@@ -91,18 +93,46 @@ class NoiseDiagnosis(Displayed):
     rows: tuple[NoiseRow, ...]  # levels as typed, then as each rewriter leaves them
     prediction: dict[str, Correlation]
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each level."""
         columns = [Column("level", "text"), Column("cosine", "signed"), Column("low", "signed")]
         rows = [
             (row.label, figure.mean, *figure.ci)
             for row in self.rows
             for figure in [row.cosine["clean"]]
         ]
-        return Table([*columns, Column("high", "signed")], rows, notes=self.words())
+        return [Table([*columns, Column("high", "signed")], rows, notes=self.words())]
 
-    def plot(self) -> Any:
-        """Each level with its interval."""
-        return ranges(self._shown().rows, "level", "cosine")
+    def charts(self) -> list[Chart]:
+        """The cosine by level, as typed and as each rewriter leaves it."""
+        curves = []
+        for group, rewriter in enumerate([None, *self.rewriters]):
+            label = "as typed" if rewriter is None else f"rewritten by {rewriter}"
+            for target, description in (("clean", "the clean query"), ("passage", "passage")):
+                rows = [row for row in self.rows if row.rewriter == rewriter]
+                figures = [row.cosine[target] for row in rows]
+                curves.append(
+                    Curve(
+                        f"{label}, to {description}",
+                        x=[float(row.level) for row in rows],
+                        y=[figure.mean for figure in figures],
+                        low=[figure.ci[0] for figure in figures],
+                        high=[figure.ci[1] for figure in figures],
+                        dashed=target == "passage",
+                        group=group,
+                    )
+                )
+        return [
+            CurveChart(
+                f"What conversation costs {self.embedder} ({self.language})",
+                curves,
+                x_label="level of noise",
+                y_label="cosine",
+                caption="Cosine of a question with conversational noise: means of "
+                f"{plural(self.queries, 'query')} × {plural(self.runs, 'run')}; bands are 95% "
+                "intervals over queries.",
+            )
+        ]
 
     @property
     def rewriters(self) -> list[str]:

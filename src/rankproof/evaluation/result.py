@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,11 +16,12 @@ from rankproof.data.ties import TieGroups
 from rankproof.evaluation.checks import Seen
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Float
-from rankproof.foundation.phrasing import plural
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.measures import Measure, Outcomes, parse
+from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
-from rankproof.presentation.notebook import Displayed
-from rankproof.presentation.tables import Table
+from rankproof.presentation.tables import Column, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +124,13 @@ class Evaluation(Displayed):
             )
         return pl.concat(frames)
 
-    def _shown(self) -> Table:
-        from rankproof.presentation import views
+    def tables(self) -> list[Table]:
+        """One row per measure."""
+        return [evaluations_table([self])]
 
-        return views.evaluations([self])
-
-    def plot(self) -> Any:
+    def charts(self) -> list[Chart]:
         """A dot for each measure, and the range that its ties leave open."""
-        from rankproof.presentation.notebook import ranges
-
-        rows = [(str(m), s.expected, s.min, s.max) for m in self for s in [self[m]]]
-        return ranges(rows, "measure", "expected", "min", "max")
+        return evaluation_charts([self])
 
     def __repr__(self) -> str:
         return f"<{str(self).splitlines()[0]}; {', '.join(map(str, self.outcomes))}>"
@@ -208,4 +205,127 @@ def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
         std=std,
         queries=count,
         undefined=len(defined) - count,
+    )
+
+
+def evaluations_table(evaluations: Sequence[Evaluation]) -> Table:
+    """Return a row for each run and measure, with the policy below."""
+    summaries = [(e, m, e[m]) for e in evaluations for m in e]
+    calm = all(s.range == 0 for _, _, s in summaries)
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("expected"),
+        *Column.each("min", "max", dim=calm, drop=4),
+        Column("range", dim=calm, drop=2),
+        Column("oblivious", dim=calm, drop=5),
+        Column("bias", "signed", dim=calm, drop=3),
+        Column("std", dim=calm, drop=1),
+        Column("queries", drop=6),
+    ]
+    rows = [
+        (e.name, str(m), s.expected, s.min, s.max, s.range, s.oblivious, s.bias, s.std, s.queries)
+        for e, m, s in summaries
+    ]
+    return Table(columns, rows, notes=_table_notes(evaluations, calm))
+
+
+def _table_notes(evaluations: Sequence[Evaluation], calm: bool) -> list[str]:
+    """Return what the rows rest on: ties, missing and undefined queries, the policy."""
+    notes = []
+    for e in evaluations:
+        parts = [f"{out_of(e.tied, len(ids_of(e, 'queries')), 'query', 'has', 'have')} ties"]
+        if e.missing:
+            parts.append(
+                f"{plural(e.missing, 'judged query is', 'judged queries are')} not in the run"
+            )
+        if e.unjudged:
+            several = plural(e.unjudged, "query of the run has", "queries of the run have")
+            parts.append(f"{several} no judgements")
+        undefined = {m: e[m].undefined for m in e if e[m].undefined}
+        if len(undefined) == len(e) and len(set(undefined.values())) == 1:
+            left = plural(next(iter(undefined.values())), "is", "are")
+            parts.append(f"{left} left out of every measure")
+        elif undefined:
+            parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))
+        notes.append(f"{e.name}: {'; '.join(parts)}")
+    if calm:
+        notes.append("no tie changes any of these figures")
+    if any(s.std is None for e in evaluations for s in [e[m] for m in e]):
+        notes.append("– under std: no closed form for this measure")
+    dtypes = dict.fromkeys(e.dtype for e in evaluations)
+    notes += evaluations[0].policy.words(" or ".join(dtypes))
+    notes += dict.fromkeys(note for e in evaluations for note in e.notes)
+    return notes
+
+
+_CHART_CAPTION = (
+    "Dot: expectation over every order of ties. Bar: the least and the most that any order gives. "
+    "Upright line: what one tie-break reports."
+)
+_CURVE_CUTOFFS = 4  # from so many cutoffs on, a measure is drawn as a curve over them
+
+
+def evaluation_charts(evaluations: Sequence[Evaluation]) -> list[Chart]:
+    """Return the range of each score over ties; measures at four or more cutoffs become curves."""
+    measures = list(dict.fromkeys(m for e in evaluations for m in e))
+    families: dict[str, list[Measure]] = {}
+    for measure in measures:
+        if measure.cutoff is not None:
+            families.setdefault(str(replace(measure, cutoff=None)), []).append(measure)
+    families = {n: members for n, members in families.items() if len(members) >= _CURVE_CUTOFFS}
+    in_curves = {measure for members in families.values() for measure in members}
+    rows = [
+        _tie_range(evaluation, measure, group)
+        for measure in measures
+        for group, evaluation in enumerate(evaluations)
+        if measure not in in_curves and measure in evaluation.outcomes
+    ]
+    names = [evaluation.name for evaluation in evaluations]
+    title = "Scores and what ties could make of them"
+    chart = RangeChart(title, rows, "score", groups=names, caption=_CHART_CAPTION)
+    curves = [_cutoff_curves(name, members, evaluations) for name, members in families.items()]
+    return [*([chart] if rows else []), *curves]
+
+
+def _tie_range(evaluation: Evaluation, measure: Measure, group: int) -> Range:
+    summary = evaluation[measure]
+    return Range(
+        f"{evaluation.name} · {measure}",
+        summary.expected,
+        summary.min,
+        summary.max,
+        marker=summary.oblivious,
+        group=group,
+        tip=f"{evaluation.name}, {measure}: expected {summary.expected:.4f}, from "
+        f"{summary.min:.4f} to {summary.max:.4f} by the order of ties; one tie-break says "
+        f"{summary.oblivious:.4f}",
+    )
+
+
+def _cutoff_curves(
+    family: str, measures: Sequence[Measure], evaluations: Sequence[Evaluation]
+) -> CurveChart:
+    """Return a measure over its cutoffs, a line for each run, with the band of every tie-break."""
+    measures = sorted(measures, key=lambda measure: measure.cutoff or 0)
+    curves = []
+    for evaluation in evaluations:
+        known = [measure for measure in measures if measure in evaluation.outcomes]
+        summaries = [evaluation[measure] for measure in known]
+        curves.append(
+            Curve(
+                evaluation.name,
+                x=[float(measure.cutoff or 0) for measure in known],
+                y=[summary.expected for summary in summaries],
+                low=[summary.min for summary in summaries],
+                high=[summary.max for summary in summaries],
+            )
+        )
+    return CurveChart(
+        f"{family} over k",
+        curves,
+        x_label="k",
+        y_label=family,
+        log_x=True,
+        caption=f"{family}@k: expectation, and the band of every tie-break.",
     )

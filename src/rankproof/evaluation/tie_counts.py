@@ -19,8 +19,8 @@ from rankproof.data.ties import ScoreType, rank_run
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import out_of
-from rankproof.presentation.notebook import Displayed, ranges
-from rankproof.presentation.result import Summary
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Column, Table
 
 CUTOFFS = (1, 3, 5, 10, 20, 50, 100, 1000)
@@ -45,6 +45,8 @@ class TieStatistics(Displayed):
     (30, 30)
     """
 
+    kind = "ties"
+
     name: str
     queries: int
     documents: int
@@ -56,16 +58,17 @@ class TieStatistics(Displayed):
     at: tuple[TiesAt, ...]
     notes: tuple[str, ...] = ()  # what was guessed of the file
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each cutoff."""
         columns = [Column("k"), Column("distinct scores"), Column("mean group size")]
         rows = [(at.cutoff, at.distinct, at.group_size, at.crossed) for at in self.at]
         said = f"{self.name}: {out_of(self.tied, self.queries, 'query', 'has', 'have')} ties"
-        return Table([*columns, Column("tie crosses k")], rows, notes=[said, *self.notes])
+        return [Table([*columns, Column("tie crosses k")], rows, notes=[said, *self.notes])]
 
-    def plot(self) -> Any:
+    def charts(self) -> list[Chart]:
         """The mean size of a tie group at each cutoff."""
-        rows = [(str(at.cutoff), at.group_size, 1.0, at.group_size) for at in self.at]
-        return ranges(rows, "k", "mean group size", "one", "mean group size")
+        rows = [Range(f"k = {at.cutoff}", at.group_size, 1.0, at.group_size) for at in self.at]
+        return [RangeChart(f"Tie groups of {self.name}", rows, "mean group size")]
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ties --format json` prints for this run."""
@@ -73,7 +76,7 @@ class TieStatistics(Displayed):
 
 
 @dataclass(frozen=True, slots=True)
-class TieReport:
+class TieReport(Displayed):
     """The ties of several runs, in the order in which the runs were named.
 
     >>> rp.ties(["try/saturated.trec"]).runs[0].tied
@@ -81,18 +84,15 @@ class TieReport:
     """
 
     kind: ClassVar[str] = "ties"
-    exit_code: ClassVar[int] = 0
     runs: tuple[TieStatistics, ...]
-
-    def summary(self) -> Summary:
-        return Summary("")
 
     def tables(self) -> list[Table]:
         """One row for each run, and one for each run and cutoff."""
         return [self._overview(), self._at_cutoffs()]
 
-    def charts(self) -> list[Any]:
-        return []
+    def charts(self) -> list[Chart]:
+        """The mean size of a tie group at each cutoff, a chart for each run."""
+        return [chart for run in self.runs for chart in run.charts()]
 
     def figures(self) -> dict[str, float]:
         return {

@@ -78,7 +78,6 @@ _PACKAGES = {  # distributions whose name differs from their module
     "Stemmer": "PyStemmer",
     "faiss": "faiss-cpu",
     "ml_dtypes": "ml_dtypes",
-    "vl_convert": "vl-convert-python",
 }
 
 

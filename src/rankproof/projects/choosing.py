@@ -31,8 +31,8 @@ from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store, opened_if_built
 from rankproof.measures import parse
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
-from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Table
 from rankproof.projects.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
 from rankproof.projects.questions import kept_questions, question_caveat
@@ -64,8 +64,9 @@ class Chosen(Displayed):
     simulated: bool
     notes: tuple[str, ...]
 
-    def _shown(self) -> Table:
-        return self.recommendation._shown()
+    def tables(self) -> list[Table]:
+        """The configurations, best first."""
+        return self.recommendation.tables()
 
     def words(self) -> list[str]:
         """The choice in words."""

@@ -41,8 +41,8 @@ from rankproof.foundation.progress import advance, progress
 from rankproof.foundation.redaction import register_address
 from rankproof.foundation.version import __version__
 from rankproof.golden.settings import GoldenSettings
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
-from rankproof.presentation.notebook import Displayed
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.projects.questions import (
     Question,
@@ -112,7 +112,8 @@ class Prepared(Displayed):
         questions = plural(len(self.questions), "question")
         return f"<{plural(self.passages, 'passage')} and {questions} in {self.folder}>"
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each format of documents."""
         states: tuple[State, ...] = ("read", "duplicate", "empty", "broken")
         columns = [Column("format", "text"), *(Column(state) for state in states)]
         columns += [Column("documents"), Column("passages")]
@@ -122,7 +123,7 @@ class Prepared(Displayed):
             count = Counter(file.state for file in files)
             sums = (sum(file.documents for file in files), sum(file.passages for file in files))
             rows.append((name, *(count[state] for state in states), *sums))
-        return Table(columns, rows, notes=list(self.notes))
+        return [Table(columns, rows, notes=list(self.notes))]
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof init --format json` prints."""

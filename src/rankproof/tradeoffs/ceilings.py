@@ -24,9 +24,10 @@ from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
 from rankproof.presentation.judged_column import NOTE, some_unjudged
-from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Column, Table
 from rankproof.statistics.intervals import (
     Interval,
@@ -172,7 +173,8 @@ class Ceilings(Displayed):
             )
         return self.measures[key]
 
-    def _shown(self) -> Table:
+    def tables(self) -> list[Table]:
+        """A row for each measure."""
         columns = [Column("measure", "text"), Column("actual"), Column("PROC"), Column("ideal")]
         columns += [Column("%PROC"), Column("ordering"), Column("retrieval"), Column("queries")]
         columns += [Column("judged")]
@@ -183,12 +185,13 @@ class Ceilings(Displayed):
             )
             for m, c in self.measures.items()
         ]
-        return Table(columns, rows, notes=self.notes())
+        return [Table(columns, rows, notes=self.notes())]
 
-    def plot(self) -> Any:
+    def charts(self) -> list[Chart]:
         """What the run reaches and what its pool allows, a row for each measure."""
-        rows = [(str(m), c.actual, c.actual, c.proc) for m, c in self.measures.items()]
-        return ranges(rows, "measure", "actual", "from", "PROC")
+        rows = [Range(str(m), c.actual, c.actual, c.proc) for m, c in self.measures.items()]
+        caption = "Dot: the run. Bar: up to the best order of the same candidates (PROC)."
+        return [RangeChart(f"Ceilings of {self.name}", rows, "score", caption=caption)]
 
     def notes(self) -> list[str]:
         """What to know before reading the figures."""

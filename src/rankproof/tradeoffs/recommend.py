@@ -24,9 +24,10 @@ import polars as pl
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, first_few, shorten
 from rankproof.foundation.phrasing import plural
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import could
-from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.pareto import quality_measure
@@ -83,6 +84,9 @@ class Choice:
         }
 
 
+_DRAWN = 40  # configurations in the chart, best first
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation(Displayed):
     """The configurations chosen, and the tables behind them.
@@ -112,19 +116,19 @@ class Recommendation(Displayed):
         """Currency of the costs."""
         return "USD" if self.results is None else self.results.currency
 
-    def _shown(self) -> Table:
-        from rankproof.presentation import views
-
+    def tables(self) -> list[Table]:
+        """The configurations, best first."""
         chosen = [choice.configuration for choice in self.choices]
         rows = self.table.select(
             "configuration", "quality", "low", "high", "latency", "cost", "pareto"
         ).with_columns(chosen=pl.col("configuration").is_in(chosen))
-        return views.frame(rows, self.words())
+        return [Table.from_frame(rows, self.words())]
 
-    def plot(self) -> Any:
-        """Draw the quality of each configuration with its interval, best first."""
-        rows = self.table.select("configuration", "quality", "low", "high").rows()
-        return ranges(rows, "configuration", self.measure)
+    def charts(self) -> list[Chart]:
+        """The quality of each configuration with its interval, best first."""
+        best = self.table.select("configuration", "quality", "low", "high").head(_DRAWN)
+        rows = [Range(*row) for row in best.rows()]
+        return [RangeChart("Quality of configurations", rows, self.measure)]
 
     def words(self) -> list[str]:
         """The choices in sentences, then the remarks on all of them."""

@@ -33,8 +33,9 @@ from rankproof.foundation.manifest import digest, manifest
 from rankproof.foundation.phrasing import out_of, plural
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
+from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.judged_column import some_unjudged
-from rankproof.presentation.notebook import Displayed, ranges
 from rankproof.presentation.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import environment_digest, is_reproducible, value_identity
@@ -84,6 +85,9 @@ OWN_FILES = (
 )
 
 _PASSAGE_BEGINNING = 400  # characters of a passage that are kept for display
+
+
+_DRAWN = 40  # configurations in the chart, best first
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,16 +143,15 @@ class Swept(Displayed):
     def __repr__(self) -> str:
         return f"<sweep of {plural(len(self.configurations), 'configuration')} in {self.folder}>"
 
-    def _shown(self) -> Table:
-        from rankproof.presentation import views
-
+    def tables(self) -> list[Table]:
+        """The configurations, best first."""
         measure = str(self.manifest["best_by"])
         suffixes = ("", " low", " high", " judged", " PROC")
         columns = ["configuration", *(f"{measure}{suffix}" for suffix in suffixes)]
         columns += ["latency_p95_ms", "cost_per_1000", "best"]
         known = [column for column in columns if column in self.configurations.columns]
         rows = self.configurations.select(known)
-        return views.frame(rows.sort(measure, descending=True, nulls_last=True))
+        return [Table.from_frame(rows.sort(measure, descending=True, nulls_last=True))]
 
     def to_polars(self) -> pl.DataFrame:
         """Every column of every configuration."""
@@ -160,14 +163,15 @@ class Swept(Displayed):
             self.configurations.to_dict(as_series=False)
         )
 
-    def plot(self) -> Any:
-        """Draw the quality of each configuration with its interval, best first."""
+    def charts(self) -> list[Chart]:
+        """The quality of each configuration with its interval, best first."""
         measure = str(self.manifest["best_by"])
         known = self.configurations.filter(pl.col(measure).is_not_null())
         rows = known.sort(measure, descending=True).select(
             "configuration", measure, f"{measure} low", f"{measure} high"
         )
-        return ranges(rows.rows(), "configuration", measure)
+        ranges = [Range(*row) for row in rows.head(_DRAWN).rows()]
+        return [RangeChart("Quality of configurations", ranges, measure)]
 
 
 def sweep(
