@@ -134,6 +134,9 @@ def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
         assert parts.ties is not None
         for found in whole.outcomes.values():  # groups that an order could be drawn of
             open_ = np.flatnonzero(found.max > found.min)
-            one, other = flips.only(whole.ties, open_), flips.only(parts.ties, open_)
+            one, other = (
+                flips.select_queries(whole.ties, open_),
+                flips.select_queries(parts.ties, open_),
+            )
             assert one.size.tolist() == other.size.tolist()
             assert one.grade.tolist() == other.grade.tolist()

@@ -16,7 +16,7 @@ import rankproof as rp
 from rankproof.comparison import pairs as module
 from rankproof.evaluation import Evaluation, Missing, Policy
 from rankproof.measures import REGISTRY, parse
-from rankproof.statistics.randomisation import holm
+from rankproof.statistics.randomization import holm
 
 Scores = dict[str, dict[str, float]]
 

@@ -22,8 +22,12 @@ from rankproof.foundation.errors import InputError
 from rankproof.precision.topk import TopK
 from rankproof.presentation.json_values import plain
 from rankproof.retrieval.protocols import Vectors
-from rankproof.statistics.intervals import tail
-from rankproof.statistics.rank_similarity import across, fisher, within
+from rankproof.statistics.intervals import percentile_tail
+from rankproof.statistics.rank_similarity import (
+    fisher_interval,
+    mean_correlation,
+    query_correlation,
+)
 
 QUERIES, RUNS, SEED = 12, 3, 5
 
@@ -200,8 +204,8 @@ def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
     means = [
         values[0][:, random.integers(0, 30, 30)].mean() for _ in range(20_000)
     ]  # another generator, the definition
-    assert figure.ci[0] == pytest.approx(np.quantile(means, tail(30)), abs=0.01)
-    assert figure.ci[1] == pytest.approx(np.quantile(means, 1 - tail(30)), abs=0.01)
+    assert figure.ci[0] == pytest.approx(np.quantile(means, percentile_tail(30)), abs=0.01)
+    assert figure.ci[1] == pytest.approx(np.quantile(means, 1 - percentile_tail(30)), abs=0.01)
     assert figure.mean == pytest.approx(values.mean())
 
 
@@ -220,7 +224,9 @@ def test_an_interval_that_is_not_known_is_not_printed() -> None:
     assert "nan" not in said
     assert "does no harm" not in said
     across = diagnosis.prediction["across_ablations"]
-    level = replace(across, pearson_ci=fisher(1.0, 10), spearman_ci=fisher(-1.0, 4))
+    level = replace(
+        across, pearson_ci=fisher_interval(1.0, 10), spearman_ci=fisher_interval(-1.0, 4)
+    )
     (told,) = correlations({"across_ablations": level}, "change of Δname", "nDCG@10")
     assert "[" not in told, "points that all lie on a line have no interval of 0"
 
@@ -243,14 +249,14 @@ def test_correlations_are_those_of_scipy() -> None:
     random = np.random.default_rng(2)
     cheap = random.normal(size=(6, 40)) + np.arange(6)[:, None]
     dear = 0.5 * cheap + random.normal(size=(6, 40)).round(1)
-    found = across(cheap, dear)
+    found = mean_correlation(cheap, dear)
     x, y = cheap.mean(axis=1), dear.mean(axis=1)
     assert found.pearson == pytest.approx(stats.pearsonr(x, y)[0])
     assert found.spearman == pytest.approx(stats.spearmanr(x, y)[0])
     assert (found.points, found.few) == (6, True)
     peer = stats.pearsonr(x, y).confidence_interval(0.95)
     assert found.pearson_ci == pytest.approx((peer.low, peer.high)), "six points, not 240"
-    single = within(cheap, dear, 0)
+    single = query_correlation(cheap, dear, 0)
     assert single.pearson == pytest.approx(stats.pearsonr(cheap.ravel(), dear.ravel())[0])
     assert single.spearman == pytest.approx(stats.spearmanr(cheap.ravel(), dear.ravel())[0])
     assert single.pearson_ci[0] < single.pearson < single.pearson_ci[1]
@@ -415,7 +421,7 @@ def test_a_correlation_says_what_one_point_carries_it() -> None:
     random = np.random.default_rng(3)
     cheap, dear = random.normal(size=(2, 10, 1))
     cheap[4], dear[4] = 30.0, 30.0
-    found = across(cheap, dear, [f"point {at}" for at in range(10)])
+    found = mean_correlation(cheap, dear, [f"point {at}" for at in range(10)])
     assert found.pearson > 0.9
     assert (found.carried, found.rests_on_one) == ("point 4", True)
     assert abs(found.without) < 0.8

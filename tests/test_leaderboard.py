@@ -15,7 +15,7 @@ import rankproof as rp
 from rankproof.comparison.leaderboard import ALPHA, expand, rank_evaluations
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures import Outcomes, parse
-from rankproof.statistics.randomisation import hsd_p, tukey_ranges
+from rankproof.statistics.randomization import tukey_p, tukey_ranges
 
 Runs = dict[str, dict[str, dict[str, float]]]
 MEASURES = ["nDCG@5", "P@3", "RR"]
@@ -174,7 +174,7 @@ def test_groups_are_the_pairs_that_tukeys_hsd_does_not_tell_apart() -> None:
     )
     ranges = tukey_ranges([values], seed=0, permutations=board.shuffles)[0]
     apart = np.abs(standing.expected[:, None] - standing.expected[None, :])
-    told = hsd_p(apart, ranges) < ALPHA
+    told = tukey_p(apart, ranges) < ALPHA
     assert told.any()
     assert not told.all()
     for at in range(len(board)):
@@ -190,10 +190,10 @@ def test_hsd_of_two_runs_is_the_paired_randomisation_test() -> None:
     values = rng.random((2, 9))
     values[0] += 0.2
     ranges = tukey_ranges([values], seed=0, permutations=20_000)[0]
-    from rankproof.statistics.randomisation import randomisation
+    from rankproof.statistics.randomization import randomization_test
 
-    p = float(hsd_p(np.array(values.mean(axis=1)[0] - values.mean(axis=1)[1]), ranges))
-    exact = float(randomisation((values[0] - values[1])[None])[0][0])
+    p = float(tukey_p(np.array(values.mean(axis=1)[0] - values.mean(axis=1)[1]), ranges))
+    exact = float(randomization_test((values[0] - values[1])[None])[0][0])
     assert abs(p - exact) < 5 * np.sqrt(exact * (1 - exact) / 20_000)
 
 
@@ -205,7 +205,7 @@ def test_equal_runs_are_told_apart_in_5_percent_of_tables() -> None:
         values = rng.random((6, 20)) + rng.random(20)
         ranges = tukey_ranges([values], seed=trial, permutations=199)[0]
         means = values.mean(axis=1)
-        false += bool(hsd_p(np.array(np.ptp(means)), ranges) <= ALPHA)
+        false += bool(tukey_p(np.array(np.ptp(means)), ranges) <= ALPHA)
     assert abs(false / trials - ALPHA) < 4 * np.sqrt(ALPHA * (1 - ALPHA) / trials)
 
 

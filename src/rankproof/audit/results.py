@@ -23,7 +23,12 @@ from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import sign
 from rankproof.presentation.tables import Table
-from rankproof.statistics.intervals import Interval, difference_intervals, known_ends, range_of
+from rankproof.statistics.intervals import (
+    Interval,
+    difference_intervals,
+    interval_or_none,
+    possible_range,
+)
 
 Scoring = Literal["plain", "high precision", "decoded", "original"]
 
@@ -130,7 +135,7 @@ class Lead:
     def to_dict(self) -> dict[str, Any]:
         names = ("a", "b", "dataset", "format", "scoring", "dimensions", "expected", "oblivious")
         found = told(self, *names, "lowest", "highest", "certain", "reversed", "queries")
-        return found | {"measure": str(self.measure), "ci": known_ends(self.ci)}
+        return found | {"measure": str(self.measure), "ci": interval_or_none(self.ci)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class Apart:
     queries: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean, "ci": known_ends(self.ci), "queries": self.queries}
+        return {"mean": self.mean, "ci": interval_or_none(self.ci), "queries": self.queries}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -383,7 +388,7 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
         }
         apart = (rows["expected"] - rows["expected_b"]).to_numpy()
         seen = rows.select("expected", "expected_b").to_numpy()
-        least, most = range_of(seen, parse(str(measure)).upper)
+        least, most = possible_range(seen, parse(str(measure)).upper)
         low, high = difference_intervals(apart[None], most - least)[0].tolist()
         found[str(measure)] |= {"ci": (low, high), "queries": rows.height}
     return found

@@ -8,9 +8,9 @@ from rankproof.cli.output import Cell, Column, Table
 from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
 from rankproof.diagnostics.names import LEAST, MEASURES
 from rankproof.foundation.phrasing import out_of, plural
-from rankproof.statistics.intervals import FEW
+from rankproof.statistics.intervals import MIN_QUERIES
 
-INTERVAL = f"the interval is a 95% bootstrap over queries, of {FEW} or more"
+INTERVAL = f"the interval is a 95% bootstrap over queries, of {MIN_QUERIES} or more"
 
 
 def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:

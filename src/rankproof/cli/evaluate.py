@@ -146,7 +146,7 @@ def command(
     theirs: dict[Measure, Measure] = {}
     extra: list[output.Table] = []
     if human is not None:
-        from rankproof.statistics.two_phase import two_phase_of, with_people
+        from rankproof.statistics.two_phase import add_two_phase, two_phase_of
 
         labels = inputs.load_qrels(human, qrels_format)
         scale = labels.scale_beside(judged.scale)
@@ -176,7 +176,7 @@ def command(
         "policy": policy.to_dict(),
     }
     for run, of in zip(data["runs"], estimates, strict=False):
-        with_people(run["measures"], of, theirs)
+        add_two_phase(run["measures"], of, theirs)
     made = output.Made(
         "evaluation",
         inputs.roles(qrels, runs) | ({} if human is None else {"human": human}),

@@ -48,7 +48,6 @@ def command(
     pairs; † is worse than the best of its column; W/T/L counts queries against the best run.
     """
     from rankproof.cli import inputs, output
-    from rankproof.cli.progress import progress
     from rankproof.comparison.leaderboard import expand, rank_evaluations
     from rankproof.comparison.pairs import missing_note
     from rankproof.evaluation import Policy, parse_means
@@ -70,8 +69,7 @@ def command(
         holes=holes or None,
         **inputs.read_as(files, input_format, memory, spill_dir),
     )
-    with progress("shuffling", 1.0) as told:
-        board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
+    board = rank_evaluations(evaluations, seed=seed, holes=view)
     if view is not None and not holes:  # shown where they change who leads
         board, holes = board.where_others_could_lead()
     data = board.to_dict() | {"policy": policy.to_dict()}

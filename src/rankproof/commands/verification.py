@@ -24,7 +24,7 @@ from rankproof.foundation.phrasing import plural, typed
 from rankproof.foundation.printable import printable_path
 from rankproof.foundation.version import __version__
 from rankproof.presentation.json_values import told
-from rankproof.statistics.two_phase import two_phase_of, with_people
+from rankproof.statistics.two_phase import add_two_phase, two_phase_of
 from rankproof.unjudged.bounds import View
 from rankproof.unjudged.judged_share import Beside, added, bounded, evaluate_named
 
@@ -296,7 +296,7 @@ def _evaluation(given: Given) -> dict[str, Any]:
         named = {"measures": [str(n) for n in theirs.values()], "holes": False}
         second, _ = _evaluations(replace(given, config={**given.config, **named}, judged=labels))
         for run, one, other in zip(runs, asked, second, strict=True):
-            with_people(run["measures"], two_phase_of(one, other, theirs), theirs)
+            add_two_phase(run["measures"], two_phase_of(one, other, theirs), theirs)
     return {"runs": runs, "policy": given.policy.to_dict()}
 
 

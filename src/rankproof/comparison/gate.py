@@ -56,9 +56,15 @@ from rankproof.presentation.json_values import told
 from rankproof.presentation.lead_wording import ZERO, could
 from rankproof.presentation.tables import Column, Table
 from rankproof.presentation.text_formats import markdown_table
-from rankproof.statistics.distributions import largest_share
-from rankproof.statistics.intervals import CONFIDENCE, FEW, ROUNDING, Interval
-from rankproof.statistics.power import queries_needed, whole
+from rankproof.statistics.distributions import share_upper_bound
+from rankproof.statistics.intervals import (
+    CONFIDENCE,
+    MIN_QUERIES,
+    ROUNDING,
+    Interval,
+    count_or_none,
+    queries_needed,
+)
 
 Verdict = Literal["passed", "worse", "undecided"]
 
@@ -250,10 +256,10 @@ class Gate(Displayed):
             for m, g in self.measures.items()
         ]
         notes = ["candidate − baseline; low and high: 95% over queries"]
-        if any(g.difference.differing < FEW for g in self.measures.values()):
+        if any(g.difference.differing < MIN_QUERIES for g in self.measures.values()):
             notes[0] += (
-                f", or, where fewer than {FEW} queries differ, the largest change times the "
-                "largest share that could differ"
+                f", or, where fewer than {MIN_QUERIES} queries differ, the largest change times "
+                "the largest share that could differ"
             )
         signs = {m.sign for m in self.measures}
         if 1 in signs:
@@ -475,7 +481,16 @@ def _gated(
         needed = np.array(math.nan)
     before, after = (float(figure[row][shared].mean()) for row in (1, 0))
     return Gated(
-        *(verdict, d, before, after, margin, bounds, whole(float(needed)), tuple(named[:SHOWN])),
+        *(
+            verdict,
+            d,
+            before,
+            after,
+            margin,
+            bounds,
+            count_or_none(float(needed)),
+            tuple(named[:SHOWN]),
+        ),
         shortfall=less,
     )
 
@@ -484,11 +499,11 @@ def _bounds(apart: Float, expected: float) -> Interval:
     """Bounds where there is no interval: the largest likely share × the largest change where fewer
     than six queries differ, none where all differ alike in a measure that has no end."""
     differing = int((apart != 0).sum())
-    if differing >= FEW:
+    if differing >= MIN_QUERIES:
         return (math.nan, math.nan)
     if differing == 0:
         return (0.0, 0.0)
-    share = largest_share(differing, len(apart), (1.0 + CONFIDENCE) / 2.0)
+    share = share_upper_bound(differing, len(apart), (1.0 + CONFIDENCE) / 2.0)
     reach = max(share * float(np.abs(apart).max()), abs(expected))
     return (-reach, reach)
 

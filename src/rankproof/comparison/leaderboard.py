@@ -14,7 +14,7 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, import_extra
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import progress
 from rankproof.measures import Measure
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
@@ -37,8 +38,8 @@ from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import put_ahead
 from rankproof.presentation.tables import Cell, Column, Marked, Table
-from rankproof.statistics.intervals import FEW, mean_intervals, percentile_intervals
-from rankproof.statistics.randomisation import hsd_p, tukey_ranges
+from rankproof.statistics.intervals import MIN_QUERIES, mean_intervals, percentile_intervals
+from rankproof.statistics.randomization import tukey_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.unjudged.judged_share import evaluate_named
 
@@ -224,7 +225,7 @@ class Leaderboard(Displayed):
             "the ranks that a run is not told apart from; w/t/l: queries won, tied and lost "
             f"against {self.runs[first.best]}",
             f"† worse than the best of the column, p < {ALPHA:g}: Tukey's HSD over all pairs, "
-            f"{self.shuffles:,} shuffles of runs within queries; {FEW} queries must differ",
+            f"{self.shuffles:,} shuffles of runs within queries; {MIN_QUERIES} queries must differ",
         ]
         if open_:
             notes.append(NOTE)
@@ -390,7 +391,6 @@ def rank_evaluations(
     *,
     seed: int = 0,
     holes: View | None = None,
-    progress: Callable[[float], None] | None = None,
 ) -> Leaderboard:
     """`leaderboard` for runs evaluated before, on the same judgements and measures.
 
@@ -418,7 +418,7 @@ def rank_evaluations(
             )
         shared.append(every)
         columns.append(figure["expected"][:, every])
-    ranges = _ranges(columns, shared, seed, progress)
+    ranges = _ranges(columns, shared, seed)
     standings = {
         m: _standing(figure, every, found, seed, m)
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
@@ -440,22 +440,17 @@ def rank_evaluations(
     )
 
 
-def _ranges(
-    columns: list[Float], shared: list[Bool], seed: int, progress: Callable[[float], None] | None
-) -> list[Float]:
+def _ranges(columns: list[Float], shared: list[Bool], seed: int) -> list[Float]:
     """The shuffled ranges of each measure; measures on the same queries share their shuffles."""
-    found: list[Float] = [np.empty(0)] * len(columns)
-    keys = [every.tobytes() for every in shared]
-    for key in dict.fromkeys(keys):
-        at = [i for i, other in enumerate(keys) if other == key]
-        share = len(at) / len(columns)
-        told = None if progress is None else lambda done, share=share: progress(done * share)
-        some = tukey_ranges(
-            [columns[i] for i in at], seed=seed, permutations=SHUFFLES, progress=told
-        )
-        for i, row in zip(at, some, strict=True):
-            found[i] = row
-    return found
+    by_queries: dict[bytes, list[int]] = {}
+    for at, every in enumerate(shared):
+        by_queries.setdefault(every.tobytes(), []).append(at)
+    ranges: dict[int, Float] = {}
+    with progress("shuffling", len(by_queries)):
+        for alike in by_queries.values():
+            rows = tukey_ranges([columns[at] for at in alike], seed=seed, permutations=SHUFFLES)
+            ranges.update(zip(alike, rows, strict=True))
+    return [ranges[at] for at in range(len(columns))]
 
 
 def _standing(
@@ -502,7 +497,7 @@ def _standing(
 
 def _level(values: Float, one: int) -> Bool:
     """(R,) the rows of (R, Q) that differ from one of them on fewer than six queries."""
-    few_differ: Bool = (np.abs(values - values[one]) > _LEVEL).sum(axis=1) < FEW
+    few_differ: Bool = (np.abs(values - values[one]) > _LEVEL).sum(axis=1) < MIN_QUERIES
     return few_differ
 
 
@@ -513,7 +508,7 @@ def _likely_ranks(gained: Float, rank: Int, few_differ: Bool, seed: int) -> tupl
     leave it open which of them is ahead: no resample holds what these did not show.
     """
     runs, queries = gained.shape
-    if queries < FEW:
+    if queries < MIN_QUERIES:
         return np.ones(runs, np.int64), np.full(runs, runs)
     drawn = resampled_means(gained.T, seed, RESAMPLES)
     ranks = np.empty(drawn.shape, np.float32)
@@ -570,7 +565,7 @@ def _critical(ranges: Float) -> float:
     if allowed < 0:
         return float(np.inf)
     limit = float(ranges[size - 1 - allowed])
-    assert hsd_p(np.array(limit), ranges) >= ALPHA
+    assert tukey_p(np.array(limit), ranges) >= ALPHA
     return max(limit * (1.0 + 1e-9), _LEVEL)
 
 

@@ -26,9 +26,16 @@ from rankproof.presentation.judged_column import CONDENSED, NOTE, at_most, some_
 from rankproof.presentation.lead_wording import ZERO, asked, could, rests, sign, turned
 from rankproof.presentation.tables import Column, Table
 from rankproof.statistics import flips
-from rankproof.statistics.intervals import FEW, Interval, difference_intervals, range_of, spread_of
-from rankproof.statistics.power import queries_needed, whole
-from rankproof.statistics.randomisation import holm, randomisation, t_test
+from rankproof.statistics.intervals import (
+    MIN_QUERIES,
+    Interval,
+    count_or_none,
+    difference_intervals,
+    mean_and_deviation,
+    possible_range,
+    queries_needed,
+)
+from rankproof.statistics.randomization import holm, randomization_test, t_test
 
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
@@ -45,7 +52,7 @@ class Difference:
     oblivious: float
     lowest: float  # over every tie-break of both runs
     highest: float
-    p: float  # paired randomisation test on per-query expected values
+    p: float  # paired randomization test on per-query expected values
     p_holm: float  # corrected for every pair and measure compared
     ci: Interval | None  # 95%; None where fewer than six queries differ, or no end is known
     queries: int
@@ -144,7 +151,7 @@ class Difference:
         if noise:
             noise += ": it rests on the sample of queries"
         few = ""
-        if 0 <= self.differing < FEW:
+        if 0 <= self.differing < MIN_QUERIES:
             few = f"; only {plural(self.differing, 'query differs', 'queries differ')}"
         return (
             f"{measure}: {ahead} is ahead of {behind} {how} "
@@ -210,7 +217,7 @@ class Pairs(Sequence[Pair]):
             queries=int(f["queries"]),
             differing=int(f["differing"]),
             flip=f["flip"],
-            queries_needed=whole(f["queries_needed"]),
+            queries_needed=count_or_none(f["queries_needed"]),
             p_t=f.get("p_t"),
             judged=_both(f, "judged_a", "judged_b"),
             holes=holes,
@@ -346,7 +353,7 @@ def compare(
     """Compare runs pairwise, on queries they share.
 
     `runs` is {name: run}, or a list of paths or tables.
-    `p` is from a paired randomisation test on per-query expected values: exact where 28 queries
+    `p` is from a paired randomization test on per-query expected values: exact where 28 queries
     differ or fewer, or differences are multiples of a step; else 100,000 sign flips. `p_holm` is
     corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
     that a random order of the ties turns the sign. `t_test` adds Student's p, `holes` the lowest
@@ -491,7 +498,7 @@ def _paired(
     """The figures of some pairs (P,), and whether every p is exact."""
     apart = figure["expected"][a] - figure["expected"][b]
     apart[np.abs(apart) < ZERO] = 0.0  # a query on which both are level but for rounding
-    n, expected, sd = spread_of(apart)
+    n, expected, sd = mean_and_deviation(apart)
     if not n.all():
         at = int((n == 0).argmax())
         one, other = (evaluations[int(x[at])].name for x in (a, b))
@@ -505,8 +512,8 @@ def _paired(
         values = np.where(shared, figure[one][a] - figure[other][b], 0.0)
         return np.asarray(values.sum(axis=1) / n)
 
-    p, exact = randomisation(apart, seed=seed)
-    least, most = range_of(figure["expected"], measure.upper)
+    p, exact = randomization_test(apart, seed=seed)
+    least, most = possible_range(figure["expected"], measure.upper)
     ends = difference_intervals(apart, most - least)
     differing = (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64)
     found = {
@@ -582,7 +589,7 @@ class _Orders:
                 sums = flips.drawn_sums(
                     *(evaluation.ties, self._measure, tied, values.expected[tied]),
                     None if values.variance is None else values.variance[tied],
-                    flips.generator_of(evaluation.name, self._seed),
+                    flips.run_generator(evaluation.name, self._seed),
                 )
         self._drawn[key] = sums
         return sums
@@ -649,9 +656,11 @@ def pairs_table(comparison: Comparison) -> Table:
     notes += comparison.notes
     if comparison.exact:
         notes.append("p counts every assignment of signs: it is exact")
-    few = comparison.pairs.figures["differing"] < FEW
+    few = comparison.pairs.figures["differing"] < MIN_QUERIES
     if few.any():
-        notes.append(f"– under ci: fewer than {FEW} queries differ, too few for an interval")
+        notes.append(
+            f"– under ci: fewer than {MIN_QUERIES} queries differ, too few for an interval"
+        )
     if (np.isnan(comparison.pairs.figures["low"]) & ~few).any():
         notes.append("– under ci: all queries differ alike, in a measure that has no end")
     if bounded:

@@ -42,7 +42,7 @@ from rankproof.presentation.tables import Cell, Column, Marked
 from rankproof.presentation.tables import Table as Shown
 from rankproof.presentation.text_formats import latex_table
 from rankproof.retrieval.fusion import fuse as fuse_runs
-from rankproof.statistics.randomisation import randomisation, t_test
+from rankproof.statistics.randomization import randomization_test, t_test
 
 __all__ = ["Qrels", "Run", "compare", "evaluate", "fuse"]
 
@@ -400,7 +400,7 @@ def _as_listed(rows: Rows) -> Rows:
 
 _TESTS: dict[str, Callable[[Float], Float]] = {
     "student": lambda differences: np.nan_to_num(t_test(differences), nan=0.0),  # as ranx has it
-    "fisher": lambda differences: randomisation(differences)[0],
+    "fisher": lambda differences: randomization_test(differences)[0],
 }
 
 
@@ -531,7 +531,7 @@ def compare(
 ) -> Report:
     """ranx's `compare`: its means and p-values; `.comparison` is ours.
 
-    Student's p-values are ranx's own. Those of `fisher` are of our randomisation test, which counts
+    Student's p-values are ranx's own. Those of `fisher` are of our randomization test, which counts
     every flip of signs where there are few queries and draws more than ranx elsewhere.
 
     >>> from rankproof.compat.ranx import Qrels, Run, compare

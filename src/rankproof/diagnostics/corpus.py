@@ -21,7 +21,7 @@ from rankproof.precision.exact_search import find, to_run
 from rankproof.precision.topk import TopK
 from rankproof.retrieval.protocols import Embedder, Vectors
 from rankproof.retrieval.workshop import Texts, Workshop, quiet
-from rankproof.statistics.resampling import sampled
+from rankproof.statistics.resampling import draw_sample
 
 K = 10
 SET, LIST = parse(f"NRecall4@{K}"), parse(f"nDCG@{K}")
@@ -80,7 +80,7 @@ class JudgedCorpus:
         """At most so many queries, in their order."""
         if len(self.queries) <= queries:
             return self
-        return self.only(sampled(np.arange(len(self.queries)), queries, [seed, 4]).tolist())
+        return self.only(draw_sample(np.arange(len(self.queries)), queries, [seed, 4]).tolist())
 
     def only(self, rows: Sequence[int]) -> JudgedCorpus:
         """These queries alone."""

@@ -11,8 +11,8 @@ from rankproof.foundation.arrays import Float
 from rankproof.statistics.intervals import (
     ROUNDING,
     Interval,
+    constant_interval,
     percentile_intervals,
-    steady_interval,
 )
 from rankproof.statistics.resampling import resampled_means
 
@@ -56,7 +56,7 @@ def figures(
         steady = high - low <= ROUNDING
         steady[:base] = False
         for f in np.flatnonzero(steady):
-            ends[:, f] = steady_interval(float(low[f]), int(known[f]), *within)
+            ends[:, f] = constant_interval(float(low[f]), int(known[f]), *within)
     spread = (
         np.full(count, np.nan)
         if runs < 2

@@ -45,7 +45,11 @@ from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.statistics.intervals import Interval, percentile_interval
-from rankproof.statistics.rank_similarity import Correlation, across, within
+from rankproof.statistics.rank_similarity import (
+    Correlation,
+    mean_correlation,
+    query_correlation,
+)
 from rankproof.statistics.resampling import resampled_means
 
 BASE = "base"
@@ -408,14 +412,14 @@ def _prediction(
     """Δname's change against the measure's, (A, R, Q) each, runs averaged."""
     ours, theirs = cheap.mean(axis=1), dear.mean(axis=1)
     found = {
-        "across_ablations": across(ours, theirs, list(ABLATIONS)),
-        "across_queries": within(ours, theirs, seed),
+        "across_ablations": mean_correlation(ours, theirs, list(ABLATIONS)),
+        "across_queries": query_correlation(ours, theirs, seed),
     }
     if mentions is not None and mentions.rows:
         names = [row.ablation for row in mentions.rows[1:]]
         rows = [at for at, name in enumerate(ABLATIONS) if name in names]
         order = [names.index(name) for name in ABLATIONS if name in names]
-        found["across_ablations_in_corpus"] = across(
+        found["across_ablations_in_corpus"] = mean_correlation(
             ours[rows], mentions.changes[order], [n for n in ABLATIONS if n in names]
         )
     return found

@@ -29,7 +29,11 @@ from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.intervals import Interval
-from rankproof.statistics.rank_similarity import Correlation, across, within
+from rankproof.statistics.rank_similarity import (
+    Correlation,
+    mean_correlation,
+    query_correlation,
+)
 
 COSINES = ("clean", "passage")
 
@@ -314,6 +318,6 @@ def _prediction(
         for values in (clean, measure)
     )
     return {
-        "across_levels": across(ours, theirs, labels),
-        "across_queries": within(ours, theirs, seed),
+        "across_levels": mean_correlation(ours, theirs, labels),
+        "across_queries": query_correlation(ours, theirs, seed),
     }

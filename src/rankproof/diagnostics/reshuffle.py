@@ -6,7 +6,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Float
 from rankproof.precision.topk import TopK
-from rankproof.statistics.rank_similarity import kendall as tau_b
+from rankproof.statistics.rank_similarity import kendall_tau as tau_b
 
 
 def overlap(one: TopK, other: TopK) -> Float:

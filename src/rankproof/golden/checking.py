@@ -27,8 +27,8 @@ from rankproof.statistics.agreement import (
     agreement,
     self_consistency,
 )
-from rankproof.statistics.intervals import FEW
-from rankproof.statistics.resampling import sampled
+from rankproof.statistics.intervals import MIN_QUERIES
+from rankproof.statistics.resampling import draw_sample
 from rankproof.statistics.two_phase import TwoPhase, two_phase_of
 
 if TYPE_CHECKING:
@@ -208,10 +208,10 @@ def as_people(
         for query, doc, grade in given.to_frame().iter_rows():
             if query in by_judge:
                 labels.setdefault(query, {})[doc] = grade
-    if len(labels) < FEW:
+    if len(labels) < MIN_QUERIES:
         if runs:
             raise InputError(
-                f"people labelled {len(labels)} whole queries, and {FEW} are needed",
+                f"people labelled {len(labels)} whole queries, and {MIN_QUERIES} are needed",
                 place=str(store.path),
                 remedy="label all passages of some: `rankproof golden assign --queries`",
             )
@@ -271,7 +271,7 @@ def _itself(build: Build, member: Member, sample: int, repeats: int) -> tuple[Se
             for doc, what in zip(reply.documents, reply.pairs, strict=True)
         )
     ]
-    chosen = sampled(np.arange(len(first)), sample, settings.seed).tolist()
+    chosen = draw_sample(np.arange(len(first)), sample, settings.seed).tolist()
     rounds = [[first[at] for at in chosen]]
     with build.askers([member], "judging again", len(chosen) * repeats) as (asker,):
         for repeat in range(1, repeats + 1):

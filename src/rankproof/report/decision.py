@@ -26,8 +26,8 @@ from rankproof.report.configuration_names import Words, in_words, meaning
 from rankproof.report.page_elements import Section, fold, paragraph
 from rankproof.report.result_files import Result
 from rankproof.report.svg import element, shown
-from rankproof.statistics.intervals import CONFIDENCE, FEW
-from rankproof.statistics.resampling import BAGS, origin
+from rankproof.statistics.intervals import CONFIDENCE, MIN_QUERIES
+from rankproof.statistics.resampling import JOINT_RESAMPLES, generator_state
 from rankproof.tradeoffs.recommend import Choice, Recommendation, in_brackets, recommend
 from rankproof.tradeoffs.results import Results, money, read_results
 from rankproof.tradeoffs.selection import Limits, cheaper_or_faster, faster, pick, shortfall
@@ -464,15 +464,15 @@ def _values(sweep: Chosen, names: list[str]) -> dict[str, Any]:
     if not (fits and same and values.min() >= 0 and values.max() <= 1):
         return {"values": None}
     codes = np.rint(values * PARTS).astype("<u2")
-    state, increment = origin(SEED)
+    state, increment = generator_state(SEED)
     return {
         "values": b64encode(codes.tobytes()).decode(),
         "parts": PARTS,
         "state": str(state),
         "increment": str(increment),
-        "bags": BAGS,
+        "bags": JOINT_RESAMPLES,
         "confidence": CONFIDENCE,
-        "few": FEW,
+        "few": MIN_QUERIES,
     }
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from rankproof.data.tables import Run
 from rankproof.foundation.arrays import Float
 from rankproof.retrieval.ranked_lists import keep_first
-from rankproof.statistics.rank_similarity import kendall as tau_b
+from rankproof.statistics.rank_similarity import kendall_tau as tau_b
 
 
 def overlap(a: Run, b: Run, k: int) -> pl.DataFrame:

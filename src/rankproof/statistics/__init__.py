@@ -1,12 +1,14 @@
-"""What queries leave open: every random draw over queries is made here.
+"""What a sample of queries leaves open; every random draw of rankproof is made here.
 
-distributions.py  normal, Student's t and beta, for intervals and power
-resampling.py     one bootstrap: draws made once for all columns, memory bounded
-intervals.py      the interval of a mean, of a difference, and of what is neither
-randomisation.py  the paired sign-flip test, Holm's correction, Tukey's HSD
-flips.py          whether a random order of ties turns the sign of a difference
-likeness.py       how alike two rankings are, and correlations with their intervals
-agreement.py      how far raters agree beyond chance
-two_phase.py      a measure as people would have it, from a sample of theirs and a judge
-power.py          how many queries would tell a difference
+Arrays in, arrays out: nothing here knows runs, judgments or files. Rows are (C, Q): one column of
+values per query for each of C things that are compared, NaN where a query has no value.
+
+distributions.py    normal, Student's t and beta, for intervals and power
+intervals.py        the interval of a mean, of a difference and of other statistics; queries needed
+resampling.py       bootstrap and samples of queries; many differences at once (max-T)
+randomization.py    the paired sign-flip test, Holm's correction, Tukey's HSD
+flips.py            whether a random order of ties would turn the sign of a difference
+rank_similarity.py  how alike two rankings are; correlations with intervals
+agreement.py        how far annotators agree beyond chance
+two_phase.py        a measure by annotators' labels, from a sample of them and a judge
 """

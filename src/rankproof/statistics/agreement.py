@@ -1,19 +1,19 @@
-"""How far raters agree beyond chance, each coefficient with an interval over queries.
+"""How far annotators (raters) agree beyond chance, with intervals over queries.
 
     Cohen's κ         (p − e)/(1 − e),  p = Σ w_ab t_ab,  e = Σ w_ab t_a· t_·b,  t the shared table
     Gwet's AC1, AC2   (p − e)/(1 − e),  e = T_w/(q(q − 1)) · Σ π_k(1 − π_k),  T_w = Σ w_kl
     Krippendorff's α  1 − observed/expected disagreement, over all pairs of ratings of an item
 
-A rating that is missing is NaN. A coefficient that is not defined is NaN and says why.
+A missing rating is NaN. An undefined coefficient is NaN and says why.
 
-Passages of one query are graded alike: the interval is over queries (an item that names none is
-its own), by leaving each of the Q out in turn. With z = atanh of the coefficient, of 2p − 1 for a
-share p,
+Passages of one query are graded alike, so the interval is over queries (an item without a query is
+its own), by the jackknife: each of the Q queries is left out in turn. With z = atanh of the
+coefficient, or of 2p − 1 for a share p,
 
     tanh(z ± t_{Q−1} · se),  se² = (Q − 1)/Q · Σ (z_−q − z̄)²
 
-Ten passages a query: it covers .92 to .95 from 10 queries on, where resampling passages covers .6.
-With fewer than six queries, and where leaving one out leaves nothing defined, there is none.
+With ten passages a query it covers .92 to .95 from 10 queries on, where resampling passages covers
+.6. There is no interval for fewer than six queries, nor if leaving one out leaves it undefined.
 """
 
 from __future__ import annotations
@@ -28,37 +28,42 @@ import numpy as np
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.statistics.distributions import t_quantile
-from rankproof.statistics.intervals import CONFIDENCE, FEW, known, known_ends
+from rankproof.statistics.intervals import (
+    CONFIDENCE,
+    MIN_QUERIES,
+    interval_or_none,
+    none_if_nan,
+)
 
 Weights = Literal["none", "linear", "quadratic", "ordinal"]
 Level = Literal["nominal", "ordinal", "interval"]
 Ratings: TypeAlias = Sequence[float | None] | Array
-Queries: TypeAlias = Sequence[Hashable] | None  # of each item; None: each is its own
+Queries: TypeAlias = Sequence[Hashable] | None  # one per item; None: each item is its own
 Scale = Literal["atanh", "share", "plain"]  # on which an interval is symmetric
 
 GRADES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
-_SAME = 1e-12  # figures that differ by rounding alone
-_LEVELS = 100  # more are measurements, not categories
+_ROUNDING = 1e-12  # values that differ by less are equal
+_MAX_LEVELS = 100  # more are measurements, not categories
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """A figure with its interval; NaN, with the reason, where it is not defined."""
+    """A coefficient with its interval; NaN, with the reason, where it is undefined."""
 
     name: str
     value: float
-    low: float  # 95% over queries; NaN where they cannot tell
+    low: float  # 95% over queries; NaN if there is no interval
     high: float
-    items: int  # rated often enough to count
-    undefined: str | None = None
-    queries: int = 0  # that they are of
+    items: int  # with enough ratings to count
+    undefined: str | None = None  # why
+    queries: int = 0  # of these items
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: null where it is not defined."""
+        """For JSON: null where it is undefined."""
         return {
-            "value": known(self.value),
-            "ci": known_ends((self.low, self.high)),
+            "value": none_if_nan(self.value),
+            "ci": interval_or_none((self.low, self.high)),
             "items": self.items,
             "queries": self.queries,
             "undefined": self.undefined,
@@ -67,18 +72,17 @@ class Coefficient:
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How often the first rater said the row's level and the second the column's."""
+    """How often the first rater gave the row's level and the second the column's."""
 
     levels: Float  # (q,)
     counts: Int  # (q, q)
 
 
 def confusion(first: Ratings, second: Ratings, levels: Sequence[float] | None = None) -> Confusion:
-    """Over the items that both rated."""
-    ratings = _table([first, second])
-    known, counts = _counts(ratings, levels)
+    """Count the pairs of levels over the items that both rated."""
+    scale, counts = _level_counts(_ratings_table([first, second]), levels)
     both = (counts.sum(axis=2) > 0).all(axis=0)
-    return Confusion(known, np.einsum("ia,ib->ab", counts[0][both], counts[1][both]))
+    return Confusion(scale, np.einsum("ia,ib->ab", counts[0][both], counts[1][both]))
 
 
 def cohen_kappa(
@@ -89,17 +93,18 @@ def cohen_kappa(
     *,
     queries: Queries = None,
 ) -> Coefficient:
-    """Cohen's κ of two raters, over the items that both rated. Weights go by the levels' values.
+    """Return Cohen's κ of two raters, over the items that both rated.
+
+    Weights go by the values of the levels.
 
     >>> from rankproof.statistics.agreement import cohen_kappa
     >>> cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0]).value
     0.5
     """
-    ratings = _table([first, second])
-    known, counts = _counts(ratings, levels)
+    scale, counts = _level_counts(_ratings_table([first, second]), levels)
     both = (counts.sum(axis=2) > 0).all(axis=0)
-    q = len(known)
-    weight = _weights(known, weights)
+    q = len(scale)
+    weight = _weights(scale, weights)
     joint = counts[0][both, :, None] * counts[1][both, None, :]
     parts = joint.reshape(len(joint), q * q)
 
@@ -109,9 +114,14 @@ def cohen_kappa(
         expected = np.einsum("ba,bc,ac->b", share.sum(axis=2), share.sum(axis=1), weight)
         return _corrected(np.einsum("bac,ac->b", share, weight), expected)
 
-    name = "κ" if weights == "none" else f"κ, {weights}"
-    why = "chance alone would agree: both raters gave one label to every item"
-    return _estimate(name, parts, statistic, int(both.sum()), why, _of(queries, both))
+    return _estimate(
+        name="κ" if weights == "none" else f"κ, {weights}",
+        parts=parts,
+        statistic=statistic,
+        items=int(both.sum()),
+        why_undefined="chance alone would agree: both raters gave one label to every item",
+        query=_query_numbers(queries, both),
+    )
 
 
 def gwet_ac(
@@ -121,17 +131,17 @@ def gwet_ac(
     *,
     queries: Queries = None,
 ) -> Coefficient:
-    """Gwet's AC1 (no weights) or AC2 of two raters or more, (raters, items).
+    """Return Gwet's AC1 (no weights) or AC2 of two raters or more, (raters, items).
 
-    `levels` are those of the scale; where not given, those that occur.
+    `levels` are those of the scale; by default those that occur.
     """
-    known, each = _counts(_table(ratings), levels)
-    counts = each.sum(axis=0).astype(np.float64)  # (I, q) raters who gave each level
+    scale, by_rater = _level_counts(_ratings_table(ratings), levels)
+    counts = by_rater.sum(axis=0).astype(np.float64)  # (I, q) raters who gave each level
     rated = counts.sum(axis=1) > 0
     counts = counts[rated]
     raters = counts.sum(axis=1)
-    q = len(known)
-    weight = _weights(known, weights)
+    q = len(scale)
+    weight = _weights(scale, weights)
     several = raters >= 2
     agreed = (counts * (counts @ weight - 1)).sum(axis=1) / np.maximum(raters * (raters - 1), 1)
     parts = np.column_stack([agreed * several, several, counts / raters[:, None]])
@@ -141,13 +151,18 @@ def gwet_ac(
             return np.full(len(sums), np.nan)
         pi = sums[:, 2:] / sums[:, 2:].sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            observed = sums[:, 0] / sums[:, 1]  # a resample may hold no pair: not defined
+            observed = sums[:, 0] / sums[:, 1]  # without one query there may be no pair
         expected = weight.sum() / (q * (q - 1)) * (pi * (1 - pi)).sum(axis=1)
         return _corrected(observed, expected)
 
-    name = "AC1" if weights == "none" else f"AC2, {weights}"
-    why = "there is one level alone: name the levels of the scale"
-    return _estimate(name, parts, statistic, int(several.sum()), why, _of(queries, rated))
+    return _estimate(
+        name="AC1" if weights == "none" else f"AC2, {weights}",
+        parts=parts,
+        statistic=statistic,
+        items=int(several.sum()),
+        why_undefined="there is one level alone: name the levels of the scale",
+        query=_query_numbers(queries, rated),
+    )
 
 
 def krippendorff_alpha(
@@ -157,42 +172,48 @@ def krippendorff_alpha(
     *,
     queries: Queries = None,
 ) -> Coefficient:
-    """Krippendorff's α of two raters or more, (raters, items).
+    """Return Krippendorff's α of two raters or more, (raters, items).
 
     α = 1 − (n − 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck, o the coincidences inside items, n_c = Σ_k o_ck.
     """
-    known, each = _counts(_table(ratings), levels)
-    counts = each.sum(axis=0).astype(np.float64)
+    scale, by_rater = _level_counts(_ratings_table(ratings), levels)
+    counts = by_rater.sum(axis=0).astype(np.float64)
     several = counts.sum(axis=1) >= 2
     counts = counts[several]
-    q = len(known)
+    q = len(scale)
     pairs = counts[:, :, None] * counts[:, None, :]
     pairs[:, np.arange(q), np.arange(q)] -= counts
     pairs /= (counts.sum(axis=1) - 1)[:, None, None]
     parts = pairs.reshape(len(pairs), q * q)
 
     def statistic(sums: Float) -> Float:
-        together = sums.reshape(-1, q, q)
-        each = together.sum(axis=2)
+        coincidences = sums.reshape(-1, q, q)
+        totals = coincidences.sum(axis=2)
         if level == "nominal":
-            squared = np.broadcast_to(1 - np.eye(q), together.shape)
+            squared = np.broadcast_to(1 - np.eye(q), coincidences.shape)
         else:
-            place = known if level == "interval" else np.cumsum(each, axis=1) - each / 2
-            place = np.broadcast_to(place, each.shape)
+            place = scale if level == "interval" else np.cumsum(totals, axis=1) - totals / 2
+            place = np.broadcast_to(place, totals.shape)
             squared = (place[:, :, None] - place[:, None, :]) ** 2
-        observed = (together * squared).sum(axis=(1, 2))
-        expected = (each[:, :, None] * each[:, None, :] * squared).sum(axis=(1, 2))
+        observed = (coincidences * squared).sum(axis=(1, 2))
+        expected = (totals[:, :, None] * totals[:, None, :] * squared).sum(axis=(1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = 1 - (each.sum(axis=1) - 1) * observed / expected
-        return np.where(expected > 0, found, np.nan)
+            alpha = 1 - (totals.sum(axis=1) - 1) * observed / expected
+        return np.where(expected > 0, alpha, np.nan)
 
-    why = "every rating is the same: nothing could disagree"
-    return _estimate(f"α, {level}", parts, statistic, len(counts), why, _of(queries, several))
+    return _estimate(
+        name=f"α, {level}",
+        parts=parts,
+        statistic=statistic,
+        items=len(counts),
+        why_undefined="every rating is the same: nothing could disagree",
+        query=_query_numbers(queries, several),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Two raters on one scale: every coefficient, and the table behind them."""
+    """Two raters on one scale: every coefficient, and the table they are computed from."""
 
     confusion: Confusion
     coefficients: dict[str, Coefficient]
@@ -214,40 +235,52 @@ def agreement(
     relevant: float = 4,
     queries: Queries = None,
 ) -> Agreement:
-    """All coefficients of two raters; also κ and AC1 of `relevant` or above against below.
+    """Compute all coefficients of two raters; also κ and AC1 of "at least `relevant`" or not.
 
     >>> from rankproof.statistics.agreement import agreement
-    >>> found = agreement([5, 4, 4, 2, 1, 3], [5, 5, 4, 1, 1, 3])
-    >>> round(found.coefficients["κ, quadratic"].value, 3)
+    >>> result = agreement([5, 4, 4, 2, 1, 3], [5, 5, 4, 1, 1, 3])
+    >>> round(result.coefficients["κ, quadratic"].value, 3)
     0.928
     """
-    ratings = _table([first, second])
-    one, other = ratings
-    binary = np.where(np.isnan(ratings), np.nan, ratings >= relevant)
+    ratings = _ratings_table([first, second])
     kinds: tuple[Weights, ...] = ("none", "linear", "quadratic", "ordinal")
     scales: tuple[Level, ...] = ("nominal", "ordinal", "interval")
-    found = [_exact(ratings, queries)]
-    found += [cohen_kappa(one, other, weights, levels, queries=queries) for weights in kinds[:3]]
-    found += [gwet_ac(ratings, weights, levels, queries=queries) for weights in kinds]
-    found += [krippendorff_alpha(ratings, level, levels, queries=queries) for level in scales]
-    rare = [
-        len(np.unique(_of(queries, (binary == kind).any(axis=0) & ~np.isnan(binary).any(axis=0))))
-        for kind in (0, 1)
+    coefficients = [
+        _exact_agreement(ratings, queries),
+        *(cohen_kappa(ratings[0], ratings[1], kind, levels, queries=queries) for kind in kinds[:3]),
+        *(gwet_ac(ratings, kind, levels, queries=queries) for kind in kinds),
+        *(krippendorff_alpha(ratings, scale, levels, queries=queries) for scale in scales),
+        *_binary_coefficients(ratings, relevant, queries),
     ]
+    return Agreement(confusion(ratings[0], ratings[1], levels), {c.name: c for c in coefficients})
+
+
+def _binary_coefficients(ratings: Float, relevant: float, queries: Queries) -> list[Coefficient]:
+    """κ and AC1 of "at least `relevant`" or not.
+
+    They have no interval if too few queries have relevant passages, or others.
+    """
+    binary = np.where(np.isnan(ratings), np.nan, ratings >= relevant)
+    both_rated = ~np.isnan(binary).any(axis=0)
+    rarer = min(
+        len(np.unique(_query_numbers(queries, (binary == label).any(axis=0) & both_rated)))
+        for label in (0, 1)
+    )
+    coefficients = []
     for coefficient in (
         cohen_kappa(binary[0], binary[1], levels=(0, 1), queries=queries),
         gwet_ac(binary, levels=(0, 1), queries=queries),
     ):
         named = replace(coefficient, name=f"{coefficient.name}, {relevant:g}+")
-        if min(rare) < FEW:  # so few queries hold what is relevant, or what is not
+        if rarer < MIN_QUERIES:
             named = replace(named, low=math.nan, high=math.nan)
-        found.append(named)
-    return Agreement(confusion(one, other, levels), {one.name: one for one in found})
+        coefficients.append(named)
+    return coefficients
 
 
 @dataclass(frozen=True, slots=True)
 class SelfConsistency:
-    """One rater, asked again and again."""
+    """One rater who rated the same items repeatedly."""
 
     exact: Coefficient  # share of pairs of repeats that are equal, mean over items
     difference: Coefficient  # mean absolute difference of two repeats
@@ -258,56 +291,57 @@ class SelfConsistency:
 def self_consistency(
     ratings: Sequence[Ratings] | Array, *, queries: Queries = None
 ) -> SelfConsistency:
-    """Repeats (repeats, items) of the same judgements; an item counts from two repeats on.
+    """Compare repeats (repeats, items) of the same ratings; an item counts from two repeats on.
 
     >>> from rankproof.statistics.agreement import self_consistency
     >>> self_consistency([[5, 4, 2, 1], [5, 3, 2, 1]]).exact.value
     0.75
     """
-    table = _table(ratings)
+    table = _ratings_table(ratings)
     repeats = (~np.isnan(table)).sum(axis=0)
-    several = repeats >= 2
-    of = _of(queries, several)
-    table = table[:, several]
-    kept = repeats[several]
-    pairs = kept * (kept - 1) / 2
+    repeated = repeats >= 2
+    query = _query_numbers(queries, repeated)
+    table, repeats = table[:, repeated], repeats[repeated]
+    pairs = repeats * (repeats - 1) / 2
     first, second = np.triu_indices(len(table), 1)
-    apart = np.nansum(np.abs(table[first] - table[second]), axis=0) / pairs
-    variance = np.nanvar(table, axis=0, ddof=1) if len(kept) else np.zeros(0)
-
-    def mean(name: str, values: Float, root: bool = False) -> Coefficient:
-        def statistic(sums: Float) -> Float:
-            each = sums[:, 0] / sums[:, 1]
-            return np.sqrt(each) if root else each
-
-        parts = np.column_stack([values, np.ones(len(values))])
-        return _estimate(name, parts, statistic, len(values), "", of, "plain")
-
+    difference = np.nansum(np.abs(table[first] - table[second]), axis=0) / pairs
+    variance = np.nanvar(table, axis=0, ddof=1) if len(repeats) else np.zeros(0)
     return SelfConsistency(
-        _exact(table, of.tolist()),
-        mean("mean absolute difference", apart),
-        mean("sd", variance, root=True),
-        krippendorff_alpha(table, "ordinal", queries=of.tolist()),
+        _exact_agreement(table, query.tolist()),
+        _mean_estimate("mean absolute difference", difference, query, "plain"),
+        _mean_estimate("sd", variance, query, "plain", np.sqrt),
+        krippendorff_alpha(table, "ordinal", queries=query.tolist()),
     )
 
 
-def _exact(ratings: Float, queries: Queries) -> Coefficient:
+def _mean_estimate(
+    name: str,
+    values: Float,
+    query: Int,
+    scale: Scale,
+    transform: Callable[[Float], Float] = np.asarray,
+) -> Coefficient:
+    """The mean of values (items,), or a transform of it, with its interval over queries."""
+
+    def statistic(sums: Float) -> Float:
+        return transform(sums[:, 0] / sums[:, 1])
+
+    parts = np.column_stack([values, np.ones(len(values))])
+    return _estimate(name, parts, statistic, len(values), "", query, scale)
+
+
+def _exact_agreement(ratings: Float, queries: Queries) -> Coefficient:
     """Share of pairs of ratings that are equal, mean over items with two or more."""
     raters = (~np.isnan(ratings)).sum(axis=0)
     first, second = np.triu_indices(len(ratings), 1)
     equal = (ratings[first] == ratings[second]).sum(axis=0)
     several = raters >= 2
     share = equal[several] / (raters * (raters - 1) / 2)[several]
-    parts = np.column_stack([share, np.ones(len(share))])
-
-    def statistic(sums: Float) -> Float:
-        return sums[:, 0] / sums[:, 1]
-
-    return _estimate("exact", parts, statistic, len(share), "", _of(queries, several), "share")
+    return _mean_estimate("exact", share, _query_numbers(queries, several), "share")
 
 
-def _of(queries: Queries, kept: Bool) -> Int:
-    """Which query each of the items that are kept is of, as numbers from 0."""
+def _query_numbers(queries: Queries, kept: Bool) -> Int:
+    """The query of each item that is kept, numbered from 0."""
     if queries is None:
         return np.arange(int(kept.sum()))
     if len(queries) != len(kept):
@@ -317,11 +351,11 @@ def _of(queries: Queries, kept: Bool) -> Int:
             remedy="give the query of each item",
         )
     number: dict[Hashable, int] = {}
-    every = np.array([number.setdefault(query, len(number)) for query in queries], np.int64)
-    return np.unique(every[kept], return_inverse=True)[1].reshape(-1)
+    numbers = np.array([number.setdefault(query, len(number)) for query in queries], np.int64)
+    return np.unique(numbers[kept], return_inverse=True)[1].reshape(-1)
 
 
-def _table(ratings: Sequence[Ratings] | Array) -> Float:
+def _ratings_table(ratings: Sequence[Ratings] | Array) -> Float:
     """(raters, items) as numbers, NaN where missing."""
     lengths = {len(one) for one in ratings}
     if len(lengths) > 1:
@@ -341,26 +375,26 @@ def _table(ratings: Sequence[Ratings] | Array) -> Float:
     return table if table.ndim == 2 else table.reshape(0, 0)  # no rater at all
 
 
-def _counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]:
-    """The levels in order (q,), and (raters, items, q) which one each rating is."""
-    given = ratings[~np.isnan(ratings)]
-    known = np.unique(given if levels is None else np.asarray(levels, np.float64))
-    if len(known) > _LEVELS:
+def _level_counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]:
+    """The levels in order (q,), and (raters, items, q) 1 for the level that each rating is."""
+    present = ratings[~np.isnan(ratings)]
+    scale = np.unique(present if levels is None else np.asarray(levels, np.float64))
+    if len(scale) > _MAX_LEVELS:
         raise InputError(
-            f"{len(known)} different ratings", place="agreement", remedy="round them to levels"
+            f"{len(scale)} different ratings", place="agreement", remedy="round them to levels"
         )
-    strange = given[~np.isin(given, known)]
-    if len(strange):
+    unknown = present[~np.isin(present, scale)]
+    if len(unknown):
         raise InputError(
-            f"rating {strange[0]:g} is not one of the levels {shorten([float(x) for x in known])}",
+            f"rating {unknown[0]:g} is not one of the levels {shorten([float(x) for x in scale])}",
             place="agreement",
             remedy="correct it, or name it as a level",
         )
-    return known, (ratings[:, :, None] == known).astype(np.int64)
+    return scale, (ratings[:, :, None] == scale).astype(np.int64)
 
 
 def _weights(levels: Float, kind: Weights) -> Float:
-    """(q, q) agreement of two levels: 1 for the same one, 0 for the two farthest apart.
+    """(q, q) agreement of two levels: 1 for equal ones, 0 for the two that are farthest apart.
 
     Linear and quadratic go by the levels' values; ordinal, 1 − C(d+1, 2)/C(q, 2), by their ranks.
     """
@@ -377,10 +411,9 @@ def _weights(levels: Float, kind: Weights) -> Float:
 
 def _corrected(observed: Float, expected: Float) -> Float:
     """(p − e)/(1 − e); NaN where chance would always agree."""
-    room = 1 - expected
+    by_chance = 1 - expected
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Below, e is 1 but for rounding.
-        return np.where(room > 1e-12, (observed - expected) / room, np.nan)
+        return np.where(by_chance > _ROUNDING, (observed - expected) / by_chance, np.nan)
 
 
 def _estimate(
@@ -388,43 +421,43 @@ def _estimate(
     parts: Array,
     statistic: Callable[[Float], Float],
     items: int,
-    why: str,
-    of: Int,
+    why_undefined: str,
+    query: Int,
     scale: Scale = "atanh",
 ) -> Coefficient:
-    """A statistic of the sums of `parts` (items, f), with its interval over queries (items,)."""
+    """A statistic of the sums of `parts` (rows, f), with its interval over queries (rows,)."""
     nan = math.nan
     if items == 0:
         return Coefficient(name, nan, nan, nan, 0, "no item was rated twice")
-    queries = int(of.max()) + 1
+    queries = int(query.max()) + 1
     sums = np.stack(
-        [np.bincount(of, column, queries) for column in parts.astype(np.float64).T], axis=1
+        [np.bincount(query, column, queries) for column in parts.astype(np.float64).T], axis=1
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(statistic(sums.sum(axis=0)[None])[0])
         without = statistic(sums.sum(axis=0) - sums)
     if math.isnan(value):
-        return Coefficient(name, nan, nan, nan, items, why, queries)
-    low, high = _jackknife(value, without, scale) if queries >= FEW else (nan, nan)
+        return Coefficient(name, nan, nan, nan, items, why_undefined, queries)
+    low, high = _jackknife(value, without, scale) if queries >= MIN_QUERIES else (nan, nan)
     return Coefficient(name, value, low, high, items, None, queries)
 
 
 def _jackknife(value: float, without: Float, scale: Scale) -> tuple[float, float]:
-    """The interval of a figure from its values without each query."""
+    """The interval of a coefficient from its values (Q,) without each query."""
     n = len(without)
 
-    def there(x: Float) -> Float:
+    def to_scale(x: Float) -> Float:
         return x if scale == "plain" else np.arctanh(2 * x - 1 if scale == "share" else x)
 
-    def back(x: float) -> float:
+    def from_scale(z: float) -> float:
         if scale == "plain":
-            return max(x, 0.0)
-        return (math.tanh(x) + 1) / 2 if scale == "share" else math.tanh(x)
+            return max(z, 0.0)
+        return (math.tanh(z) + 1) / 2 if scale == "share" else math.tanh(z)
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        centre = float(there(np.array(value)))
-        left = there(without)
-    if not (math.isfinite(centre) and np.isfinite(left).all() and np.ptp(left) > _SAME):
-        return math.nan, math.nan  # all alike: what has not varied tells nothing of its spread
-    half = t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0) * math.sqrt((n - 1) * float(np.var(left)))
-    return back(centre - half), back(centre + half)
+        center = float(to_scale(np.array(value)))
+        z = to_scale(without)
+    if not (math.isfinite(center) and np.isfinite(z).all() and np.ptp(z) > _ROUNDING):
+        return math.nan, math.nan  # without variation there is no estimate of the spread
+    half = t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0) * math.sqrt((n - 1) * float(np.var(z)))
+    return from_scale(center - half), from_scale(center + half)

@@ -1,4 +1,4 @@
-"""Normal, Student's t and beta distributions: what intervals and power need, without scipy."""
+"""Normal, Student's t and beta distributions, as intervals and power need them, without scipy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from rankproof.foundation.arrays import Array, Float
 
 _NORMAL = NormalDist()
-_STEPS = 300  # of the continued fraction; it converges in O(√max(a, b))
-_TINY = 1e-300
+_MAX_STEPS = 300  # of the continued fraction; it converges in O(√max(a, b))
+_SMALLEST = 1e-300  # stands in for 0 in a denominator
 
 
 def normal_cdf(x: Array) -> Float:
@@ -29,29 +29,29 @@ def normal_quantile(p: float) -> float:
 def beta_cdf(x: Array, a: float, b: float) -> Float:
     """I_x(a, b) of each value, by Lentz's continued fraction."""
     values = np.clip(np.atleast_1d(np.asarray(x, np.float64)), 0.0, 1.0)
-    turned = values > (a + 1.0) / (a + b + 2.0)  # where the other tail converges faster
-    found = np.empty_like(values)
-    found[~turned] = _lower(values[~turned], a, b)
-    found[turned] = 1.0 - _lower(1.0 - values[turned], b, a)
-    return found.reshape(np.shape(x))
+    is_upper = values > (a + 1.0) / (a + b + 2.0)  # the other tail converges faster there
+    cdf = np.empty_like(values)
+    cdf[~is_upper] = _continued_fraction(values[~is_upper], a, b)
+    cdf[is_upper] = 1.0 - _continued_fraction(1.0 - values[is_upper], b, a)
+    return cdf.reshape(np.shape(x))
 
 
-def _lower(x: Float, a: float, b: float) -> Float:
+def _continued_fraction(x: Float, a: float, b: float) -> Float:
+    """I_x(a, b) for x in the lower tail."""
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log1p(-x)
         )
     c = np.ones_like(x)
-    d = _away(1.0 - (a + b) * x / (a + 1.0))
-    d = 1.0 / d
+    d = 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1.0))
     h = d.copy()
-    for m in range(1, _STEPS):
+    for m in range(1, _MAX_STEPS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1.0 / _away(1.0 + term * d)
-            c = _away(1.0 + term / c)
+            d = 1.0 / _nonzero(1.0 + term * d)
+            c = _nonzero(1.0 + term / c)
             step = c * d
             h = h * step
         if not len(x) or np.abs(step - 1.0).max() < 1e-15:
@@ -59,8 +59,8 @@ def _lower(x: Float, a: float, b: float) -> Float:
     return np.where(x > 0, front * h / a, 0.0)
 
 
-def _away(x: Float) -> Float:
-    return np.where(np.abs(x) < _TINY, _TINY, x)
+def _nonzero(x: Float) -> Float:
+    return np.where(np.abs(x) < _SMALLEST, _SMALLEST, x)
 
 
 def t_tail(t: Array, df: float) -> Float:
@@ -72,28 +72,29 @@ def t_tail(t: Array, df: float) -> Float:
 @lru_cache(maxsize=4096)
 def t_quantile(p: float, df: float) -> float:
     """The p-quantile of Student's t, p ≥ ½, by bisection of its tail."""
+
+    def is_below(t: float) -> bool:
+        return float(t_tail(np.array(t), df)) > 2.0 * (1.0 - p)
+
     low, high = 0.0, 2.0
-    while float(t_tail(np.array(high), df)) > 2.0 * (1.0 - p):
+    while is_below(high):
         low, high = high, 2.0 * high
     for _ in range(200):
         middle = (low + high) / 2.0
         if middle in (low, high):
             break
-        if float(t_tail(np.array(middle), df)) > 2.0 * (1.0 - p):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if is_below(middle) else (low, middle)
     return (low + high) / 2.0
 
 
 @lru_cache(maxsize=4096)
-def largest_share(count: int, of: int, confidence: float) -> float:
-    """Clopper and Pearson's upper bound of a share of which `count` were seen among `of`."""
+def share_upper_bound(count: int, of: int, confidence: float) -> float:
+    """Clopper and Pearson's upper bound of a share, when `count` were observed among `of`."""
     if count >= of:
         return 1.0
     low, high = 0.0, 1.0
     for _ in range(100):
         middle = (low + high) / 2.0
-        seen = 1.0 - float(beta_cdf(np.array(middle), count + 1.0, float(of - count)))
-        low, high = (middle, high) if seen > 1.0 - confidence else (low, middle)
+        tail = 1.0 - float(beta_cdf(np.array(middle), count + 1.0, float(of - count)))
+        low, high = (middle, high) if tail > 1.0 - confidence else (low, middle)
     return high

@@ -1,8 +1,8 @@
-"""How alike two rankings are: overlap, Kendall's τ, Pearson's r and Spearman's ρ, with intervals.
+"""How alike two rankings are: Kendall's τ, Pearson's r and Spearman's ρ, with intervals.
 
-A correlation over n points has an interval over n points: Fisher's, tanh(atanh r ± z/√(n − 3)),
-with 1 + ρ²/2 in place of 1 under the root for Spearman's ρ (Bonett and Wright). Of single queries
-that come in several conditions each, queries are resampled whole.
+A correlation of n points has Fisher's interval, tanh(atanh r ± z/√(n − 3)), with 1 + ρ²/2 in place
+of 1 under the root for Spearman's ρ (Bonett and Wright 2000). Where points are queries, each under
+several conditions, whole queries are resampled.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array, Float
 from rankproof.statistics.distributions import normal_quantile
-from rankproof.statistics.intervals import CONFIDENCE, Interval, known, percentile_interval
+from rankproof.statistics.intervals import CONFIDENCE, Interval, none_if_nan, percentile_interval
 from rankproof.statistics.resampling import resampled
 
-FEW = 12  # points: a correlation of fewer says little
-_CARRIES = 0.2  # r changes by more where one point is left out
+MIN_POINTS = 12  # a correlation of fewer says little
+_INFLUENTIAL = 0.2  # a point without which r changes by more
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """How far a cheap figure follows a dear one.
+    """How well one measurement follows another.
 
     >>> from rankproof.diagnostics import Correlation
     >>> Correlation(0.9, (0.5, 1.0), 0.8, (0.4, 1.0), points=8).few
@@ -37,106 +37,117 @@ class Correlation:
     spearman: float
     spearman_ci: Interval
     points: int
-    carried: str | None = None  # the point that r rests on most
+    carried: str | None = None  # the most influential point
     without: float = math.nan  # r without it
 
     @property
     def few(self) -> bool:
-        return self.points < FEW
+        return self.points < MIN_POINTS
 
     @property
     def rests_on_one(self) -> bool:
-        """Whether one point alone makes r what it is."""
+        """True if r changes its sign, or by more than 0.2, without its most influential point."""
         return self.carried is not None and (
-            self.pearson * self.without <= 0 or abs(self.pearson - self.without) > _CARRIES
+            self.pearson * self.without <= 0 or abs(self.pearson - self.without) > _INFLUENTIAL
         )
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "pearson": known(self.pearson),
-            "pearson_ci": [known(end) for end in self.pearson_ci],
-            "spearman": known(self.spearman),
-            "spearman_ci": [known(end) for end in self.spearman_ci],
+            "pearson": none_if_nan(self.pearson),
+            "pearson_ci": [none_if_nan(end) for end in self.pearson_ci],
+            "spearman": none_if_nan(self.spearman),
+            "spearman_ci": [none_if_nan(end) for end in self.spearman_ci],
             "points": self.points,
             "few": self.few,
             "carried": self.carried,
-            "without": known(self.without),
+            "without": none_if_nan(self.without),
         }
 
 
-def across(cheap: Float, dear: Float, labels: Sequence[str] | None = None) -> Correlation:
-    """Of the means over queries, a point for each condition; (C, Q), with queries of their own."""
-    one, other = _means(cheap), _means(dear)
-    points = len(one)
-    r = float(pearson(one[None], other[None])[0])
-    rho = float(pearson(ranks(one[None]), ranks(other[None]))[0])
-    carried, without = None, math.nan
+def mean_correlation(x: Float, y: Float, labels: Sequence[str] | None = None) -> Correlation:
+    """Correlate the means over queries of rows (C, Q): one point per condition.
+
+    The two need not have the same queries.
+    """
+    x_means, y_means = _means(x), _means(y)
+    points = len(x_means)
+    r = float(pearson(x_means[None], y_means[None])[0])
+    rho = float(pearson(ranks(x_means[None]), ranks(y_means[None]))[0])
+    influential, without = None, math.nan
     if points > 3 and not math.isnan(r):
-        left = ~np.eye(points, dtype=np.bool_)
-        each = pearson(*(np.array([v[row] for row in left]) for v in (one, other)))
-        if not np.isnan(each).all():
-            most = int(np.nanargmax(np.abs(each - r)))
-            carried = str(most) if labels is None else labels[most]
-            without = float(each[most])
+        others = ~np.eye(points, dtype=np.bool_)
+        r_without = pearson(*(np.array([v[row] for row in others]) for v in (x_means, y_means)))
+        if not np.isnan(r_without).all():
+            at = int(np.nanargmax(np.abs(r_without - r)))
+            influential = str(at) if labels is None else labels[at]
+            without = float(r_without[at])
     return Correlation(
-        r, fisher(r, points), rho, fisher(rho, points, 1.0 + rho * rho / 2.0), points,
-        carried, without,
-    )  # fmt: skip
+        pearson=r,
+        pearson_ci=fisher_interval(r, points),
+        spearman=rho,
+        spearman_ci=fisher_interval(rho, points, 1.0 + rho * rho / 2.0),
+        points=points,
+        carried=influential,
+        without=without,
+    )
 
 
-def fisher(r: float, points: int, variance: float = 1.0) -> Interval:
-    """tanh(atanh r ± z·√(variance/(n − 3))); NaN for fewer than four points, and of ±1: points that
-    all lie on a line tell nothing of how far from it others lie."""
+def fisher_interval(r: float, points: int, variance: float = 1.0) -> Interval:
+    """tanh(atanh r ± z·√(variance/(n − 3))).
+
+    NaN for fewer than four points, and for ±1: points that all lie on a line do not show how far
+    from it others lie.
+    """
     if math.isnan(r) or points < 4 or abs(r) >= 1.0 - 1e-12:
         return (math.nan, math.nan)
     half = normal_quantile((1.0 + CONFIDENCE) / 2.0) * math.sqrt(variance / (points - 3))
     return (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
 
 
-def within(cheap: Float, dear: Float, seed: int) -> Correlation:
-    """Of single queries, a point for each condition and query; queries are resampled whole.
+def query_correlation(x: Float, y: Float, seed: int) -> Correlation:
+    """Correlate the values of rows (C, Q): one point per condition and query.
 
-    The ranks behind Spearman's ρ are those of the sample itself.
+    Whole queries are resampled; the ranks behind Spearman's ρ are those of the original sample.
     """
-    known = ~(np.isnan(cheap) | np.isnan(dear))
-    found: list[tuple[float, Interval]] = []
-    for one, other in ((cheap, dear), (_ranked(cheap, known), _ranked(dear, known))):
-        moments = [
-            np.where(known, m, 0.0) for m in (one, other, one * one, other * other, one * other)
-        ]
-        # Sums over the conditions of a query, and how many there are: ratios of means.
+    known = ~(np.isnan(x) | np.isnan(y))
+    queries = int(known.any(axis=0).sum())
+
+    def correlate(x: Float, y: Float) -> tuple[float, Interval]:
+        moments = [np.where(known, m, 0.0) for m in (x, y, x * x, y * y, x * y)]
+        # Sums over the conditions of a query, and their number: r is a function of their ratios.
         sums = np.stack([m.sum(axis=0) for m in (*moments, known.astype(np.float64))], axis=1)
         drawn = resampled(sums, _from_moments, seed)
-        value = float(_from_moments(sums.sum(axis=0)[None])[0])
-        found.append((value, percentile_interval(drawn, int(known.any(axis=0).sum()))))
-    (r, ends), (rho, rank_ends) = found
-    return Correlation(r, ends, rho, rank_ends, int(known.sum()))
+        return float(_from_moments(sums.sum(axis=0)[None])[0]), percentile_interval(drawn, queries)
+
+    r, r_interval = correlate(x, y)
+    rho, rho_interval = correlate(_ranked(x, known), _ranked(y, known))
+    return Correlation(r, r_interval, rho, rho_interval, int(known.sum()))
 
 
-def pearson(one: Float, other: Float) -> Float:
-    """(B,) of the rows; NaN where one of them does not vary."""
-    x = one - one.mean(axis=1, keepdims=True)
-    y = other - other.mean(axis=1, keepdims=True)
+def pearson(x: Float, y: Float) -> Float:
+    """(B,) Pearson's r of each pair of rows; NaN where one of them does not vary."""
+    x = x - x.mean(axis=1, keepdims=True)
+    y = y - y.mean(axis=1, keepdims=True)
     squares = (x * x).sum(axis=1) * (y * y).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(squares > 1e-30, (x * y).sum(axis=1) / np.sqrt(squares), np.nan)
 
 
 def ranks(values: Float) -> Float:
-    """(B, C) ranks within each row; equal values share theirs."""
+    """(B, C) ranks within each row from 1; equal values share their mean rank."""
     below = (values[:, None, :] < values[:, :, None]).sum(axis=2)
     equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
     ranked: Float = below + (equal + 1) / 2.0
     return ranked
 
 
-def kendall(one: Array, other: Array, counted: Array | None = None, level: float = 0.0) -> Float:
-    """(B,) τ-b of rows (B, n) of values, over the items that count.
+def kendall_tau(x: Array, y: Array, counted: Array | None = None, tolerance: float = 0.0) -> Float:
+    """(B,) Kendall's τ-b of rows (B, n) of values, over the items that are counted.
 
-    τ = Σ s·s′ / √(Σ s² · Σ s′²) over pairs, s = −1, 0, 1 as a row orders the pair; values no
-    further apart than `level` tie. NaN where a row orders no pair.
+    τ = Σ s·t / √(Σ s² · Σ t²) over pairs, where s and t are −1, 0 or 1 as the rows order the pair;
+    values that differ by no more than the tolerance tie. NaN where a row orders no pair.
     """
-    s, t = _order(one, level), _order(other, level)
+    s, t = _pair_order(x, tolerance), _pair_order(y, tolerance)
     if counted is not None:
         pairs = counted[:, :, None] & counted[:, None, :]
         s, t = s * pairs, t * pairs
@@ -146,13 +157,14 @@ def kendall(one: Array, other: Array, counted: Array | None = None, level: float
     return tau
 
 
-def _order(values: Array, level: float) -> Float:
-    """(B, n, n) 1 where the first of a pair stands above the second, −1 below, 0 in a tie."""
+def _pair_order(values: Array, tolerance: float) -> Float:
+    """(B, n, n) 1 where the first of a pair has the higher value, −1 the lower, 0 in a tie."""
     first, second = values[:, :, None], values[:, None, :]
-    return (first > second + level).astype(np.float64) - (first < second - level)
+    return (first > second + tolerance).astype(np.float64) - (first < second - tolerance)
 
 
 def _means(values: Float) -> Float:
+    """(C,) means of the defined values of rows (C, Q)."""
     defined = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         mean: Float = np.where(defined, values, 0.0).sum(axis=1) / defined.sum(axis=1)
@@ -160,6 +172,7 @@ def _means(values: Float) -> Float:
 
 
 def _ranked(values: Float, known: Array) -> Float:
+    """Ranks of the known values among all of them, from 1; equal values share their mean rank."""
     ranked = np.zeros(values.shape)
     _, at, times = np.unique(values[known], return_inverse=True, return_counts=True)
     last = np.cumsum(times)
@@ -168,6 +181,7 @@ def _ranked(values: Float, known: Array) -> Float:
 
 
 def _from_moments(sums: Float) -> Float:
+    """(b,) Pearson's r from sums (b, 6) of x, y, x², y², xy and 1."""
     x, y, xx, yy, xy, count = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         x, y, xx, yy, xy = (m / count for m in (x, y, xx, yy, xy))

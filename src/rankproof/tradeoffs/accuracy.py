@@ -25,8 +25,8 @@ from rankproof.presentation.json_values import plain
 from rankproof.statistics.intervals import (
     ROUNDING,
     Interval,
+    constant_interval,
     percentile_interval,
-    steady_interval,
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tradeoffs.pairs import Pairs, read_pairs
@@ -162,7 +162,7 @@ def _interval(chance: Float, right: Float, seed: int, resamples: int) -> Interva
         return (math.nan, math.nan)
     known = int(chance.sum() ** 2 / (chance @ chance) + ROUNDING)
     value = _ratio(math.fsum(chance * right), math.fsum(chance))
-    low, high = steady_interval(value, known, 0.0, 1.0)
+    low, high = constant_interval(value, known, 0.0, 1.0)
     if np.ptp(hit) <= ROUNDING:
         return (low, high)
     sums, over = resampled_means(np.stack([chance * right, chance], axis=1), seed, resamples).T

@@ -46,7 +46,7 @@ from rankproof.retrieval.chat import Chat, unused_code
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import WORD, Name, language_of
 from rankproof.statistics.intervals import mean_intervals
-from rankproof.statistics.rank_similarity import Correlation, within
+from rankproof.statistics.rank_similarity import Correlation, query_correlation
 from rankproof.tradeoffs.accuracy import accuracy_given_hit
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.prices import Price, token_cost
@@ -435,8 +435,8 @@ def correlations(
         same = None
         if len(names) > 1:
             has_several = (~unknown).sum(axis=0) > 1
-            same = within(_center(x[:, has_several]), _center(y[:, has_several]), seed)
-        related.append(AnswerCorrelation(measure, within(x, y, seed), same))
+            same = query_correlation(_center(x[:, has_several]), _center(y[:, has_several]), seed)
+        related.append(AnswerCorrelation(measure, query_correlation(x, y, seed), same))
     return related
 
 

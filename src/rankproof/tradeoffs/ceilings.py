@@ -34,7 +34,7 @@ from rankproof.statistics.intervals import (
     difference_intervals,
     mean_intervals,
     percent_intervals,
-    range_of,
+    possible_range,
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tradeoffs.candidates import candidates
@@ -448,7 +448,7 @@ def _ceiling(
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
     apart = ((proc - actual) - (ideal - proc))[None]
-    least, most = range_of(np.stack([actual, ideal]), measure.upper)
+    least, most = possible_range(np.stack([actual, ideal]), measure.upper)
     balance = difference_intervals(apart, most - least)[0].tolist()
     low, high = percent_intervals(percent[:, None], actual[None], proc[None])[:, 0].tolist()
     return Ceiling(

@@ -27,12 +27,12 @@ from rankproof.evaluation import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import parse
-from rankproof.statistics.intervals import Interval, difference_intervals, range_of
+from rankproof.statistics.intervals import Interval, difference_intervals, possible_range
 from rankproof.statistics.resampling import (
     best_out_of_bag,
-    lower_ends,
-    told_apart_from,
-    told_apart_pairs,
+    different_from,
+    different_pairs,
+    joint_lower_bounds,
 )
 from rankproof.unjudged.bounds import View, grades_of
 
@@ -131,7 +131,7 @@ class Results:
         if not known:
             return intervals
         first, second = ([row_by_name[pairs[at][side]] for at in known] for side in (0, 1))
-        least, most = range_of(values, parse(_at_one(measure)).upper)
+        least, most = possible_range(values, parse(_at_one(measure)).upper)
         ends = difference_intervals(values[first] - values[second], most - least)
         for at, (low, high) in zip(known, ends.tolist(), strict=True):
             intervals[at] = (low, high)
@@ -149,7 +149,7 @@ class Results:
         known, values = self.shared_values(measure, names)
         if not known or not values.shape[1]:
             return {}
-        return dict(zip(known, lower_ends(values, seed).tolist(), strict=True))
+        return dict(zip(known, joint_lower_bounds(values, seed).tolist(), strict=True))
 
     def not_significantly_different(
         self, chosen: str, measure: str, others: Sequence[str], seed: int
@@ -162,7 +162,7 @@ class Results:
         known, values = self.shared_values(measure, [chosen, *rivals])
         if known[:1] != [chosen] or len(known) < 1 + bool(rivals) or not values.shape[1]:
             return None
-        differs = told_apart_from(0, values, seed)[1:].tolist()
+        differs = different_from(0, values, seed)[1:].tolist()
         return tuple(
             name for name, is_other in zip(known[1:], differs, strict=True) if not is_other
         )
@@ -174,7 +174,7 @@ class Results:
         known, values = self.shared_values(measure, names)
         if len(known) < 2 or not values.shape[1]:
             return {}
-        differs = told_apart_pairs(values, seed)
+        differs = different_pairs(values, seed)
         similar = {}
         for row, name in enumerate(known):
             similar[name] = tuple(

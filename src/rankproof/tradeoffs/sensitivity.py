@@ -18,7 +18,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.measures import parse
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.lead_wording import ZERO
-from rankproof.statistics.rank_similarity import kendall as tau_b
+from rankproof.statistics.rank_similarity import kendall_tau as tau_b
 
 ALPHA = (0.0, 0.5, 1.0, 2.0)
 CAP4 = (0.75, 1.0)
@@ -145,4 +145,4 @@ def _named(runs: Any) -> dict[str, Run]:
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> float:
     """Kendall's τ-b over a handful of values; NaN where one side is all level."""
-    return float(tau_b(np.array([a]), np.array([b]), level=ZERO)[0])
+    return float(tau_b(np.array([a]), np.array([b]), tolerance=ZERO)[0])

@@ -20,7 +20,7 @@ from rankproof.retrieval.components import uses_network
 from rankproof.retrieval.fusion import fuse_one
 from rankproof.retrieval.identity import environment_digest, identity
 from rankproof.retrieval.model_calls import unit_vectors
-from rankproof.statistics.resampling import sampled
+from rankproof.statistics.resampling import draw_sample
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarize_times
 from rankproof.tradeoffs.load import Engine, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration
@@ -49,7 +49,7 @@ class Timing:
         times = Times(file)
         stack, settings = self.stack, self.stack.settings.latency
         queries = np.arange(len(stack.typed_questions))
-        sample = sampled(queries, settings.queries, stack.settings.seed).tolist()
+        sample = draw_sample(queries, settings.queries, stack.settings.seed).tolist()
         rewriting = {s.key: s for c in stack.grid for s in self._rewriting(c) if s.network}
         self._measure(times, list(rewriting.values()), sample, "calling")
         stack.rewrite()

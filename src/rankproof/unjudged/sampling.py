@@ -44,8 +44,8 @@ from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.distributions import t_quantile
-from rankproof.statistics.intervals import CONFIDENCE, Interval, range_of
-from rankproof.statistics.resampling import sampled, uniforms
+from rankproof.statistics.intervals import CONFIDENCE, Interval, possible_range
+from rankproof.statistics.resampling import draw_sample, uniform_numbers
 from rankproof.unjudged.bounds import View, lowest_mean
 from rankproof.unjudged.shared_documents import Holes
 from rankproof.unjudged.unjudged_documents import NOWHERE, Ends
@@ -138,7 +138,7 @@ def _drawn(holes: Holes, count: int, seed: int) -> Int:
             "drawn",
             remedy="judge all holes: then nothing need be estimated",
         )
-    return sampled(open_, count, seed)
+    return draw_sample(open_, count, seed)
 
 
 def estimate(
@@ -166,7 +166,7 @@ def estimate(
 
     everyone = range(len(view.runs))
     drawn: dict[tuple[int, Measure], list[Float]] = {(a, m): [] for a in everyone for m in measures}
-    for luck in uniforms(len(holes), seed, DRAWS):
+    for luck in uniform_numbers(len(holes), seed, DRAWS):
         guessed = lowest + (luck[:, None] < chances).sum(axis=1)
         for a in everyone:
             groups = view.reaches[a].filled(holes, guessed, top)
@@ -197,7 +197,7 @@ def estimate(
             ends, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
         found = _combine(guesses, true, reported, ends, open_, in_sample, is_counted)
         seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
-        least, most = range_of(seen, m.upper)
+        least, most = possible_range(seen, m.upper)
         every = (least, most) if len(of) == 1 else (least - most, most - least)
         within = every
         if len(alike) == len(holes):

@@ -17,17 +17,22 @@ from rankproof.comparison.pairs import compare_evaluations
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.foundation.arrays import Array
 from rankproof.measures import Outcomes, parse
-from rankproof.statistics import distributions, flips, randomisation
+from rankproof.statistics import distributions, flips, randomization
 from rankproof.statistics.intervals import (
-    FEW,
+    MIN_QUERIES,
     difference_intervals,
     mean_intervals,
     percent_intervals,
     percentile_interval,
     percentile_intervals,
+    queries_needed,
 )
-from rankproof.statistics.power import queries_needed
-from rankproof.statistics.resampling import draws, resampled_means, sampled, told_apart_from
+from rankproof.statistics.resampling import (
+    different_from,
+    draw_counts,
+    draw_sample,
+    resampled_means,
+)
 
 
 def exact_p(numerators: list[int]) -> float:
@@ -49,11 +54,11 @@ def evaluation(name: str, values: np.ndarray, measure: str = "P@5") -> Evaluatio
 def test_sums_equal_in_exact_arithmetic_count_as_equal() -> None:
     rng = np.random.default_rng(0)
     steps = rng.integers(-3, 4, (60, 9))
-    found, exact = randomisation.randomisation(steps / 5)
+    found, exact = randomization.randomization_test(steps / 5)
     assert exact.all()
     assert found == pytest.approx([exact_p(row.tolist()) for row in steps], abs=1e-15)
     # 0.1 + 0.2 is not 0.3 in floats
-    assert randomisation.randomisation(np.array([[0.1, 0.2, -0.3]]))[0][0] == 1.0
+    assert randomization.randomization_test(np.array([[0.1, 0.2, -0.3]]))[0][0] == 1.0
 
 
 @pytest.mark.parametrize("queries", [6, 14, 15, 22, 28, 29, 60, 200])
@@ -61,7 +66,8 @@ def test_proportional_measures_have_the_same_p(queries: int) -> None:
     rng = np.random.default_rng(queries)
     hits = rng.integers(-5, 6, (5, queries)).astype(np.float64)
     found = [
-        randomisation.randomisation(d)[0] for d in (hits, hits / 5, hits / 5 * 0.3, hits / 7, -hits)
+        randomization.randomization_test(d)[0]
+        for d in (hits, hits / 5, hits / 5 * 0.3, hits / 7, -hits)
     ]
     for other in found[1:]:
         assert np.array_equal(found[0], other)
@@ -83,11 +89,11 @@ def test_p_at_k_and_hits_at_k_have_the_same_p_in_one_call() -> None:
 def test_the_two_halves_give_what_enumeration_gives(queries: int) -> None:
     rng = np.random.default_rng(queries)
     d = rng.normal(0.3, 1, (3, queries)).round(2)
-    whole = randomisation._whole(d)
+    whole = randomization._in_units(d)
     # the distribution by steps is exact too: values are hundredths
     steps = np.rint(d * 100).astype(np.int64)
-    assert [randomisation._halved(row) for row in whole] == pytest.approx(
-        [randomisation._by_sums(row) for row in steps], abs=1e-12
+    assert [randomization._p_by_halves(row) for row in whole] == pytest.approx(
+        [randomization._p_on_lattice(row) for row in steps], abs=1e-12
     )
 
 
@@ -95,7 +101,7 @@ def test_the_two_halves_give_what_enumeration_gives(queries: int) -> None:
 def test_exact_p_agrees_with_scipy(lattice: bool) -> None:
     rng = np.random.default_rng(5)
     rows = rng.integers(-4, 5, (4, 13)) / 10 if lattice else rng.normal(0.3, 1, (4, 13))
-    found, exact = randomisation.randomisation(rows)
+    found, exact = randomization.randomization_test(rows)
     assert exact.all()
     for row, p in zip(rows, found, strict=True):
         peer = stats.permutation_test((row,), np.sum, permutation_type="samples")
@@ -106,7 +112,7 @@ def test_exact_p_agrees_with_scipy(lattice: bool) -> None:
 def test_p_of_many_queries_agrees_with_scipys_sample(lattice: bool) -> None:
     rng = np.random.default_rng(6)
     row = rng.integers(-4, 6, 60) / 10 if lattice else rng.normal(0.2, 1, 60)
-    (p,), (exact,) = randomisation.randomisation(row[None])
+    (p,), (exact,) = randomization.randomization_test(row[None])
     peer = stats.permutation_test(
         (row,), np.sum, permutation_type="samples", n_resamples=40_000, rng=rng
     )
@@ -117,7 +123,7 @@ def test_p_of_many_queries_agrees_with_scipys_sample(lattice: bool) -> None:
 def test_the_paired_t_test_agrees_with_scipy() -> None:
     rng = np.random.default_rng(7)
     d = rng.normal(0.1, 1, (5, 20))
-    assert randomisation.t_test(d) == pytest.approx(
+    assert randomization.t_test(d) == pytest.approx(
         [stats.ttest_1samp(row, 0).pvalue for row in d], rel=1e-10
     )
     qrels = {f"q{q}": {"d": 1} for q in range(9)}
@@ -178,7 +184,7 @@ def test_a_sampled_p_does_not_depend_on_how_many_others_are_tested(queries: int)
     rng = np.random.default_rng(queries)
     few = rng.normal(0.05, 0.3, (5, queries))
     many = np.concatenate([few, rng.normal(0, 1, (5000, queries))])
-    p = randomisation.randomisation
+    p = randomization.randomization_test
     alone = np.concatenate([p(row[None])[0] for row in few])
     assert (p(many)[0][:5] == alone).all()
     assert (p(-few)[0] == alone).all()
@@ -188,10 +194,10 @@ def test_a_sampled_p_is_the_same_however_few_signs_are_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = np.random.default_rng(0).normal(size=(2, 45))
-    expected, _ = randomisation.randomisation(rows)
-    monkeypatch.setattr(randomisation, "_QUERIES", 16)
-    monkeypatch.setattr(randomisation, "_ROWS", 1)
-    assert randomisation.randomisation(rows)[0].tolist() == expected.tolist()
+    expected, _ = randomization.randomization_test(rows)
+    monkeypatch.setattr(randomization, "_QUERIES", 16)
+    monkeypatch.setattr(randomization, "_ROWS", 1)
+    assert randomization.randomization_test(rows)[0].tolist() == expected.tolist()
 
 
 def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) -> None:
@@ -221,7 +227,7 @@ def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) 
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_samples_are_nested_and_ascend(seed: int) -> None:
     among = np.arange(1000, 1300)
-    samples = [sampled(among, count, seed) for count in (0, 1, 15, 30, 299, 300)]
+    samples = [draw_sample(among, count, seed) for count in (0, 1, 15, 30, 299, 300)]
     for sample, count in zip(samples, (0, 1, 15, 30, 299, 300), strict=True):
         assert len(sample) == count
         assert np.array_equal(sample, np.unique(sample))
@@ -230,20 +236,20 @@ def test_samples_are_nested_and_ascend(seed: int) -> None:
 
 
 def test_every_query_is_as_likely_to_be_sampled() -> None:
-    drawn = np.concatenate([sampled(np.arange(20), 5, seed) for seed in range(4000)])
+    drawn = np.concatenate([draw_sample(np.arange(20), 5, seed) for seed in range(4000)])
     assert stats.chisquare(np.bincount(drawn, minlength=20)).pvalue > 0.001
 
 
 def test_too_few_differing_queries_give_no_interval_but_words() -> None:
     same = np.full(30, 0.5)
     other = same.copy()
-    other[: FEW - 1] += 0.25
+    other[: MIN_QUERIES - 1] += 0.25
     found = compare_evaluations([evaluation("a", other), evaluation("b", same)])
     d = found["a", "b"][parse("P@5")]
     assert d.ci is None
     assert d.to_dict()["ci"] is None
-    assert f"only {FEW - 1} queries differ" in d.verdict("a", "b", parse("P@5"))
-    other[FEW - 1] += 0.25
+    assert f"only {MIN_QUERIES - 1} queries differ" in d.verdict("a", "b", parse("P@5"))
+    other[MIN_QUERIES - 1] += 0.25
     assert compare_evaluations([evaluation("a", other), evaluation("b", same)])["a", "b"][
         parse("P@5")
     ].ci
@@ -254,8 +260,10 @@ def test_quantiles_and_tails_are_those_of_scipy() -> None:
         assert distributions.t_quantile(0.975, df) == pytest.approx(stats.t.ppf(0.975, df))
         points = np.array([0.0, 0.3, 2.0, 8.0])
         assert distributions.t_tail(points, df) == pytest.approx(2 * stats.t.sf(points, df))
-    assert distributions.largest_share(3, 100, 0.975) == pytest.approx(stats.beta.ppf(0.975, 4, 97))
-    assert distributions.largest_share(5, 5, 0.975) == 1.0
+    assert distributions.share_upper_bound(3, 100, 0.975) == pytest.approx(
+        stats.beta.ppf(0.975, 4, 97)
+    )
+    assert distributions.share_upper_bound(5, 5, 0.975) == 1.0
 
 
 # ------------------------------------------------------------------------------ simulations
@@ -375,7 +383,7 @@ def test_queries_that_all_differ_alike_have_an_interval_but_no_students_p() -> N
     assert ends[1] == pytest.approx((1.3 * rare - 1, 1 - 0.7 * rare))
     assert ends[2] == pytest.approx((0.5 * rare - 1, 1 - 1.5 * rare))
     assert np.isnan(ends[3:]).all(), "no difference, or one that nobody knows the most of"
-    p = randomisation.t_test(rows)
+    p = randomization.t_test(rows)
     assert np.isnan(p[:4]).all()
     assert p[4] == 1.0
     qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(6)}
@@ -439,7 +447,7 @@ def test_draws_depend_on_the_seed_and_the_number_of_queries_alone(
     assert np.allclose(both[:, :1], resampled_means(values[:, :1], 7, 50))
     monkeypatch.setattr("rankproof.statistics.resampling.CELLS", 100)
     assert np.allclose(both, resampled_means(values, 7, 50)), "in parts, the same draws"
-    assert all((times.sum(axis=1) == 20).all() for times in draws(20, 7, 50))
+    assert all((times.sum(axis=1) == 20).all() for times in draw_counts(20, 7, 50))
 
 
 @pytest.mark.slow
@@ -448,7 +456,7 @@ def test_a_million_null_pairs_give_p_below_05_in_5_percent() -> None:
     queries, pairs, block = 10, 1_000_000, 250_000
     below = 0
     for _ in range(pairs // block):
-        p, exact = randomisation.randomisation(rng.normal(size=(block, queries)))
+        p, exact = randomization.randomization_test(rng.normal(size=(block, queries)))
         assert exact.all()
         below += int((p <= 0.05).sum())
     # With 2¹⁰ assignments p is a multiple of 1/512: the level is ⌊.05·512⌋/512.
@@ -458,7 +466,7 @@ def test_a_million_null_pairs_give_p_below_05_in_5_percent() -> None:
 
 def test_sampled_p_of_null_pairs_is_below_05_in_5_percent() -> None:
     rng = np.random.default_rng(12)
-    p, exact = randomisation.randomisation(rng.normal(size=(20_000, 40)), permutations=999)
+    p, exact = randomization.randomization_test(rng.normal(size=(20_000, 40)), permutations=999)
     assert not exact.any()
     assert abs((p <= 0.05).mean() - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 20_000) + 0.002
 
@@ -473,7 +481,7 @@ def test_power_is_what_the_number_of_queries_promises() -> None:
     large = rng.normal(1.0, 0.4, (500, 6))
     for spread in (0.0, 0.4):  # the formula asks for two, of which no p falls below .5
         assert queries_needed(np.array(1.0), np.array(spread), np.array(1.0)) == 6
-    assert (randomisation.randomisation(large)[0] < 0.05).mean() > 0.8
+    assert (randomization.randomization_test(large)[0] < 0.05).mean() > 0.8
     assert queries_needed(np.array(0.5), np.array(0.5), np.array(0.5)) == 12
 
 
@@ -575,13 +583,13 @@ def test_places_are_drawn_one_after_the_other_among_those_still_free() -> None:
             for copy, group in np.ndindex(3, 4):
                 left = free[group * 3 + copy]
                 places[copy, group, i] = left.pop(number[copy, group])
-        np.testing.assert_array_equal(flips._places(size, many, 3, drawn), places)
+        np.testing.assert_array_equal(flips._distinct_places(size, many, 3, drawn), places)
 
 
 def test_more_queries_than_a_lattice_has_steps_are_sampled() -> None:
     rows = np.full((1, 9000), 0.1)
     rows[0, ::2] = -0.1
-    assert not randomisation.randomisation(rows, permutations=1000)[1].any()
+    assert not randomization.randomization_test(rows, permutations=1000)[1].any()
 
 
 EQUALS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
@@ -601,7 +609,7 @@ def test_max_t_seldom_claims_a_difference_of_the_best_among_equals(
     for _ in range(300):
         values = EQUALS[kind](rng, configurations, queries)
         best = int(values.mean(axis=1).argmax())
-        wrong += bool(told_apart_from(best, values, 0, 500).any())
+        wrong += bool(different_from(best, values, 0, 500).any())
     assert wrong <= 24  # 5% of 300 is 15; more than 24 has a chance of 1 in 100
 
 
@@ -611,4 +619,4 @@ def test_max_t_tells_apart_what_differs_and_nothing_that_few_queries_differ_on()
     few = chosen.copy()
     few[:5] -= 0.5
     rows = np.stack([chosen, chosen - 0.3 + 0.05 * rng.normal(size=40), few, chosen, chosen - 0.25])
-    assert told_apart_from(0, rows, 0).tolist() == [False, True, False, False, True]
+    assert different_from(0, rows, 0).tolist() == [False, True, False, False, True]
