@@ -24,7 +24,6 @@ from rankproof.data.columns import (
     Columns,
     Kind,
     Place,
-    Refusal,
     columns_of,
     first_of,
     is_large,
@@ -56,8 +55,9 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
 
 
 def read_trec(source: Source, kind: Kind) -> Columns:
+    """Return the columns of a TREC file, by the compiled reader where it can read the file."""
     columns = read_fast(source, kind)
-    # The general reader also sees what float64 leaves of a large number.
+    # Only the general reader keeps what float64 cannot hold of a large number.
     if columns is None or (kind == "run" and not columns.plain and is_large(columns.value)):
         columns = read_general(source, kind)
     if not len(columns.codes):
@@ -66,7 +66,10 @@ def read_trec(source: Source, kind: Kind) -> Columns:
 
 
 def place_in(source: Source) -> Place:
-    """Lines are counted anew when a message needs one, so that reading keeps no numbers."""
+    """Return a function that finds the line of a row by reading again.
+
+    So line numbers cost nothing until an error message needs one.
+    """
 
     def place(row: int) -> str:
         with source.open() as file:
@@ -85,7 +88,7 @@ def place_in(source: Source) -> Place:
 
 
 def read_fast(source: Source, kind: Kind) -> Columns | None:
-    """The columns, or None if there is no compiled reader or a line is not well formed."""
+    """Return the columns, or None without compiled code or if a line is malformed."""
     size = source.plain_size
     if kind == "qrels" and size is not None:
         source.check_size(size)
@@ -95,21 +98,21 @@ def read_fast(source: Source, kind: Kind) -> Columns | None:
 
 
 def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns | None:
-    """`read_fast` of some of a file's lines, whole."""
+    """`read_fast` for blocks of whole lines."""
     native = kernels.native
-    if native is None or not _usual(source, kind):
+    if native is None or not _has_usual_columns(source, kind):
         return None
     parser = native.TrecParser(len(_FIELDS[kind]))
     return _finished(parser, source) if all(map(parser.feed, blocks)) else None
 
 
 def read_range(source: Source, kind: Kind, begin: int, end: int) -> Columns | None:
-    """`read_fast` of the lines that begin in [begin, end) of a plain file."""
+    """`read_fast` for the lines that begin in [begin, end) of a plain file."""
     native = kernels.native
-    if native is None or not _usual(source, kind):
+    if native is None or not _has_usual_columns(source, kind):
         return None
     parser = None
-    with _trouble(source):
+    with _errors_explained(source):
         if kind == "run" and (begin, end) == (0, source.plain_size):
             if source.path in _grouping:
                 columns = _grouping.pop(source.path).result()
@@ -135,17 +138,16 @@ def read_range(source: Source, kind: Kind, begin: int, end: int) -> Columns | No
     return None if parser is None else _finished(parser, source)
 
 
-def _usual(source: Source, kind: Kind) -> bool:
-    """Whether a file's first line has the columns of the compiled reader: where it has others all
-    lines do, and a part in which none does is no better than the whole.
+def _has_usual_columns(source: Source, kind: Kind) -> bool:
+    """True if the first line has the columns that the compiled reader expects.
+
+    Where it has others, all lines do, and a part of the file is no better than the whole.
     """
     return next(_first_columns(source), None) in (None, len(_FIELDS[kind]))
 
 
 def _finished(parser: Any, source: Source | None) -> Columns | None:
-    """Return the columns read, or None if an id seems to hold a blank, which the general reader
-    refuses with its place.
-    """
+    """Return the columns, or None if an id seems to contain a blank."""
     queries, codes, doc, value = parser.finish()
     if parser.spaced() and not (source and source.as_trec_eval):
         return None
@@ -191,30 +193,30 @@ def _read_and_group(
 
 
 def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a stream of the file's content, whole."""
-    held: list[bytes] = []  # an unfinished line
+    """Yield a stream of the file's content in blocks of whole lines."""
+    unfinished: list[bytes] = []  # the beginning of a line that goes on in the next chunk
     length = 0
     for chunk in chunks:
-        first = chunk.find(b"\n")
-        if length + (first if first >= 0 else len(chunk)) > LINE:
+        first_end = chunk.find(b"\n")
+        if length + (first_end if first_end >= 0 else len(chunk)) > LINE:
             raise source.too_long()
         end = chunk.rfind(b"\n") + 1
         if end:
-            yield b"".join([*held, chunk[:end]])
-            held, length = [], 0
-        held.append(chunk[end:])
+            yield b"".join([*unfinished, chunk[:end]])
+            unfinished, length = [], 0
+        unfinished.append(chunk[end:])
         length += len(chunk) - end
-    yield b"".join(held)
+    yield b"".join(unfinished)
 
 
 def range_blocks(source: Source, begin: int, end: int) -> Iterator[memoryview]:
-    """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
-    with _trouble(source):
+    """Yield the lines that begin in [begin, end) of a plain file; each overwrites the last."""
+    with _errors_explained(source):
         yield from iter_pieces(source.path, begin, end, source.bom, CHUNK)
 
 
 @contextmanager
-def _trouble(source: Source) -> Iterator[None]:
+def _errors_explained(source: Source) -> Iterator[None]:
     with source.errors_explained():
         try:
             yield
@@ -226,7 +228,7 @@ def _trouble(source: Source) -> Iterator[None]:
 
 
 def read_general(source: Source, kind: Kind) -> Columns:
-    """The columns of any well-formed file; an InputError with the line for the others."""
+    """Return the columns of any well-formed file, or raise InputError with the line."""
     data = b"".join(blocks_of(source, source.limited_chunks(source.report)))
     return parse(source, data, kind, place_in(source))
 
@@ -234,9 +236,9 @@ def read_general(source: Source, kind: Kind) -> Columns:
 def parse(
     source: Source, data: bytes, kind: Kind, place: Place, before: Callable[[], int] = int
 ) -> Columns:
-    """The columns of some of a file's lines; `before` counts those before, where that is asked.
+    """Return the columns of a part of a file; `before` counts the lines before it, for errors.
 
-    A run's tag, which nobody reads, may be in any encoding.
+    A run's tag is not used, and may be in any encoding.
     """
     columns = list(_first_columns(source))
     with suppress(UnicodeDecodeError):
@@ -244,22 +246,23 @@ def parse(
     if kind == "run":
         data = b"\n".join(map(_without_tag, data.split(b"\n")))
     text = valid_lines(data)
-    found = parse_text(text, kind, place, columns, source.as_trec_eval)
-    if len(text.encode()) < len(data):  # unless a line before was wrong in another way
+    parsed = parse_text(text, kind, place, columns, source.as_trec_eval)
+    if len(text.encode()) < len(data):  # the lines before it were valid
         source.decode(data, before())
-    return found
+    return parsed
 
 
 def _first_columns(source: Source) -> Iterator[int]:
-    """How many columns the first lines of a file have: whoever reads a part of it knows them."""
+    """Yield the number of columns of a file's first lines, known to readers of any part of it."""
     head = source.head
-    if len(head) + source.bom == HEAD:  # its last line may go on
+    if len(head) + source.bom == HEAD:  # its last line may be cut
         head = head[: head.rfind(b"\n") + 1]
     rows = map(bytes.split, head.split(b"\n"))
     return (len(row) for row in rows if row and not row[0].startswith(b"#"))
 
 
 def _without_tag(line: bytes) -> bytes:
+    """Return a line with its tag replaced if it is not UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -269,9 +272,9 @@ def _without_tag(line: bytes) -> bytes:
 
 
 def tag_of(source: Source) -> str | None:
-    """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
+    """Return the tag of a run's last line, as trec_eval does; None if it has none."""
     size, last = source.plain_size, b""
-    if size is not None:  # then it stands near the end, most likely
+    if size is not None:  # the last line is most likely near the end
         last = _last_line(map(bytes, range_blocks(source, max(0, size - CHUNK), size)))
     last = last or _last_line(blocks_of(source, source.chunks()))
     fields = last.split(None, 6)
@@ -279,7 +282,7 @@ def tag_of(source: Source) -> str | None:
 
 
 def _last_line(blocks: Iterable[bytes]) -> bytes:
-    """Of whole lines the last that says something."""
+    """Return the last line that is neither blank nor a comment."""
     last = b""
     for block in blocks:
         lines = map(bytes.strip, block.split(b"\n")[::-1])
@@ -288,7 +291,7 @@ def _last_line(blocks: Iterable[bytes]) -> bytes:
 
 
 def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
-    """The lines that say something, and the fields of each."""
+    """Return the lines that are neither blank nor comments, and the fields of each."""
     lines = pl.Series("line", text.split("\n"), pl.String)
     lines = lines.str.strip_chars(_BLANKS)
     lines = lines.filter((lines != "") & ~lines.str.starts_with("#"))
@@ -298,58 +301,64 @@ def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
 def parse_text(
     text: str, kind: Kind, place: Place, first: list[int], as_trec_eval: bool = False
 ) -> Columns:
-    """Return the columns of lines; `place` says where a row of them stands in the file.
+    """Return the columns of lines; `place` returns the location of a row in the file.
 
-    `first` is how many columns its first lines have. Of a run 5 leave out the tag, 7 and more are
-    words behind it, which are not read: in all of a file alike. A run whose ids seem to hold blanks
-    is refused, but `as_trec_eval`, which takes the fields as they come.
+    `first` has the number of columns of the file's first lines. A run with 5 columns has no tags;
+    with 7 or more it has words after the tag, which are ignored. All lines must be alike. A run
+    whose ids seem to contain blanks is refused, except `as_trec_eval`, which reads fields by
+    position.
     """
     lines, fields = split_fields(text)
     expected = _FIELDS[kind]
     count = first[0] if first and kind == "run" and first[0] >= 5 else len(expected)
-    have = fields.list.len()
-    wrong = have != count if count <= len(expected) else have < len(expected)
+    actual = fields.list.len()
+    is_malformed = actual != count if count <= len(expected) else actual < len(expected)
     if count > len(expected):
-        wrong |= lines.str.contains("\r", literal=True)
+        is_malformed |= lines.str.contains("\r", literal=True)
     query, doc, number = (
-        fields.list.get(at, null_on_oob=True) for at in (0, 2, 4 if kind == "run" else 3)
+        fields.list.get(column, null_on_oob=True) for column in (0, 2, 4 if kind == "run" else 3)
     )
-    uneven: Refusal = lambda at: _not_a_line(lines[at], fields[at], first, kind, place(at))  # noqa: E731
+
+    def malformed(row: int) -> InputError:
+        return _malformed_line(lines[row], fields[row], first, kind, place(row))
+
+    def blank_in_id(row: int) -> InputError:
+        return _blank_in_id(lines[row], fields[row].to_list(), place(row))
+
     spaced = None
     if kind == "run" and not as_trec_eval:
-        spaced = _spaced(fields, have)
-    blank: Refusal = lambda at: _with_blank(lines[at], fields[at].to_list(), place(at))  # noqa: E731
-    refusals = (spaced, blank), (first_of(wrong), uneven)
-    found = columns_of(query, doc, number, kind, place, *refusals)
+        spaced = _first_blank_in_id(fields, actual)
+    problems = (spaced, blank_in_id), (first_of(is_malformed), malformed)
+    columns = columns_of(query, doc, number, kind, place, *problems)
     notes: tuple[str, ...] = ()
     if count > len(expected):
         notes = ("words behind a run's tag are not read",)
     elif count < len(expected):
         notes = ("five columns are read as query, Q0, document, rank, score",)
-    return replace(found, notes=notes)
+    return replace(columns, notes=notes)
 
 
-def _spaced(fields: pl.Series, have: pl.Series) -> int | None:
-    """Return the first line of a run that seems to have a blank in an id, which shifts the fields.
+def _first_blank_in_id(fields: pl.Series, actual: pl.Series) -> int | None:
+    """Return the first line of a run that seems to have a blank in an id, which shifts its fields.
 
-    `q1 Q0 new york 1 0.9 t` has a number for a tag and none for a rank; `q1 Q0 apollo 11 1 0.9 t`
-    has more behind the number. A run without blanks has a number for a tag only if somebody called
-    it so, and then a number for a rank.
+    `q1 Q0 new york 1 0.9 t` has a number as its tag but not as its rank; `q1 Q0 apollo 11 1 0.9 t`
+    has more fields after that number. Without blanks, a numeric tag is a run's real name, and then
+    its rank is a number too.
     """
-    rank, tag = (fields.list.get(at, null_on_oob=True) for at in (3, 5))
-    if tag.eq_missing(tag.first()).all():  # as in nearly every run: one look is enough
+    rank, tag = (fields.list.get(column, null_on_oob=True) for column in (3, 5))
+    if tag.eq_missing(tag.first()).all():  # as in nearly every run: test one tag
         tag = tag.head(1)
-    named = is_number(tag)
-    if not named.any():
+    has_numeric_tag = is_number(tag)
+    if not has_numeric_tag.any():
         return None
-    ranked = rank.cast(pl.Int64, strict=False).is_not_null()  # sooner than looking for any number
-    if not ranked.all():
-        ranked = is_number(rank)
-    return first_of(named & (~ranked | (have > len(_FIELDS["run"]))))
+    has_rank = rank.cast(pl.Int64, strict=False).is_not_null()  # faster than `is_number`
+    if not has_rank.all():
+        has_rank = is_number(rank)
+    return first_of(has_numeric_tag & (~has_rank | (actual > len(_FIELDS["run"]))))
 
 
-def _with_blank(line: str, fields: list[str], place: str) -> InputError:
-    """Return the error for a line whose ids seem to hold a blank."""
+def _blank_in_id(line: str, fields: list[str], place: str) -> InputError:
+    """Return the error for a line whose ids seem to contain a blank."""
     rank, tag = shorten(fields[3]), shorten(fields[5])
     return InputError(
         f"the tag {tag} is a number and "
@@ -360,10 +369,10 @@ def _with_blank(line: str, fields: list[str], place: str) -> InputError:
     )
 
 
-def _not_a_line(
+def _malformed_line(
     line: str, fields: pl.Series, first: list[int], kind: Kind, place: str
 ) -> InputError:
-    """The error for a line with another number of fields."""
+    """Return the error for a line with an unexpected number of fields."""
     count, expected = len(fields), _FIELDS[kind]
     if "\r" in line:
         return InputError(
@@ -378,13 +387,13 @@ def _not_a_line(
     return InputError(
         f"{plural(count, 'column')} where {wanted}: {shorten(line)}",
         place=place,
-        remedy=_other_way(kind, first)
+        remedy=_swap_remedy(kind, first)
         or f"fix the line{blanks}, or name the file's format (format=, --input-format)",
     )
 
 
-def _other_way(kind: Kind, first: list[int]) -> str | None:
-    """A remedy where a run stands for qrels or qrels for a run."""
+def _swap_remedy(kind: Kind, first: list[int]) -> str | None:
+    """Return the remedy for a run in place of judgments or the reverse; None otherwise."""
     other: Kind = "qrels" if kind == "run" else "run"
     if first and all(count == len(_FIELDS[other]) for count in first):
         words = {"qrels": "judgements", "run": "a run"}
@@ -392,28 +401,25 @@ def _other_way(kind: Kind, first: list[int]) -> str | None:
     return None
 
 
-# A line that begins with # is a comment, and a byte-order mark is no part of a file's first id.
-_UNFIT = {"query": r"^$|\s|^[#\x{feff}]", "doc": r"^$|\s"}
+# A line that begins with # is a comment, and a byte-order mark is not part of a file's first id.
+_INVALID = {"query": r"^$|\s|^[#\x{feff}]", "doc": r"^$|\s"}
 
 
 def check_trec_ids(query: pl.Series, doc: pl.Series, place: str) -> None:
-    """Refuse ids that whoever reads a TREC file would not find in it."""
-    for ids, unfit in ((query, _UNFIT["query"]), (doc, _UNFIT["doc"])):
-        found = ids.filter(ids.str.contains(unfit))
-        if len(found):
-            spaced = found.str.contains(r"^$|\s")[0]
+    """Refuse ids that a reader of a TREC file would not read back."""
+    for ids, invalid in ((query, _INVALID["query"]), (doc, _INVALID["doc"])):
+        matches = ids.filter(ids.str.contains(invalid))
+        if len(matches):
+            spaced = matches.str.contains(r"^$|\s")[0]
             raise InputError(
-                f"{shorten(found[0])} cannot be an id in a TREC file",
+                f"{shorten(matches[0])} cannot be an id in a TREC file",
                 place=place,
                 remedy="give ids without spaces" if spaced else "give queries that begin otherwise",
             )
 
 
 def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """A run as TREC has it, each list in the run's order; scores so that they are read back whole.
-
-    A file appears whole or not at all.
-    """
+    """Write a run in TREC format, in the run's order, with scores that are read back exactly."""
     tag = "_".join(run.name.split()) or "run"
     frame = run.to_frame().select(
         "query",
