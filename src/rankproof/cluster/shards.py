@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from rankproof.data.frames import checked, choose_columns
+from rankproof.data.frames import checked_columns, choose_columns
 from rankproof.data.sources import Format, is_folder
 from rankproof.evaluation.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
 from rankproof.evaluation.streaming.spill import spill_folder
@@ -167,4 +167,4 @@ def _from_block(block: Any, first: int) -> Chunk:
     frame = pl.from_arrow(block)
     assert isinstance(frame, pl.DataFrame)
     names = choose_columns(frame.columns, "run", "dataset")
-    return chunk_of(*checked(frame.select(names), "run", "dataset", place), place)
+    return chunk_of(*checked_columns(frame.select(names), "run", "dataset", place), place)

@@ -1,4 +1,8 @@
-"""Frames of any library, and tables on disk, → columns."""
+"""Read frames of any library, and tables on disk: CSV, TSV, Parquet and Arrow.
+
+polars reads the tables. It reports errors without their place, so that a wrong row is found by
+reading again: halves of the records until one is left (`csv_records`), then its line (`csv_place`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -36,7 +40,7 @@ from rankproof.foundation.errors import InputError, first_line, shorten
 
 _T = TypeVar("_T")
 
-# How the field names its columns, letters and digits alone; the first that is there is taken. Names
+# Usual names of columns, letters and digits only; the first that exists is used. Names
 # that can only be ids come first: PyTerrier's `query` is a text beside `qid`, and its `docid` a
 # number inside the index beside `docno`.
 _QUERY = ("queryid", "qid", "topicid", "topic", "query", "q")
@@ -46,39 +50,39 @@ _GRADE = ("grade", "relevance", "rel", "label", "judgement", "judgment", "score"
 
 
 def plain_name(name: str) -> str:
-    """A column name's letters and digits: `query-id`, `query_id` and `queryId` are one."""
+    """Return the letters and digits of a column's name: `query-id` and `queryId` are one."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 
 def is_header(names: Iterable[str]) -> bool:
-    """Whether a line of these words names columns rather than being a row."""
+    """True if these words are the names of columns rather than a row."""
     plain = {plain_name(name) for name in names}
     return not any(plain.isdisjoint(spellings) for spellings in (_QUERY, _DOC, _SCORE + _GRADE))
 
 
 def find_columns(names: Iterable[str], kind: Kind) -> dict[str, str | None]:
-    """The columns that hold query, document and number; None where none is called so."""
+    """Map query, doc and score or grade to the names of their columns; None if there is none."""
     plain = {plain_name(name): name for name in reversed(list(names))}
-    wanted = {"query": _QUERY, "doc": _DOC, VALUE[kind]: _SCORE if kind == "run" else _GRADE}
+    usual = {"query": _QUERY, "doc": _DOC, VALUE[kind]: _SCORE if kind == "run" else _GRADE}
     return {
-        what: next((plain[spelling] for spelling in spellings if spelling in plain), None)
-        for what, spellings in wanted.items()
+        role: next((plain[spelling] for spelling in spellings if spelling in plain), None)
+        for role, spellings in usual.items()
     }
 
 
 def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
-    """The columns that hold query, document and number."""
+    """Return the names of the columns with query, document and number, or refuse the table."""
     names = list(names)
-    found = find_columns(names, kind)
+    by_role = find_columns(names, kind)
     chosen = []
-    for what, name in found.items():
+    for role, name in by_role.items():
         if name is None:
-            have = ", ".join(shorten(name, 30) for name in names[:12]) or "none"
-            remedy = f"name one of them {what!r}"
-            if not any(found.values()):
+            existing = ", ".join(shorten(name, 30) for name in names[:12]) or "none"
+            remedy = f"name one of them {role!r}"
+            if not any(by_role.values()):
                 remedy = f"name them query, doc, {VALUE[kind]}; in a file, on its first line"
             raise InputError(
-                f"no column {what!r}; there are: {have}{', …' if len(names) > 12 else ''}",
+                f"no column {role!r}; there are: {existing}{', …' if len(names) > 12 else ''}",
                 place=label,
                 remedy=remedy,
             )
@@ -87,8 +91,9 @@ def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
 
 
 def is_frame(source: Any) -> bool:
+    """True if a value is a table of some library (one column of a table is not)."""
     frames = (pl.DataFrame, pl.LazyFrame)
-    if isinstance(source, pl.Series) or getattr(source, "ndim", 2) == 1:  # one column of it
+    if isinstance(source, pl.Series) or getattr(source, "ndim", 2) == 1:
         return False
     return isinstance(source, frames) or any(
         hasattr(source, protocol) for protocol in ("__arrow_c_stream__", "__dataframe__")
@@ -96,12 +101,12 @@ def is_frame(source: Any) -> bool:
 
 
 def read_frame(source: Any, kind: Kind) -> Columns:
-    """polars, pandas, pyarrow, and whatever else speaks Arrow."""
+    """Return the columns of a frame of polars, pandas, pyarrow, or whatever else speaks Arrow."""
     if not isinstance(source, pl.DataFrame | pl.LazyFrame):
         try:
             source = pl.DataFrame(source)
         except (
-            *(ImportError, TypeError, ValueError, NotImplementedError),  # Arrow's, too
+            *(ImportError, TypeError, ValueError, NotImplementedError),  # pyarrow raises these too
             pl.exceptions.PolarsError,
         ) as error:
             raise InputError(
@@ -115,74 +120,106 @@ def read_frame(source: Any, kind: Kind) -> Columns:
 def _from_frame(
     frame: pl.DataFrame | pl.LazyFrame, kind: Kind, label: str, place: Place, text: bool = False
 ) -> Columns:
-    """`text` says that numbers are written out, as in CSV."""
+    """Return the columns of a table; with `text`, its numbers are written as text (CSV)."""
     names = choose_columns(frame.collect_schema().names(), kind, label)
     table = frame.lazy().select(names).collect()
     if not table.height:
         raise no_rows(label)
-    query, doc, numbers, dtype, rest = typed(table, kind, label, place, text)
-    if query.null_count() or doc.null_count():
-        _check_both(query, doc, place)
-    queries, codes = encode(query)
+    typed = typed_columns(table, kind, label, place, text)
+    if typed.query.null_count() or typed.doc.null_count():
+        _check_ids(typed.query, typed.doc, place)
+    queries, codes = encode(typed.query)
     if kernels.first_invalid_id(queries) is not None:
-        _check_both(query, doc, place)
-    return Columns(queries, codes, doc, numbers, place, dtype, rest, unchecked=True)
-
-
-def checked(
-    table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
-) -> tuple[pl.Series, pl.Series, Float, str, Float | None]:
-    """The same, the ids looked at."""
-    found = typed(table, kind, label, place, text)
-    _check_both(found[0], found[1], place)
-    return found
-
-
-def _check_both(
-    query: pl.Series, doc: pl.Series, place: Place, *others: tuple[int | None, Refusal]
-) -> None:
-    """Refuse the first row whose id is none, or which is one of the others."""
-    refuse_first(
-        *others,
-        (kernels.first_invalid_id(query), lambda at: invalid_id(query[at], "query", place(at))),
-        (kernels.first_invalid_id(doc), lambda at: invalid_id(doc[at], "document", place(at))),
+        _check_ids(typed.query, typed.doc, place)
+    return Columns(
+        queries,
+        codes,
+        typed.doc,
+        typed.value,
+        place,
+        typed.dtype,
+        typed.rest,
+        unchecked=True,
     )
 
 
-def typed(
+class TypedColumns(NamedTuple):
+    """The three columns of a table, converted."""
+
+    query: pl.Series  # text
+    doc: pl.Series  # text
+    value: Float
+    dtype: str  # the format of the numbers in the table
+    rest: Float | None  # exact value − float64 value; None if all are 0
+
+
+def checked_columns(
     table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
-) -> tuple[pl.Series, pl.Series, Float, str, Float | None]:
-    """Three columns as texts, texts, numbers; the format the numbers came in, and their rest."""
+) -> TypedColumns:
+    """`typed_columns`, with the ids checked."""
+    typed = typed_columns(table, kind, label, place, text)
+    _check_ids(typed.query, typed.doc, place)
+    return typed
+
+
+def _check_ids(
+    query: pl.Series, doc: pl.Series, place: Place, *problems: tuple[int | None, Refusal]
+) -> None:
+    """Raise the error of the first row with an invalid id or one of the given problems."""
+    refuse_first(
+        *problems,
+        (kernels.first_invalid_id(query), lambda row: invalid_id(query[row], "query", place(row))),
+        (kernels.first_invalid_id(doc), lambda row: invalid_id(doc[row], "document", place(row))),
+    )
+
+
+def typed_columns(
+    table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
+) -> TypedColumns:
+    """Return the three columns of a table as ids, ids and numbers."""
     query, doc, value = table.get_columns()
-    # A name with a NUL in it, handed on as Arrow, would end the process.
+    # Renamed first: a column name with a NUL, passed on as Arrow, would crash the process.
     query, doc = id_column(query.alias("query"), label), id_column(doc.alias("doc"), label)
-    rest = None
     if text:
-        written = value.str.strip_chars()
-        number, wrong = cast_numbers(written)
-        if wrong is not None:
-            error: Refusal = lambda at: invalid_number(kind, written[at], place(at))  # noqa: E731
-            _check_both(query, doc, place, (wrong, error))
-        numbers, dtype = number.to_numpy(writable=True), "float64"
-        rest = rest_of(numbers, lambda at: exact_text(written[at]))
-    elif not (value.dtype.is_numeric() or (value.dtype == pl.Boolean and kind == "qrels")):
+        return _typed_text(query, doc, value, kind, place)
+    if not (value.dtype.is_numeric() or (value.dtype == pl.Boolean and kind == "qrels")):
         raise InputError(
             f"column {value.name!r} holds {value.dtype}, not numbers",
             place=label,
             remedy="cast it to Float64",
         )
-    else:
-        missing = value.is_null()
-        if kind == "run" and value.dtype.is_float():
-            missing |= value.is_nan()
-        if missing.any():
-            error = lambda at: not_a_number(kind, value[at], place(at))  # noqa: E731
-            _check_both(query, doc, place, (first_of(missing), error))
-        numbers = value.cast(pl.Float64).to_numpy(writable=True)
-        dtype = str(value.dtype).lower() if value.dtype.is_float() else "float64"
-        if value.dtype.is_integer() or value.dtype.is_decimal():
-            rest = rest_of(numbers, lambda at: Fraction(value[at]))
-    return query, doc, numbers, dtype, rest
+    missing = value.is_null()
+    if kind == "run" and value.dtype.is_float():
+        missing |= value.is_nan()
+    if missing.any():
+
+        def missing_number(row: int) -> InputError:
+            return not_a_number(kind, value[row], place(row))
+
+        _check_ids(query, doc, place, (first_of(missing), missing_number))
+    numbers = value.cast(pl.Float64).to_numpy(writable=True)
+    dtype = str(value.dtype).lower() if value.dtype.is_float() else "float64"
+    rest = None
+    if value.dtype.is_integer() or value.dtype.is_decimal():
+        rest = rest_of(numbers, lambda row: Fraction(value[row]))
+    return TypedColumns(query, doc, numbers, dtype, rest)
+
+
+def _typed_text(
+    query: pl.Series, doc: pl.Series, value: pl.Series, kind: Kind, place: Place
+) -> TypedColumns:
+    """Return typed columns of a table whose numbers are written as text."""
+    written = value.str.strip_chars()
+    numbers, invalid = cast_numbers(written)
+    if invalid is not None:
+
+        def wrong_number(row: int) -> InputError:
+            return invalid_number(kind, written[row], place(row))
+
+        _check_ids(query, doc, place, (invalid, wrong_number))
+    floats = numbers.to_numpy(writable=True)
+    rest = rest_of(floats, lambda row: exact_text(written[row]))
+    return TypedColumns(query, doc, floats, "float64", rest)
 
 
 # ---------------------------------------------------------------------------- tables on disk
@@ -192,13 +229,12 @@ def typed(
 def polars_reads(
     label: str, form: str | None = None, remedy: str = "fetch or write the file again"
 ) -> Iterator[None]:
-    """What polars says of a file that it cannot read, in one line that names the file."""
+    """Turn errors of polars about a file into an InputError that names the file."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        what = "cannot read it as a table" if form is None else f"not {form}, or cut short"
-        problem = f"{what} ({first_line(error)})"
-        raise InputError(problem, place=label, remedy=remedy) from None
+        problem = "cannot read it as a table" if form is None else f"not {form}, or cut short"
+        raise InputError(f"{problem} ({first_line(error)})", place=label, remedy=remedy) from None
 
 
 def read_table(
@@ -206,6 +242,7 @@ def read_table(
     kind: Kind,
     form: Literal["csv", "tsv", "parquet", "arrow"],
 ) -> Columns:
+    """Return the columns of a table on disk."""
     if form in ("csv", "tsv"):
         return _read_csv(source, kind, form)
     with polars_reads(source.label, form):
@@ -214,140 +251,152 @@ def read_table(
 
 
 def scan(source: Source, form: str) -> pl.LazyFrame:
-    """A table in Parquet, or in Arrow, be it a file or a stream."""
+    """Return a table in Parquet or Arrow (a file or a stream) as a lazy frame."""
     data = io.BytesIO(source.read(source.report))
     if form == "parquet":
         return pl.scan_parquet(data)
-    streamed = not source.head.startswith(b"ARROW1")
-    return (pl.read_ipc_stream(data) if streamed else pl.read_ipc(data)).lazy()
+    is_stream = not source.head.startswith(b"ARROW1")
+    return (pl.read_ipc_stream(data) if is_stream else pl.read_ipc(data)).lazy()
 
 
 SEPARATOR = {"csv": ",", "tsv": "\t"}
 
 
 def _read_csv(source: Source, kind: Kind, form: str) -> Columns:
-    """A header, then rows; lines without a single value are skipped."""
+    """Return the columns of a CSV file with a header; lines without any value are skipped."""
     header, data = csv_header(source.read(source.report), form)
 
-    def read(frame: pl.DataFrame, place: Place, again: bool) -> Columns | None:
+    def read(frame: pl.DataFrame, place: Place, check: bool) -> Columns | None:
         names = choose_columns(frame.columns, kind, source.label)
-        if again:  # the ids of documents too, which are looked at as they are indexed
-            checked(frame.select(names), kind, source.label, place, text=True)
+        if check:  # else the ids of documents are checked while they are indexed
+            checked_columns(frame.select(names), kind, source.label, place, text=True)
         return _from_frame(frame, kind, source.label, place, text=True) if frame.height else None
 
-    found = csv_records(source, header, data, form, header.count(b"\n"), 0, read)
-    if found is None:
+    records = CsvRecords(source, header, form)
+    columns = records.read(data, read, lines_before=header.count(b"\n"), rows_before=0)
+    if columns is None:
         raise no_rows(source.label)
-    return found
+    return columns
 
 
 def csv_header(data: bytes, form: str) -> tuple[bytes, bytes]:
-    """The first record that says something, and what comes behind it."""
+    """Split off the first record that is not blank."""
     blank = len(data) - len(data.lstrip(b"\r\n"))
     end = next((end for end in record_ends(data, quote_of(SEPARATOR[form])) if end > blank), blank)
     return data[:end], data[end:]
 
 
-def csv_records(
-    source: Source,
-    header: bytes,
-    data: bytes,
-    form: str,
-    lines: int,
-    rows: int,
-    read: Callable[[pl.DataFrame, Place, bool], _T],
-) -> _T:
-    """`read` of some records, or the error of the first that is wrong, whatever is looked at first:
-    where there is one they are read `again`. `lines` and `rows` of the file come before them.
-    """
-    separator = SEPARATOR[form]
-    height = 0
-    told = False  # where a row stands, which takes as long as reading, is asked for at the end
-
-    def place(row: int) -> str:
-        return csv_place(source, separator, rows)(row) if told else source.label
-
-    def table(begin: int, end: int, again: bool = True) -> _T:
-        nonlocal height
-        source.decode(header)
-        source.decode(data[begin:end], lines + data.count(b"\n", 0, begin))
-        with polars_reads(source.label, form):
-            frame = csv_frame(source, header + data[begin:end], separator, told)
-        height = frame.height
-        return read(frame, place, again)
-
-    def wrong(begin: int, end: int, again: bool = True) -> bool:
-        try:
-            table(begin, end, again)
-        except InputError:
-            return True
-        return False
-
-    with suppress(InputError):
-        found = table(0, len(data), again=False)
-        told = True
-        return found
-    ends = [0, *record_ends(data, quote_of(separator))]
-    good = bad = 0
-    if not wrong(0, 0):  # the header
-        good, bad = 0, min(_BLOCK, len(ends) - 1)
-        while bad < len(ends) - 1 and not wrong(ends[good], ends[bad]):
-            rows += height
-            good, bad = bad, min(bad + _BLOCK, len(ends) - 1)
-    begin = ends[good]
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if wrong(begin, ends[middle]):
-            bad = middle
-        else:
-            good = middle
-    told = True
-    return table(begin, ends[bad])
+_BLOCK = 1 << 16  # records that are read at a time to find the first wrong one
 
 
-_BLOCK = 1 << 16  # records among which the first wrong one is looked for
+class CsvRecords:
+    """Read parts of a CSV file with its header, or raise the error of the first wrong record."""
+
+    def __init__(self, source: Source, header: bytes, form: str):
+        self._source, self._header, self._form = source, header, form
+        self._separator = SEPARATOR[form]
+
+    def read(
+        self,
+        data: bytes,
+        read: Callable[[pl.DataFrame, Place, bool], _T],
+        *,
+        lines_before: int,
+        rows_before: int,
+    ) -> _T:
+        """Return `read(frame, place, check)` of the records in `data`.
+
+        `lines_before` and `rows_before` of the file precede `data`. If the records cannot be read,
+        the first wrong one is found by bisection; only then is `check` True and are places real,
+        since finding the line of a row takes as long as reading.
+        """
+
+        def frame_of(end: int, begin: int = 0, with_place: bool = False) -> pl.DataFrame:
+            self._source.decode(self._header)
+            lines = lines_before + data.count(b"\n", 0, begin)
+            self._source.decode(data[begin:end], lines)
+            with polars_reads(self._source.label, self._form):
+                text = self._header + data[begin:end]
+                return csv_frame(self._source, text, self._separator, with_place)
+
+        with suppress(InputError):
+            frame = frame_of(len(data))
+            return read(frame, csv_place(self._source, self._separator, rows_before), False)
+
+        def no_place(row: int) -> str:
+            return self._source.label
+
+        def height_if_valid(begin: int, end: int) -> int | None:
+            try:
+                frame = frame_of(end, begin)
+                read(frame, no_place, True)
+            except InputError:
+                return None
+            return frame.height
+
+        ends = [0, *record_ends(data, quote_of(self._separator))]
+        good = bad = 0  # numbers of records: the first `good` are valid, the first `bad` are not
+        rows = rows_before
+        if height_if_valid(0, 0) is not None:  # the header
+            bad = min(_BLOCK, len(ends) - 1)
+            while bad < len(ends) - 1:
+                height = height_if_valid(ends[good], ends[bad])
+                if height is None:
+                    break
+                rows += height
+                good, bad = bad, min(bad + _BLOCK, len(ends) - 1)
+        begin = ends[good]
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            if height_if_valid(begin, ends[middle]) is None:
+                bad = middle
+            else:
+                good = middle
+        frame = frame_of(ends[bad], begin, with_place=True)
+        return read(frame, csv_place(self._source, self._separator, rows), True)
 
 
 def record_ends(data: bytes, quote: str | None) -> Iterator[int]:
-    """Where records end: after a line feed outside quotes, and where the text does."""
-    at = inside = 0
-    while (found := data.find(b"\n", at)) >= 0:
-        inside += data.count(quote.encode(), at, found) if quote else 0
-        at = found + 1
-        if not inside % 2:
-            yield at
-    if at < len(data) or inside % 2:
+    """Yield where records end: after a line feed outside quotes, and at the end of the text."""
+    position = quotes = 0
+    while (line_end := data.find(b"\n", position)) >= 0:
+        quotes += data.count(quote.encode(), position, line_end) if quote else 0
+        position = line_end + 1
+        if quotes % 2 == 0:
+            yield position
+    if position < len(data) or quotes % 2:
         yield len(data)
 
 
 def end_of_record(data: bytearray, quote: str | None) -> int:
-    """Where the last whole record of a text ends."""
+    """Return where the last complete record of a text ends."""
     if quote is None:
         return data.rfind(b"\n") + 1
     mark = quote.encode()
-    end, inside = len(data), data.count(mark)
-    while (found := data.rfind(b"\n", 0, end)) >= 0:
-        inside -= data.count(mark, found, end)
-        if not inside % 2:
-            return found + 1
-        end = found
+    end, quotes = len(data), data.count(mark)
+    while (line_end := data.rfind(b"\n", 0, end)) >= 0:
+        quotes -= data.count(mark, line_end, end)
+        if quotes % 2 == 0:
+            return line_end + 1
+        end = line_end
     return 0
 
 
-def csv_place(source: Source, separator: str, before: int = 0) -> Place:
-    """Where a row stands, `before` rows of the file having gone before; found by reading again."""
+def csv_place(source: Source, separator: str, rows_before: int = 0) -> Place:
+    """Return a function that finds the line of a row by reading again."""
 
     def place(row: int) -> str:
         rows = _csv_rows(source, separator)
-        wanted = before + row + 1
-        line = next((line for at, (line, _) in enumerate(rows) if at == wanted), None)
-        return source.label if line is None else f"{source.label}:{line}"  # readers differ on it
+        number = rows_before + row + 1  # row 0 is the header
+        line = next((line for index, (line, _) in enumerate(rows) if index == number), None)
+        # Python's reader may see fewer rows than polars does.
+        return source.label if line is None else f"{source.label}:{line}"
 
     return place
 
 
-def csv_frame(source: Source, data: bytes, separator: str, told: bool = True) -> pl.DataFrame:
-    """The rows of a table with a header, all of them text; errors have a place where `told`."""
+def csv_frame(source: Source, data: bytes, separator: str, with_place: bool = True) -> pl.DataFrame:
+    """Return a table with a header as text; with `with_place`, errors name their line."""
     try:
         frame = pl.read_csv(
             io.BytesIO(data),
@@ -358,7 +407,7 @@ def csv_frame(source: Source, data: bytes, separator: str, told: bool = True) ->
     except pl.exceptions.NoDataError:
         raise no_rows(source.label) from None
     except pl.exceptions.ComputeError:
-        if not told:
+        if not with_place:
             raise
         rows = _csv_rows(source, separator)
         _, header = next(rows, (0, []))
@@ -371,16 +420,17 @@ def csv_frame(source: Source, data: bytes, separator: str, told: bool = True) ->
                 ) from None
         raise
     if separator == "," and b'"' in data:
-        _check_quotes(source, data, told)
+        _check_quotes(source, data, with_place)
     return frame.filter(~pl.all_horizontal(pl.all().is_null()))
 
 
 def quote_of(separator: str) -> str | None:
+    """Return the quotation mark of a table; tab-separated tables have none."""
     return '"' if separator == "," else None
 
 
 def _csv_rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Line and cells of each row, the header first: slower than polars, but it knows the line."""
+    """Yield line and cells of each row, header first; slower than polars, but it has the lines."""
     quote = quote_of(separator)
     with source.open() as file:
         rows = csv.reader(
@@ -393,7 +443,7 @@ def _csv_rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]
             for cells in rows:
                 if any(cells):
                     yield rows.line_num, cells
-        except csv.Error as error:  # a field of more than 128 KiB, say
+        except csv.Error as error:  # such as a field of more than 128 KiB
             raise InputError(
                 f"not a line of a table ({error})",
                 place=f"{source.label}:{rows.line_num}",
@@ -401,15 +451,13 @@ def _csv_rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]
             ) from None
 
 
-def _check_quotes(source: Source, data: bytes, told: bool) -> None:
-    """Refuse a quoted field that goes on behind its closing quote: every reader makes something
-    else of it, and polars says nothing. The line is that of the whole file.
-    """
+def _check_quotes(source: Source, data: bytes, with_place: bool) -> None:
+    """Refuse a quoted field that goes on after its closing quote: readers disagree about it."""
     try:
         for _ in csv.reader(io.StringIO(data.decode(), newline=""), strict=True):
             pass
     except csv.Error as error:
-        if not told:
+        if not with_place:
             raise InputError(str(error)) from None
         with source.open() as file:
             text = io.TextIOWrapper(file, "utf-8", "replace", newline="")

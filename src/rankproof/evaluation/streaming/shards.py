@@ -19,10 +19,10 @@ from rankproof.data.columns import Columns, Place, encode, is_large, not_a_numbe
 from rankproof.data.formats import format_of
 from rankproof.data.frames import (
     SEPARATOR,
-    checked,
+    CsvRecords,
+    checked_columns,
     choose_columns,
     csv_header,
-    csv_records,
     end_of_record,
     polars_reads,
     quote_of,
@@ -195,7 +195,7 @@ class Shard:
         def place(row: int) -> str:
             return f"{self.label}: row {first + row + 1}"
 
-        return chunk_of(*checked(table, "run", self.label, place), place)
+        return chunk_of(*checked_columns(table, "run", self.label, place), place)
 
     # --------------------------------------------------------------------- CSV, TSV, JSON lines
 
@@ -221,8 +221,8 @@ class Shard:
             names = choose_columns(frame.columns, "run", self.label)
             if not frame.height:
                 return 0, None
-            found = checked(frame.select(names), "run", self.label, place, text=True)
-            return frame.height, chunk_of(*found, place)
+            columns = checked_columns(frame.select(names), "run", self.label, place, text=True)
+            return frame.height, chunk_of(*columns, place)
 
         for records in self._records(step, quote_of(separator)):
             block = records
@@ -231,7 +231,8 @@ class Shard:
                 lines = header.count(b"\n")
                 if not header.strip(b"\r\n"):
                     continue
-            count, chunk = csv_records(self.source, header, block, self.form, lines, rows, read)
+            part = CsvRecords(self.source, header, self.form)
+            count, chunk = part.read(block, read, lines_before=lines, rows_before=rows)
             rows, lines = rows + count, lines + block.count(b"\n")
             if chunk is not None:
                 yield chunk
