@@ -29,7 +29,7 @@ def rankproof(qrels_path: str, run_path: str) -> Any:
             f"{m} oblivious": result[m].oblivious for m in MEASURES
         }
 
-    return lambda: rp.evaluate(run, qrels, MEASURES), figures
+    return lambda: rp.evaluate(qrels, run, MEASURES), figures
 
 
 def pytrec_eval(qrels_path: str, run_path: str) -> Any:

@@ -330,7 +330,7 @@ in_python(
     20_000,
     "d = [f'd{i}' for i in range(n)]\n"
     "grades = {x: i % 4 - 1 for i, x in enumerate(d)}\n"
-    "rp.evaluate({'q': dict.fromkeys(d, 1.0)}, {'q': grades}, 'infAP')",
+    "rp.evaluate({'q': grades}, {'q': dict.fromkeys(d, 1.0)}, 'infAP')",
 )
 in_python(
     "duplicates",

@@ -139,8 +139,8 @@ def compared(repeat: int) -> str:
         def made(name: str, files: bool, holes: bool | None) -> Callable[[], object]:
             tables = {run.name: run for run in runs}
             return lambda: rp.compare(
-                paths if files else {of: fresh(run) for of, run in tables.items()},
                 *(qrels, name),
+                paths if files else {of: fresh(run) for of, run in tables.items()},
                 holes=holes,
             )
 

@@ -77,7 +77,7 @@ def main() -> None:
     texts = corpus | {f"query {query}": asked[query] for query in queries}
 
     def values(labels: Labels) -> np.ndarray:
-        frame = rp.evaluate(run, labels, "nDCG@10").per_query
+        frame = rp.evaluate(labels, run, "nDCG@10").per_query
         held = dict(frame.select("query", "expected").iter_rows())
         return np.array([held.get(query, 0.0) for query in queries])
 

@@ -61,7 +61,7 @@ if __name__ == "__main__":
         if workers:
             found = cluster.evaluate(run, qrels, names)
         else:
-            found = rp.evaluate(run, qrels, names, memory=memory)
+            found = rp.evaluate(qrels, run, names, memory=memory)
         seconds = time.perf_counter() - begun
         each = [after - before.get(pid, 0) for pid, after in spent().items()]
     figures = found.to_dict()["measures"]

@@ -185,7 +185,7 @@ def report(folder: Path, file: Path) -> None:
                     )
                     for i, row in enumerate(test)
                 }
-                result = rp.evaluate(run, qrels, ["nDCG@10", "RR@10"])
+                result = rp.evaluate(qrels, run, ["nDCG@10", "RR@10"])
                 ties = rp.tie_statistics(run, [10, 100])
                 gain, first = result["nDCG@10"], result["RR@10"]
                 print(

@@ -29,7 +29,7 @@ def test_arrays_give_the_figures_of_the_same_run_as_dicts(
     run = {str(q): {str(d): s for d, s in enumerate(row)} for q, row in enumerate(scores)}
     qrels = {str(q): {str(d): g for d, g in enumerate(row)} for q, row in enumerate(grades)}
     ours = rp.evaluate_arrays(scores, grades, MEASURES)
-    theirs = rp.evaluate(run, qrels, MEASURES)
+    theirs = rp.evaluate(qrels, run, MEASURES)
     for measure in MEASURES:
         a, b = ours[measure], theirs[measure]
         assert repr(a) == repr(b)

@@ -96,7 +96,7 @@ def test_figures_are_those_of_search_evaluate_and_tie_statistics(
             query_ids=QUERY_IDS,
             document_ids=DOCUMENT_IDS,
         )
-        evaluation = rp.evaluate(run, qrels, MEASURES)
+        evaluation = rp.evaluate(qrels, run, MEASURES)
         for measure in MEASURES:
             assert reading.evaluation[measure] == evaluation[measure]
         cutoffs = (1, 3, 5, 10, 20, 50, 100)
@@ -202,7 +202,7 @@ def test_the_metric_is_the_cosine_where_asked() -> None:
         queries, longer, qrels, MEASURES, formats=["float32"], metric="cosine", **ids
     )
     run = search(queries, longer, 50, metric="cosine", **{k: v for k, v in ids.items() if k != "k"})
-    expected = rp.evaluate(run, qrels, MEASURES)
+    expected = rp.evaluate(qrels, run, MEASURES)
     assert found.reading("float32").evaluation["nDCG@10"] == expected["nDCG@10"]
 
 
@@ -222,7 +222,7 @@ def test_vectors_that_a_format_holds_have_the_float32_cosine_in_high_precision(f
     plain = found.reading(form, "plain")
     assert plain.agreement.mean < 1
     run = search(queries, longer, format="int8", metric="cosine", **ids)
-    expected = rp.evaluate(run, qrels, MEASURES)
+    expected = rp.evaluate(qrels, run, MEASURES)
     assert found.reading("int8", "decoded").evaluation["nDCG@10"] == expected["nDCG@10"]
 
 

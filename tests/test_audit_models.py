@@ -149,7 +149,7 @@ def test_an_embedding_model_is_audited_on_the_judged_queries(folder: Path) -> No
         query_ids=texts.query_ids,
         document_ids=texts.document_ids,
     )
-    expected = rp.evaluate(run, texts.qrels, "nDCG@10")["nDCG@10"]
+    expected = rp.evaluate(texts.qrels, run, "nDCG@10")["nDCG@10"]
     assert figures["bfloat16", "plain"]["expected"] == pytest.approx(expected.expected)
     assert figures["bfloat16", "plain"]["max"] == pytest.approx(expected.max)
 
@@ -267,7 +267,7 @@ def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None
     for query, doc in listed.select("query", "doc").rows():
         at = texts.query_ids.index(query), texts.document_ids.index(doc)
         run.setdefault(query, {})[doc] = float(scores[at])
-    expected = rp.evaluate(run, texts.qrels, "nDCG@10")["nDCG@10"]
+    expected = rp.evaluate(texts.qrels, run, "nDCG@10")["nDCG@10"]
     exact = found.reading("float32").evaluation["nDCG@10"]
     assert exact.expected == pytest.approx(expected.expected, abs=1e-6)
     assert exact.max == pytest.approx(expected.max, abs=1e-6)

@@ -285,7 +285,7 @@ def test_scores_of_few_decimals_are_those_of_a_rounded_run() -> None:
         run = pl.DataFrame(
             {"query": scores.query, "doc": scores.doc, "score": np.round(scores.yes, count)}
         )
-        want = rp.evaluate(run, judged, "nDCG@10")["nDCG@10"]
+        want = rp.evaluate(judged, run, "nDCG@10")["nDCG@10"]
         own = found.reading(f"{count} decimals").evaluation["nDCG@10"]
         assert (own.min, own.expected, own.max) == (want.min, want.expected, want.max)
 

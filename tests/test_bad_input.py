@@ -144,7 +144,7 @@ def test_contradictions_are_refused(folder: Path) -> None:
     refuses(rankproof("eval", qrels, run, run), "named twice")
     refuses(rankproof("compare", qrels, run), "two runs")
     refuses(rankproof("ties", run, "--at", "10,x"), "'x'")
-    refuses(rankproof("ties", run, "--at", "0"), "'0'")
+    refuses(rankproof("ties", run, "--at", "0"), "0 is not in the range")
 
 
 def test_a_place_that_cannot_take_per_query_results_is_refused_before_any_work(
@@ -152,7 +152,6 @@ def test_a_place_that_cannot_take_per_query_results_is_refused_before_any_work(
 ) -> None:
     qrels, run = str(folder / "qrels.txt"), str(folder / "run.trec")
     refuses(rankproof("eval", qrels, run, "--per-query", "x.xlsx"), "x.xlsx", ".csv or .parquet")
-    refuses(rankproof("eval", qrels, run, "--per-query", "no/x.csv"), "no folder")
     (folder / "d.csv").mkdir()
     refuses(rankproof("eval", qrels, run, "--per-query", str(folder / "d.csv")), "directory")
 

@@ -35,7 +35,7 @@ def words(text: str, k: int) -> list[tuple[str, float]]:
 def test_a_function_is_measured_as_its_run_would_be() -> None:
     found = rp.bench({"words": words}, corpus=CORPUS, queries=QUERIES, qrels=QRELS, k=3)
     run = {query: dict(words(text, 3)) for query, text in QUERIES.items()}
-    wanted = rp.evaluate(run, QRELS, ["nDCG@10", "RR@10"])
+    wanted = rp.evaluate(QRELS, run, ["nDCG@10", "RR@10"])
     row = found.configurations.row(0, named=True)
     assert row["configuration"] == "words K=3 top 3"
     for measure in ("nDCG@10", "RR@10"):

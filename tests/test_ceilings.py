@@ -89,7 +89,7 @@ def test_realised_ordering_and_retrieval_headroom_add_up_to_the_ideal() -> None:
     assert list(map(str, found.measures)) == [
         f"{m}@{k}" for m in ("RAnWG", "NRecall4") for k in (10, 20, 30)
     ]
-    plain = rp.evaluate(run, qrels, list(found.measures))
+    plain = rp.evaluate(qrels, run, list(found.measures))
     for measure, c in found.measures.items():
         assert c.actual + c.ordering + c.retrieval == pytest.approx(c.ideal)
         assert c.ideal == pytest.approx(1.0)
@@ -110,7 +110,7 @@ def test_realised_ordering_and_retrieval_headroom_add_up_to_the_ideal() -> None:
 def test_the_interval_agrees_with_scipy() -> None:
     run, qrels = large(2, 80)
     measure = rp.parse("RAnWG@10")
-    values = rp.evaluate(run, qrels, measure).outcomes[measure].expected
+    values = rp.evaluate(qrels, run, measure).outcomes[measure].expected
     low, high = ceilings(run, qrels, [measure])[measure].actual_ci
     peer = stats.bootstrap(
         (values,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(1)
@@ -207,7 +207,7 @@ def test_sensitivity_is_the_measure_under_every_choice_of_constants() -> None:
     assert len(found.frame) == 2 * 4 * 2 * 3
     for row in found.frame.iter_rows(named=True):
         spec = f"RAnWG(alpha={row['alpha']},cap4={row['cap4']},cap3={row['cap3']})@10"
-        plain = rp.evaluate(run if row["run"] == "a" else other, qrels, spec)[spec]
+        plain = rp.evaluate(qrels, run if row["run"] == "a" else other, spec)[spec]
         assert (row["expected"], row["min"], row["max"], row["queries"]) == (
             plain.expected, plain.min, plain.max, plain.queries,
         )  # fmt: skip

@@ -70,7 +70,7 @@ def test_figures_are_those_of_the_run_on_the_same_judgements(swept: Swept) -> No
     judged = swept.folder / "judgements.parquet"
     assert pl.read_parquet(judged).height == 2 * len(TOPICS)
     for row in swept.configurations.iter_rows(named=True):
-        found = rp.evaluate(swept.folder / row["run"], judged, ["RAnWG@2", "nDCG(rel=3)@10"])
+        found = rp.evaluate(judged, swept.folder / row["run"], ["RAnWG@2", "nDCG(rel=3)@10"])
         assert found["RAnWG@2"].expected == pytest.approx(row["RAnWG@2"])
         assert found["nDCG(rel=3)@10"].expected == pytest.approx(row["nDCG(rel=3)@10"])
 

@@ -57,8 +57,8 @@ def test_any_number_of_pieces_and_parts_gives_the_figures_of_one_machine(
     run = grouped(run) if together else run
     folder = write_shards(run, tmp_path / "run", 100)
     found = cluster.evaluate(folder, judged, EVERY, order=order, rows_per_task=rows_per_task)
-    same(found, rp.evaluate(run, judged, EVERY, order=order))
-    same(found, rp.evaluate(folder, judged, EVERY, order=order))
+    same(found, rp.evaluate(judged, run, EVERY, order=order))
+    same(found, rp.evaluate(judged, folder, EVERY, order=order))
 
 
 def test_what_ray_starts_here_listens_to_this_machine_alone(ray: Any) -> None:
@@ -91,7 +91,7 @@ def test_one_file_is_cut_into_ranges(tmp_path: Path) -> None:
     for write, name in ((write_parquet, "run.parquet"), (write_trec, "run.trec")):
         path = write(run, tmp_path / name)
         found = cluster.evaluate(str(path), judged, EVERY, missing="skip", rows_per_task=100)
-        same(found, rp.evaluate(path, judged, EVERY, missing="skip"))
+        same(found, rp.evaluate(judged, path, EVERY, missing="skip"))
 
 
 # Ray warns of its own defaults.
@@ -101,13 +101,13 @@ def test_a_dataset_keeps_the_order_of_its_rows(ray: Any) -> None:
     tables = [run[first : first + 64].to_arrow() for first in range(0, run.height, 64)]
     dataset = ray.data.from_arrow(tables)
     found = cluster.evaluate(dataset, judged, EVERY, rows_per_task=90)
-    same(found, rp.evaluate(run, judged, EVERY))
+    same(found, rp.evaluate(judged, run, EVERY))
 
 
 def test_addresses_that_fsspec_knows_are_shards_too(tmp_path: Path) -> None:
     run, judged = workload(14)
     folder = write_shards(run, tmp_path / "run", 100)
-    whole = rp.evaluate(run, judged, EVERY)
+    whole = rp.evaluate(judged, run, EVERY)
     same(cluster.evaluate(f"file://{folder}", judged, EVERY), whole)
     with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
         for file in sorted(folder.iterdir()):
@@ -121,7 +121,7 @@ def test_comparing_shards_is_comparing_runs(tmp_path: Path) -> None:
     _, judged = workload(15)
     paths = {name: write_shards(run, tmp_path / name, 100) for name, run in runs.items()}
     found = cluster.compare(paths, judged, ["nDCG@10", "AP"], seed=3, rows_per_task=100)
-    whole = rp.compare(runs, judged, ["nDCG@10", "AP"], seed=3, holes=False)
+    whole = rp.compare(judged, runs, ["nDCG@10", "AP"], seed=3, holes=False)
     assert found.to_dict() == whole.to_dict()
 
 
@@ -220,7 +220,7 @@ def test_a_run_larger_than_the_store_passes_through_it(tmp_path: Path) -> None:
         )
     judged = {str(q): {str(q % 900): 1, str(q % 77): 2} for q in range(0, queries, 3)}
     found = cluster.evaluate(tmp_path / "run", judged, ["nDCG@10", "AP"], rows_per_task=500_000)
-    same(found, rp.evaluate(run, judged, ["nDCG@10", "AP"]))
+    same(found, rp.evaluate(judged, run, ["nDCG@10", "AP"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def test_killed_workers_are_replaced_and_nothing_is_counted_twice(
     run, judged = workload(18)
     run = grouped(run) if together else run
     folder = write_shards(run, tmp_path / "run", 200)
-    whole = rp.evaluate(run, judged, EVERY)
+    whole = rp.evaluate(judged, run, EVERY)
     files = sorted(folder.iterdir())
     monkeypatch.setattr("rankproof.cluster.runs.cut_file", deadly)
     found = cluster.evaluate(files, judged, EVERY, rows_per_task=100)

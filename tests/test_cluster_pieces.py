@@ -128,7 +128,7 @@ def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
 def test_a_run_that_shares_no_query_with_the_judgements_names_its_first(tmp_path: Path) -> None:
     path = twice("a-x b-x a-y c-x d-x", tmp_path)
     with pytest.raises(rp.InputError) as whole:
-        rp.evaluate(path, {"z": {"x": 1}}, "RR")
+        rp.evaluate({"z": {"x": 1}}, path, "RR")
     for cut in (1, 20, 40):
         with here([0, cut, path.stat().st_size], 1), pytest.raises(rp.InputError) as refused:
             cluster.evaluate(path, {"z": {"x": 1}}, "RR")
@@ -196,7 +196,7 @@ def test_files_of_every_format_cut_anywhere_have_the_figures_of_streaming(
     with here(step=step) as ray:
         found = cluster.evaluate(folder, judged, FEW, name="run", rows_per_task=rows, **policy)
     same(found, streamed(folder, judged, FEW, 10, tmp_path_factory.mktemp("spill"), **policy))
-    same(found, rp.evaluate(run, judged, FEW, **policy))
+    same(found, rp.evaluate(judged, run, FEW, **policy))
     assert not (ordered and "_split" in ray.done)
 
 
@@ -224,7 +224,7 @@ def test_what_is_said_of_a_run_is_said_of_its_pieces(
     path = tmp_path / name
     rows = data.splitlines(keepends=True)
     path.write_bytes(b"".join(rows[1:] + rows[:1] if scattered else rows))
-    whole = rp.evaluate(path, judged, "RR", **policy)
+    whole = rp.evaluate(judged, path, "RR", **policy)
     with here(step=2):
         same(cluster.evaluate(path, judged, "RR", rows_per_task=3, **policy), whole)
 

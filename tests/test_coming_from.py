@@ -67,7 +67,7 @@ def names(text: str) -> list[str]:
 
 def ours(measure: str, run: Any = RUN, qrels: Any = QRELS, **options: Any) -> dict[str, float]:
     """Query → value under the stated order of the ties."""
-    frame = rp.evaluate(run, qrels, measure, **options).per_query
+    frame = rp.evaluate(qrels, run, measure, **options).per_query
     return dict(zip(frame["query"], frame["oblivious"], strict=True))
 
 
@@ -84,12 +84,12 @@ def trec_row(their_name: str, our_name: str) -> None:
     theirs = pytrec(their_name)
     mine = ours(our_name, TIED, TIED_QRELS, like="trec_eval")
     if their_name == "gm_map":  # of which a query has the logarithm
-        total = rp.evaluate(TIED, TIED_QRELS, our_name, like="trec_eval")[our_name].oblivious
+        total = rp.evaluate(TIED_QRELS, TIED, our_name, like="trec_eval")[our_name].oblivious
         assert total == pytest.approx(math.exp(sum(theirs.values()) / len(theirs)), rel=1e-14)
         return
     assert mine == theirs
     if their_name.startswith("num_"):
-        mean = rp.evaluate(TIED, TIED_QRELS, our_name, like="trec_eval")[our_name].oblivious
+        mean = rp.evaluate(TIED_QRELS, TIED, our_name, like="trec_eval")[our_name].oblivious
         shown = [*trec_eval(rp.read_qrels(TIED_QRELS), rp.read_run(TIED), [their_name]).summary()]
         assert shown == [f"{their_name:<22}\tall\t{sum(theirs.values()):.0f}\n"]
         assert mean * len(theirs) == pytest.approx(sum(theirs.values()))
@@ -122,11 +122,11 @@ def each_query(tmp_path: Path) -> None:
 def counts_missing() -> None:
     fewer = {query: listed for query, listed in TIED.items() if query != "2"}
     theirs = pytrec("map", fewer)
-    whole = rp.evaluate(fewer, TIED_QRELS, "AP", like="trec_eval", missing="zero")["AP"]
+    whole = rp.evaluate(TIED_QRELS, fewer, "AP", like="trec_eval", missing="zero")["AP"]
     assert (len(theirs), whole.queries) == (5, 6)
     assert whole.oblivious == pytest.approx(sum(theirs.values()) / 6, rel=1e-14)
-    assert rp.evaluate(fewer, TIED_QRELS, "AP")["AP"].queries == 6
-    assert rp.evaluate(fewer, TIED_QRELS, "AP", like="trec_eval")["AP"].queries == 5
+    assert rp.evaluate(TIED_QRELS, fewer, "AP")["AP"].queries == 6
+    assert rp.evaluate(TIED_QRELS, fewer, "AP", like="trec_eval")["AP"].queries == 5
 
 
 def level() -> None:
@@ -145,7 +145,7 @@ def depth() -> None:
         for q, t in TIED.items()
     }
     assert ours("AP", TIED, TIED_QRELS, like="trec_eval", depth=10) == pytrec("map", cut)
-    found = rp.evaluate(TIED, TIED_QRELS, "AP", like="trec_eval", depth=10)
+    found = rp.evaluate(TIED_QRELS, TIED, "AP", like="trec_eval", depth=10)
     assert any("inside a tie" in note for note in found.notes)
 
 
@@ -275,9 +275,9 @@ def patience() -> None:
     with pytest.raises(ValueError, match="Unsupported measures"):
         theirs.calc_aggregate([theirs.RBP(p=0.8)], QRELS, RUN)
     run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 2}}
-    found = rp.evaluate(run, qrels, ["RBP(p=0.5)", "RBP(p=0.5,max=2)", "RBPResidual(p=0.5)"])
+    found = rp.evaluate(qrels, run, ["RBP(p=0.5)", "RBP(p=0.5,max=2)", "RBPResidual(p=0.5)"])
     assert [found[m].expected for m in found] == [0.5, 0.5, 0.5]
-    less = rp.evaluate(run, {"q": {"a": 1}}, "RBP(p=0.5,max=2)")
+    less = rp.evaluate({"q": {"a": 1}}, run, "RBP(p=0.5,max=2)")
     assert less["RBP(p=0.5,max=2)"].max == 0.25
 
 
@@ -384,12 +384,12 @@ def divides_by_none() -> None:
     assert ours("bpref", {"q": {"a": 1.0}}, {"q": {"a": 1}}) == {"q": 1.0}
 
 
-def the_run_comes_first() -> None:
+def judgments_come_first() -> None:
     found = our_ranx.evaluate(our_ranx.Qrels(_positive(QRELS)), our_ranx.Run(RUN), "ndcg@10")
     assert found == pytest.approx(np.mean(by_ranx()["figures"]["ndcg@10"]), rel=1e-14)
-    assert found == rp.evaluate(RUN, _positive(QRELS), "nDCG@10")["nDCG@10"].oblivious
-    with pytest.raises(rp.InputError, match="name the run first"):
-        rp.evaluate({"q": dict.fromkeys("abcd", 1)}, {"q": {"a": 9, "b": 7, "c": 5}}, "RR")
+    assert found == rp.evaluate(_positive(QRELS), RUN, "nDCG@10")["nDCG@10"].oblivious
+    with pytest.raises(rp.InputError, match="name the judgments first"):
+        rp.evaluate({"q": {"a": 9, "b": 7, "c": 5}}, {"q": dict.fromkeys("abcd", 1)}, "RR")
 
 
 def compares() -> None:
@@ -397,7 +397,7 @@ def compares() -> None:
     qrels = _positive(QRELS)
     tables = [our_ranx.Run(t, n) for n, t in runs.items()]
     shim = our_ranx.compare(our_ranx.Qrels(qrels), tables, ["map", "mrr@10"], max_p=0.9)
-    mine = rp.compare(runs, qrels, ["AP", "RR@10"])
+    mine = rp.compare(qrels, runs, ["AP", "RR@10"])
     assert shim.comparison.to_dict()["pairs"] == mine.to_dict()["pairs"]
     theirs = by_ranx()["report"]
     for name in ("a", "b"):
@@ -493,7 +493,7 @@ def takes_frames() -> None:
 def experiments() -> None:
     theirs = pytest.importorskip("ir_measures")
     mine = rp.evaluate(
-        {"a": frame_of(TIED), "b": frame_of(RUN)}, TIED_QRELS, "AP", like="ir_measures"
+        TIED_QRELS, {"a": frame_of(TIED), "b": frame_of(RUN)}, "AP", like="ir_measures"
     )
     assert list(mine) == ["a", "b"]
     for name, run in (("a", TIED), ("b", RUN)):
@@ -508,7 +508,7 @@ def baseline() -> None:
     """Student's t of scipy's, which PyTerrier calls, beside ours."""
     stats = pytest.importorskip("scipy.stats")
     worse = {q: {d: -s for d, s in t.items()} for q, t in RUN.items()}
-    found = rp.compare({"a": frame_of(RUN), "b": frame_of(worse)}, QRELS, "AP", t_test=True)
+    found = rp.compare(QRELS, {"a": frame_of(RUN), "b": frame_of(worse)}, "AP", t_test=True)
     told = found.to_dict()["pairs"][0]["measures"]["AP"]
     a, b = (list(ours("AP", run).values()) for run in (RUN, worse))
     assert told["p_t"] == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-9)
@@ -529,7 +529,7 @@ def mteb_row(their_name: str, our_name: str) -> None:
     (mean,) = (value for key, value in table.items() if key.endswith(f"@{cutoff}"))
     wide = {"order": "trec_eval", "score_dtype": "float64", "missing": "skip"}
     options: Any = wide if name == "mrr" else {"like": "mteb"}
-    found = rp.evaluate(TIED, TIED_QRELS, our_name, **options)[our_name].oblivious
+    found = rp.evaluate(TIED_QRELS, TIED, our_name, **options)[our_name].oblivious
     assert round(found, 5) == pytest.approx(round(mean, 5), abs=1e-9)
     if name == "mrr":
         one = {"q": {"a": 1.0, "b": 1.0 - 1e-9}}
@@ -566,7 +566,7 @@ def beir_row(their_name: str, our_name: str) -> None:
     name = {"NDCG": "ndcg_cut", "MAP": "map_cut", "Recall": "recall", "P": "P"}[stem]
     theirs = pytrec(f"{name}.{cutoff}")
     assert ours(our_name, TIED, TIED_QRELS, like="trec_eval") == theirs
-    mean = rp.evaluate(TIED, TIED_QRELS, our_name, like="trec_eval")[our_name].oblivious
+    mean = rp.evaluate(TIED_QRELS, TIED, our_name, like="trec_eval")[our_name].oblivious
     assert round(mean, 5) == round(sum(theirs.values()) / len(theirs), 5)
 
 
@@ -578,9 +578,9 @@ def beirs_mrr() -> None:
         top = sorted(listed.items(), key=lambda row: row[1], reverse=True)[:10]
         found = [r for r, (doc, _) in enumerate(top, 1) if TIED_QRELS[query].get(doc, 0) > 0]
         total += 1 / found[0] if found else 0.0
-    mine = rp.evaluate(fewer, TIED_QRELS, "RR@10", order="input", missing="zero")["RR@10"]
+    mine = rp.evaluate(TIED_QRELS, fewer, "RR@10", order="input", missing="zero")["RR@10"]
     assert mine.oblivious == pytest.approx(total / len(TIED_QRELS), rel=1e-14)
-    assert rp.evaluate(fewer, TIED_QRELS, "nDCG@10", like="trec_eval")["nDCG@10"].queries == 5
+    assert rp.evaluate(TIED_QRELS, fewer, "nDCG@10", like="trec_eval")["nDCG@10"].queries == 5
 
 
 def keeps_identical_ids() -> None:
@@ -612,7 +612,7 @@ OTHER: dict[str, Callable[..., None]] = {
     "`map@10-l2`": from_a_level,
     "`rbp.95`": adds_up_grades,
     "ranx: `bpref`": divides_by_none,
-    "`evaluate(qrels, run, …)`": the_run_comes_first,
+    "`evaluate(qrels, run, …)`": judgments_come_first,
     "`compare(qrels, [a, b], …)`": compares,
     '`fuse([a, b], method="rrf")`': fuses,
     '`fuse(…, norm="min-max")`': equal_scores,

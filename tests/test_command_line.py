@@ -38,7 +38,7 @@ def test_eval_json_has_the_fixed_shape_and_the_figures_of_python() -> None:
     data = as_json("eval", QRELS, TIED, PLAIN, "-m", "nDCG@10", "-m", "ERR@10")
     assert [run["name"] for run in data["runs"]] == ["demo-saturated", "demo-plain"]
     run = data["runs"][0]
-    expected = rp.evaluate(TIED, QRELS, ["nDCG@10", "ERR@10"])
+    expected = rp.evaluate(QRELS, TIED, ["nDCG@10", "ERR@10"])
     assert (run["queries"], run["missing"], run["tied"]) == (30, 0, 30)
     found = run["measures"]["nDCG@10"]
     summary = expected["nDCG@10"]
@@ -98,7 +98,7 @@ def test_missing_unjudged_and_undefined_queries_are_counted(tmp_path: Path) -> N
 
 def test_csv_holds_every_digit() -> None:
     rows = csv_rows(output("eval", QRELS, TIED, "--format", "csv"))
-    summary = rp.evaluate(TIED, QRELS, "nDCG@10")["nDCG@10"]
+    summary = rp.evaluate(QRELS, TIED, "nDCG@10")["nDCG@10"]
     assert float(rows[0]["expected"]) == summary.expected
     assert [row["measure"] for row in rows] == ["nDCG@10", "RR@10", "AP@100", "R@100"]
 
@@ -130,7 +130,7 @@ def test_per_query_results_hold_a_row_per_run_query_and_measure(tmp_path: Path) 
             *("run", "query", "measure", "expected", "oblivious", "min", "max", "std")
         ]
         assert frame.height == 2 * 30 * 2
-        own = rp.evaluate(TIED, QRELS, ["RR", "R@5"]).per_query
+        own = rp.evaluate(QRELS, TIED, ["RR", "R@5"]).per_query
         assert frame.filter(pl.col("run") == "demo-saturated").drop("run").equals(own)
 
 
@@ -211,7 +211,7 @@ def test_a_wrong_number_is_named() -> None:
     for verb, *option in (["gate", "--margin", "x"], ["compare", "--seed", "1.5"]):
         done = in_text(verb, QRELS, TIED, PLAIN, *option)
         assert done.returncode == 2
-        assert f"{option[0]}': {option[1]!r} should be a valid " in done.stderr, done.stderr
+        assert f"{option[0]}': {option[1]!r} is not a valid " in done.stderr, done.stderr
 
 
 def test_of_several_numbers_the_wrong_one_is_named() -> None:
@@ -219,7 +219,7 @@ def test_of_several_numbers_the_wrong_one_is_named() -> None:
         margins = [word for one in given for word in ("--margin", one)]
         done = in_text("gate", QRELS, TIED, PLAIN, *margins)
         assert done.returncode == 2
-        assert "'--margin': 'x' should be a valid number" in done.stderr, done.stderr
+        assert "'--margin': 'x' is not a valid float" in done.stderr, done.stderr
 
 
 def test_an_error_ends_in_one_mark_and_its_remedy_fits_the_verb() -> None:
@@ -269,8 +269,8 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_calm_runs_have_their_tie_columns_dimmed() -> None:
     from rankproof.evaluation.result import evaluations_table
 
-    calm = evaluations_table([rp.evaluate(PLAIN, QRELS, "R@5")])
-    tied = evaluations_table([rp.evaluate(TIED, QRELS, "R@5")])
+    calm = evaluations_table([rp.evaluate(QRELS, PLAIN, "R@5")])
+    tied = evaluations_table([rp.evaluate(QRELS, TIED, "R@5")])
     assert {c.name for c in calm.columns if c.dim} >= {"min", "max", "range", "bias", "std"}
     assert not any(c.dim for c in tied.columns)
     assert "no tie changes any of these figures" in calm.notes
@@ -284,7 +284,7 @@ def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
     from rankproof.presentation.terminal import draw, fit
 
     whole = evaluations_table(
-        [rp.evaluate(TIED, QRELS, ["nDCG@10", "AP(rel=2)@100"]).renamed("a-name-" * 9 + "end")]
+        [rp.evaluate(QRELS, TIED, ["nDCG@10", "AP(rel=2)@100"]).renamed("a-name-" * 9 + "end")]
     )
     shown, padding = fit(whole, room)
     console = Console(file=io.StringIO(), width=1000)

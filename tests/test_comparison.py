@@ -45,8 +45,8 @@ def differences(a: Evaluation, b: Evaluation, measure: str) -> np.ndarray:
 
 def test_p_counts_every_assignment_of_signs_where_there_are_few_queries() -> None:
     a, b, qrels = one_document_runs(1, 9, ties=True)
-    found = rp.compare({"a": a, "b": b}, qrels, "nDCG@3")
-    d = differences(rp.evaluate(a, qrels, "nDCG@3"), rp.evaluate(b, qrels, "nDCG@3"), "nDCG@3")
+    found = rp.compare(qrels, {"a": a, "b": b}, "nDCG@3")
+    d = differences(rp.evaluate(qrels, a, "nDCG@3"), rp.evaluate(qrels, b, "nDCG@3"), "nDCG@3")
     sums = [abs(np.dot(signs, d)) for signs in product([1, -1], repeat=len(d))]
     exact = np.mean([s >= abs(d.sum()) - 1e-12 for s in sums])
     assert found.exact
@@ -55,8 +55,8 @@ def test_p_counts_every_assignment_of_signs_where_there_are_few_queries() -> Non
 
 def test_sampled_p_agrees_with_scipy_on_many_queries() -> None:
     a, b, qrels = one_document_runs(2, 60)
-    found = rp.compare({"a": a, "b": b}, qrels, "nDCG")
-    d = differences(rp.evaluate(a, qrels, "nDCG"), rp.evaluate(b, qrels, "nDCG"), "nDCG")
+    found = rp.compare(qrels, {"a": a, "b": b}, "nDCG")
+    d = differences(rp.evaluate(qrels, a, "nDCG"), rp.evaluate(qrels, b, "nDCG"), "nDCG")
     peer = stats.permutation_test(
         (d,), np.sum, permutation_type="samples", n_resamples=50_000, rng=np.random.default_rng(3)
     )
@@ -68,7 +68,7 @@ def test_sampled_p_agrees_with_scipy_on_many_queries() -> None:
 
 def test_p_is_1_for_a_run_compared_with_itself() -> None:
     a, _, qrels = one_document_runs(3, 20, ties=True)
-    d = rp.compare({"a": a, "b": a}, qrels, "RR")["a", "b"][rp.parse("RR")]
+    d = rp.compare(qrels, {"a": a, "b": a}, "RR")["a", "b"][rp.parse("RR")]
     assert (d.expected, d.oblivious, d.p, d.ci) == (0.0, 0.0, 1.0, None)
 
 
@@ -79,7 +79,7 @@ def test_holm_is_the_step_down_correction_over_all_pairs_and_measures() -> None:
     assert holm(np.array([0.6, 0.7])) == pytest.approx([1.0, 1.0])
     a, b, qrels = one_document_runs(4, 30)
     c, _, _ = one_document_runs(5, 30)
-    found = rp.compare({"a": a, "b": b, "c": c}, qrels, ["AP", "RR"])
+    found = rp.compare(qrels, {"a": a, "b": b, "c": c}, ["AP", "RR"])
     flat = [d for pair in found.pairs for d in pair.measures.values()]
     assert len(flat) == 6
     assert [d.p_holm for d in flat] == list(holm(np.array([d.p for d in flat])))
@@ -87,8 +87,8 @@ def test_holm_is_the_step_down_correction_over_all_pairs_and_measures() -> None:
 
 def test_the_interval_is_students_of_the_paired_differences() -> None:
     a, b, qrels = one_document_runs(6, 80)
-    d = differences(rp.evaluate(a, qrels, "AP"), rp.evaluate(b, qrels, "AP"), "AP")
-    ends = rp.compare({"a": a, "b": b}, qrels, "AP")["a", "b"][rp.parse("AP")].ci
+    d = differences(rp.evaluate(qrels, a, "AP"), rp.evaluate(qrels, b, "AP"), "AP")
+    ends = rp.compare(qrels, {"a": a, "b": b}, "AP")["a", "b"][rp.parse("AP")].ci
     peer = stats.ttest_1samp(d, 0).confidence_interval(0.95)
     assert ends == pytest.approx((peer.low, peer.high), rel=1e-9)
 
@@ -97,7 +97,7 @@ def test_lowest_and_highest_are_reached_by_some_tie_break_of_both() -> None:
     qrels = {"q": {"x": 1}}
     tied = {"q": {"w": 1.0, "x": 1.0}}
     fixed = {"q": {"w": 0.5, "x": 0.4, "y": 0.3}}
-    d = rp.compare({"tied": tied, "fixed": fixed}, qrels, "RR")["tied", "fixed"][rp.parse("RR")]
+    d = rp.compare(qrels, {"tied": tied, "fixed": fixed}, "RR")["tied", "fixed"][rp.parse("RR")]
     assert (d.lowest, d.highest) == (0.0, 0.5)
     assert d.expected == 0.25
     assert not d.certain
@@ -121,10 +121,10 @@ def test_the_seed_decides_and_nothing_else_does() -> None:
         q: dict(sorted(docs.items(), key=lambda item: hash(item) % 97))
         for q, docs in sorted(a.items(), reverse=True)
     }
-    first = rp.compare({"a": a, "b": b}, qrels, ["AP", "RR"], seed=5).to_dict()
-    again = rp.compare({"a": a, "b": b}, qrels, ["AP", "RR"], seed=5).to_dict()
-    moved = rp.compare({"a": shuffled, "b": b}, qrels, ["AP", "RR"], seed=5).to_dict()
-    other = rp.compare({"a": a, "b": b}, qrels, ["AP", "RR"], seed=6).to_dict()
+    first = rp.compare(qrels, {"a": a, "b": b}, ["AP", "RR"], seed=5).to_dict()
+    again = rp.compare(qrels, {"a": a, "b": b}, ["AP", "RR"], seed=5).to_dict()
+    moved = rp.compare(qrels, {"a": shuffled, "b": b}, ["AP", "RR"], seed=5).to_dict()
+    other = rp.compare(qrels, {"a": a, "b": b}, ["AP", "RR"], seed=6).to_dict()
     assert first == again
     for measure, figures in first["pairs"][0]["measures"].items():
         same = moved["pairs"][0]["measures"][measure]
@@ -137,7 +137,7 @@ def test_queries_without_a_value_are_left_out_of_the_pair() -> None:
     a = {"q1": {"d": 1.0}, "q2": {"d": 1.0}}
     b = {"q1": {"e": 1.0}, "q2": {"e": 1.0}}
     qrels = {"q1": {"d": 1}, "q2": {"d": 0}}
-    d = rp.compare({"a": a, "b": b}, qrels, "R@1")["a", "b"][rp.parse("R@1")]
+    d = rp.compare(qrels, {"a": a, "b": b}, "R@1")["a", "b"][rp.parse("R@1")]
     assert (d.queries, d.expected) == (1, 1.0)
 
 
@@ -145,8 +145,8 @@ def test_with_missing_skip_the_pair_is_compared_on_shared_queries() -> None:
     a = {"q1": {"d": 1.0}, "q2": {"d": 1.0}}
     b = {"q2": {"e": 1.0}, "q3": {"d": 1.0}}
     qrels = {q: {"d": 1} for q in ("q1", "q2", "q3")}
-    zero = rp.compare({"a": a, "b": b}, qrels, "R@1")["a", "b"][rp.parse("R@1")]
-    skip = rp.compare({"a": a, "b": b}, qrels, "R@1", missing="skip")["a", "b"][rp.parse("R@1")]
+    zero = rp.compare(qrels, {"a": a, "b": b}, "R@1")["a", "b"][rp.parse("R@1")]
+    skip = rp.compare(qrels, {"a": a, "b": b}, "R@1", missing="skip")["a", "b"][rp.parse("R@1")]
     assert (zero.queries, zero.expected) == (3, 1 / 3)
     assert (skip.queries, skip.expected) == (1, 1.0)
 
@@ -155,9 +155,9 @@ def test_runs_that_share_nothing_to_compare_are_refused() -> None:
     a, b = {"q1": {"d": 1.0}}, {"q2": {"d": 1.0}}
     qrels = {"q1": {"d": 1}, "q2": {"d": 1}}
     with pytest.raises(rp.InputError, match="defined on no query"):
-        rp.compare({"a": a, "b": b}, qrels, "R@1", missing="skip")
+        rp.compare(qrels, {"a": a, "b": b}, "R@1", missing="skip")
     with pytest.raises(rp.InputError, match="two runs"):
-        rp.compare({"a": a}, qrels, "R@1")
+        rp.compare(qrels, {"a": a}, "R@1")
 
 
 def test_verdicts_tell_certain_doubtful_reversed_and_equal_apart() -> None:
@@ -182,10 +182,10 @@ def test_a_verdict_that_ties_turn_says_what_unjudged_documents_could_do() -> Non
     qrels = {"q": {"a": 1}, "r": {"b": 1}}
     tied = {"q": {"x": 2.0, "a": 2.0}, "r": {"y": 2.0, "b": 2.0}}
     plain = {"q": {"a": 2.0, "x": 1.0}, "r": {"u": 3.0, "b": 2.0}}
-    found = rp.compare({"tied": tied, "plain": plain}, qrels, "RR", holes=True)
+    found = rp.compare(qrels, {"tied": tied, "plain": plain}, "RR", holes=True)
     assert found.verdicts()[0].endswith("Unjudged documents might turn it, too.")
     judged = {"q": {"a": 1, "x": 0}, "r": {"b": 1, "y": 0, "u": 0}}
-    found = rp.compare({"tied": tied, "plain": plain}, judged, "RR", holes=True)
+    found = rp.compare(judged, {"tied": tied, "plain": plain}, "RR", holes=True)
     assert "Unjudged" not in found.verdicts()[0]
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_ties_make_level_and_never_behind_is_not_said_to_lead_always(
     """In half of the orders of b's tie both are level."""
     qrels = {"q": {"r": 1, "n": 0}}
     runs = {"a": {"q": {"r": 2.0, "n": 1.0}}, "b": {"q": {"r": 1.0, "n": 1.0}}}
-    found = rp.compare(runs, qrels, "RR")
+    found = rp.compare(qrels, runs, "RR")
     (said,) = found.verdicts()
     assert said.startswith("RR: a is ahead of b or level with it under every tie-break (by 0.2500")
     assert "level at worst" in found._repr_html_()
@@ -211,7 +211,7 @@ def test_a_lead_that_ties_make_level_at_worst_is_turned_by_no_order(queries: int
     never = {q: {"a": 2.0, "r": 1.0} for q in qrels}
     for measure in ("Success@1", "nDCG@1"):
         for pair in ({"a": lucky, "b": never}, {"b": never, "a": lucky}):
-            found = rp.compare(pair, qrels, measure)
+            found = rp.compare(qrels, pair, measure)
             (difference,) = found.pairs[0].measures.values()
             assert difference.level_at_worst
             assert difference.flip == 0.0
@@ -221,7 +221,7 @@ def test_a_lead_that_ties_make_level_at_worst_is_turned_by_no_order(queries: int
 def test_of_runs_that_are_level_on_average_a_random_order_turns_nothing() -> None:
     qrels = {"q": {"r": 1, "n": 0}}
     tied = {"q": {"r": 1.0, "n": 1.0}}
-    found = rp.compare({"a": tied, "b": tied}, qrels, "RR")
+    found = rp.compare(qrels, {"a": tied, "b": tied}, "RR")
     assert "0.0000 expected; a random order puts each of them ahead with prob" in str(found)
     (difference,) = found["a", "b"].values()
     assert difference.queries_needed is None, "there is no difference to see"
@@ -232,15 +232,15 @@ def test_no_grade_of_unjudged_documents_tells_a_run_from_itself() -> None:
     qrels = {f"q{n}": {"a": 1, "b": 0} for n in range(8)}
     run = {q: {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0} for q in qrels}
     measures = ["AP", "RR", "ERR@3", "F1@3", "bpref", "nDCG@3", "Rprec", "infAP"]
-    found = rp.compare({"one": run, "two": run}, qrels, measures, holes=True)
+    found = rp.compare(qrels, {"one": run, "two": run}, measures, holes=True)
     assert found.verdicts() == [f"{m}: one and two are equal." for m in measures]
     assert all(d.holes == (0.0, 0.0) for d in found.pairs[0].measures.values())
     changed = run | {"q0": {"a": 3.0, "x": 2.5}}
-    (said,) = rp.compare({"one": run, "two": changed}, qrels, "AP").verdicts()
+    (said,) = rp.compare(qrels, {"one": run, "two": changed}, "AP").verdicts()
     assert "at most from -0.0625 to +0.0625" in said
     graded = {q: {"a": 2, "b": 1} for q in qrels}
     swapped = run | {"q1": {"x": 4.0, "b": 3.0, "y": 2.0, "a": 1.0}}
-    difference = rp.compare({"one": run, "two": swapped}, graded, "ERR", holes=True)
+    difference = rp.compare(graded, {"one": run, "two": swapped}, "ERR", holes=True)
     low, high = difference["one", "two"][parse("ERR")].holes or (0.0, 0.0)
     assert low < high, "the same documents, judged otherwise"
 
@@ -269,7 +269,7 @@ def test_what_ties_or_unjudged_documents_turn_is_told_of_those_that_do() -> None
 def test_one_query_that_differs_is_told_in_the_singular() -> None:
     qrels = {"q": {"a": 1}, "r": {"a": 1}}
     runs = {"x": {"q": {"a": 1.0}, "r": {"a": 1.0}}, "y": {"q": {"b": 1.0}, "r": {"a": 1.0}}}
-    assert "only 1 query differs)" in str(rp.compare(runs, qrels, "P@1", holes=False))
+    assert "only 1 query differs)" in str(rp.compare(qrels, runs, "P@1", holes=False))
     qrels["q"]["b"] = 0
     assert "1 of 2 queries differs," in str(rp.gate(qrels, runs["x"], runs["y"], "P@1"))
 
@@ -277,7 +277,7 @@ def test_one_query_that_differs_is_told_in_the_singular() -> None:
 @pytest.mark.parametrize("runs", [{}, {"x": {"q": {"b": 1.0}}}])
 def test_fewer_than_two_runs_are_refused_in_one_line(runs: dict[str, Scores]) -> None:
     with pytest.raises(rp.InputError, match="one run cannot be compared; name two runs or more"):
-        rp.compare(runs, {"q": {"a": 1}}, "RR")
+        rp.compare({"q": {"a": 1}}, runs, "RR")
     with pytest.raises(rp.InputError, match="one run makes no leaderboard; name two runs or more"):
         rp.leaderboard({"q": {"a": 1}}, runs, "RR")
 
@@ -285,11 +285,11 @@ def test_fewer_than_two_runs_are_refused_in_one_line(runs: dict[str, Scores]) ->
 def test_runs_are_named_or_listed_and_stand_where_they_belong() -> None:
     runs = [rp.read_run({"q": {"a": 1.0}}, name="x"), rp.read_run({"q": {"b": 1.0}}, name="y")]
     qrels = {"q": {"a": 1}}
-    assert rp.compare(runs, qrels, "RR").pairs.names == ("x", "y")
+    assert rp.compare(qrels, runs, "RR").pairs.names == ("x", "y")
     assert [run.name for run in rp.holes(qrels, runs, "RR@1").runs] == ["x", "y"]
-    with pytest.raises(rp.InputError, match="is not several runs; name the runs first"):
-        rp.compare("qrels.txt", {"x": "x.trec"}, "RR")  # type: ignore[arg-type]
-    with pytest.raises(rp.InputError, match="runs, name them and the judgements the other way"):
+    with pytest.raises(rp.InputError, match="judgments come first: compare"):
+        rp.compare({"x": "x.trec"}, "qrels.txt", "RR")
+    with pytest.raises(rp.InputError, match="judgments come first: leaderboard"):
         rp.leaderboard({"x": "x.trec", "y": "y.trec"}, "qrels.txt", "RR")
 
 
@@ -306,7 +306,7 @@ def test_a_measure_of_ones_own_below_zero_has_an_interval_around_its_difference(
         short = {q: {"d0": 1.0} for q in qrels}
         long = {q: {f"d{d}": float(d) for d in range(4 + n % 3)} for n, q in enumerate(qrels)}
         for a, b, sign in ((short, long, 1), (long, short, -1)):
-            (pair,) = rp.compare({"a": a, "b": b}, qrels, waste).pairs
+            (pair,) = rp.compare(qrels, {"a": a, "b": b}, waste).pairs
             found = pair.measures[waste]
             assert found.expected == sign * 4.0
             assert found.ci is not None
@@ -324,7 +324,7 @@ def test_missing_queries_are_counted_for_each_run_in_text_and_json() -> None:
     qrels = {f"q{n:02}": {"d": 1} for n in range(40)}
     policies: dict[Missing, str] = {"zero": "count 0", "skip": "are left out"}
     for policy, said in policies.items():
-        found = rp.compare(runs, qrels, "AP", missing=policy)
+        found = rp.compare(qrels, runs, "AP", missing=policy)
         line = f"10 judged queries are missing from b and 1 from c; missing queries {said}"
         assert line in str(found).splitlines()
         assert line in found.tables()[0].notes
@@ -332,7 +332,7 @@ def test_missing_queries_are_counted_for_each_run_in_text_and_json() -> None:
         board = rp.leaderboard(qrels, runs, "AP", missing=policy)
         assert line in board.notes
         assert board.to_dict()["missing"] == {"b": 10, "c": 1}
-    whole = rp.compare({"a": runs["a"], "z": runs["a"]}, qrels, "AP")
+    whole = rp.compare(qrels, {"a": runs["a"], "z": runs["a"]}, "AP")
     assert "missing" not in str(whole)
     assert "missing" not in whole.to_dict()
     board = rp.leaderboard(qrels, {"a": runs["a"], "z": runs["a"]}, "AP")

@@ -217,7 +217,7 @@ def test_ties_adds_what_every_order_gives(files: list[str]) -> None:
         assert "\t".join(same) in plain
         assert float(low) <= float(expected) <= float(high)
     assert any(line.split("\t")[3] != line.split("\t")[2] for line in lines)
-    like = rp.evaluate(files[1], files[0], ["AP"], like="trec_eval")["AP"]
+    like = rp.evaluate(files[0], files[1], ["AP"], like="trec_eval")["AP"]
     assert lines[0].split("\t")[3] == f"{like.expected:.4f}"
 
 
@@ -321,7 +321,7 @@ def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
     assert quick is not None
     queries, groups = quick
     names = ["AP", "nDCG", "bpref", "NumRet", "RR", "P@3", "Rprec", "IPrec@0.3", "infAP", "DCG@5"]
-    long = rp.evaluate(run, qrels, names, like="trec_eval")
+    long = rp.evaluate(qrels, run, names, like="trec_eval")
     assert sorted(queries) == long.queries.to_list()
     order = np.argsort(queries)
     for measure in long:
@@ -564,7 +564,7 @@ def test_the_provider_gives_ir_measures_its_own_figures(seed: int) -> None:
     assert list(ours.rankproof.iter_calc([theirs.AP], qrels, [])) == list(
         theirs.iter_calc([theirs.AP], qrels, [])
     )
-    wanted = rp.evaluate(run, qrels, "AP", like="ir_measures")["AP"]
+    wanted = rp.evaluate(qrels, run, "AP", like="ir_measures")["AP"]
     assert ours.expected.calc_aggregate([theirs.AP], qrels, run)[theirs.AP] == pytest.approx(
         wanted.expected, rel=1e-12
     )
@@ -742,7 +742,7 @@ def test_like_mteb_and_ir_measures_are_pytrec_evals_figures() -> None:
         wanted = theirs.RelevanceEvaluator(qrels, {"map", "ndcg_cut.10"}).evaluate(run)
         tools: tuple[Any, ...] = ("mteb", "ir_measures", "trec_eval")
         for like in tools:
-            found = rp.evaluate(run, qrels, ["AP", "nDCG@10"], like=like).per_query
+            found = rp.evaluate(qrels, run, ["AP", "nDCG@10"], like=like).per_query
             for query, row in wanted.items():
                 values = found.filter(query=query)["oblivious"].to_list()
                 assert values == [row["map"], row["ndcg_cut_10"]]
@@ -753,12 +753,12 @@ def test_like_mteb_and_ir_measures_are_pytrec_evals_figures() -> None:
 def test_missing_zero_beside_like_is_trec_evals_c() -> None:
     run, qrels = random_tables(3)
     judged, listed = rp.read_qrels(qrels), rp.read_run(run)
-    complete = rp.evaluate(run, qrels, "AP", like="trec_eval", missing="zero")["AP"]
+    complete = rp.evaluate(qrels, run, "AP", like="trec_eval", missing="zero")["AP"]
     lines = [*trec_eval(judged, listed, ["map"], complete=True).summary()]
     assert lines[0].split()[-1] == f"{complete.oblivious:.4f}"
     assert complete.queries == 8
     with pytest.raises(rp.InputError, match="contradicts like"):
-        rp.evaluate(run, qrels, "AP", like="trec_eval", order="input")
+        rp.evaluate(qrels, run, "AP", like="trec_eval", order="input")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -766,20 +766,20 @@ def test_a_depth_is_trec_evals_m(seed: int) -> None:
     run, qrels = random_tables(seed)
     judged, listed = rp.read_qrels(qrels), rp.read_run(run)
     names = {"AP": "map", "nDCG": "ndcg", "bpref": "bpref", "NumRet": "num_ret"}
-    found = rp.evaluate(run, qrels, list(names), like="trec_eval", depth=5)
+    found = rp.evaluate(qrels, run, list(names), like="trec_eval", depth=5)
     shown = trec_eval(judged, listed, list(names.values()), depth=5)
     wanted = {line.printed: c for line, c in zip(shown.lines, shown.columns, strict=True)}
     for ours, theirs in names.items():
         assert found.outcomes[rp.parse(ours)].oblivious.tolist() == wanted[theirs].tolist()
     with pytest.raises(rp.InputError, match="depth 0"):
-        rp.evaluate(run, qrels, "AP", depth=0)
+        rp.evaluate(qrels, run, "AP", depth=0)
 
 
 def test_a_depth_that_cuts_a_tie_says_so() -> None:
     run, qrels = {"q": {"a": 1.0, "b": 1.0, "c": 1.0}}, {"q": {"a": 1}}
-    found = rp.evaluate(run, qrels, "RR", depth=2)
+    found = rp.evaluate(qrels, run, "RR", depth=2)
     assert any("inside a tie" in note for note in found.notes)
-    assert not rp.evaluate(run, qrels, "RR", depth=3).notes
+    assert not rp.evaluate(qrels, run, "RR", depth=3).notes
 
 
 @pytest.mark.parametrize("rows", [{"q": ["d1"]}, {"q": 5}, [("q", "d", 1.0)]])
@@ -807,7 +807,7 @@ def test_like_gdeval_is_its_perl(tmp_path: Path) -> None:
     qrels = {q[1:]: t | {"x": 1} for q, t in qrels.items()}  # each has something to find
     asked = [irm.nDCG(dcg="exp-log2") @ 5, irm.ERR @ 5]
     names = dict(zip(asked, ["nDCG(gain='exp')@5", "ERR(max=4)@5"], strict=True))
-    found = rp.evaluate(run, qrels, list(names.values()), like="gdeval").per_query
+    found = rp.evaluate(qrels, run, list(names.values()), like="gdeval").per_query
     shared = run.keys() & qrels.keys()
     for metric in irm.gdeval.iter_calc(asked, qrels, run):
         if metric.query_id in shared:

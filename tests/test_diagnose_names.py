@@ -148,7 +148,7 @@ def test_retrieval_is_the_evaluation_of_every_passage_of_the_run(diagnosis: Name
                         same = bundle.authors[c] == asked.asked and not forged
                         if same and passage.topic == run[q].question.topic:
                             judged[str(q)][str(5 * b + c)] = 1
-            values.append(rp.evaluate(ranked, judged, "nDCG@10")["nDCG@10"].expected)
+            values.append(rp.evaluate(judged, ranked, "nDCG@10")["nDCG@10"].expected)
         assert diagnosis[name].retrieval["nDCG@10"].mean == pytest.approx(np.mean(values))
 
 

@@ -166,7 +166,7 @@ def test_each_level_is_searched_and_measured(tmp_path: Path, grade: int, measure
                 for key, query in zip(corpus.query_ids, corpus.queries, strict=True)
             }
             judged = {key: {f"d{key[1:]}": grade} for key in corpus.query_ids}
-            values.append(rp.evaluate(ranked, judged, measure)[measure].expected)
+            values.append(rp.evaluate(judged, ranked, measure)[measure].expected)
         row = found.at(level).retrieval
         assert row is not None
         assert row.measure.mean == pytest.approx(np.mean(values), abs=1e-6)

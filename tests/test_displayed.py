@@ -43,8 +43,8 @@ QRELS, PLAIN, TIED = (
 def results() -> dict[str, Any]:
     runs = {"plain": PLAIN, "tied": TIED}
     return {
-        "evaluation": rp.evaluate(TIED, QRELS, ["nDCG@10", "RR"]),
-        "comparison": rp.compare(runs, QRELS, ["nDCG@10", "RR"]),
+        "evaluation": rp.evaluate(QRELS, TIED, ["nDCG@10", "RR"]),
+        "comparison": rp.compare(QRELS, runs, ["nDCG@10", "RR"]),
         "leaderboard": rp.leaderboard(QRELS, runs, ["nDCG@10", "RR"]),
         "gate": rp.gate(QRELS, PLAIN, TIED, "nDCG@10"),
         "ties": rp.tie_statistics(TIED),
@@ -257,10 +257,10 @@ def test_one_of_everything_is_told_in_the_singular() -> None:
         "b": {"q": {"x": 1.0}},
         "c": {"q": {"d": 1.0, "n": 1.0}},
     }
-    evaluated = [rp.evaluate(run, qrels, ["RR", "P@1"]) for run in runs.values()]
+    evaluated = [rp.evaluate(qrels, run, ["RR", "P@1"]) for run in runs.values()]
     found = [
         *evaluated,
-        rp.compare(runs, qrels, "RR", holes=True),
+        rp.compare(qrels, runs, "RR", holes=True),
         rp.leaderboard(qrels, runs, "RR", holes=True),
         rp.gate(qrels, runs["a"], runs["c"], "P@1"),
         *map(rp.tie_statistics, runs.values()),

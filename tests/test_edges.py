@@ -584,9 +584,9 @@ def test_a_run_whose_name_is_not_utf8_is_a_row_of_frames_and_pages(place: Path, 
     assert ask("eval", "q.txt", UNDECODED, "--out", "results/o.json").code == 0
     assert ask("report", "results", "--out", "page.html").code == 0
     assert "r%E9" in (place / "page.html").read_text(encoding="utf-8")
-    evaluation = rp.evaluate(place / UNDECODED, place / "q.txt", "RR")
+    evaluation = rp.evaluate(place / "q.txt", place / UNDECODED, "RR")
     assert evaluation.name == "r%E9"
-    assert rp.compare([UNDECODED, "b.trec"], "q.txt", "RR").to_polars().height == 1
+    assert rp.compare("q.txt", [UNDECODED, "b.trec"], "RR").to_polars().height == 1
     pl.DataFrame({"query": ["q1"], "doc": ["d1"], "score": [1.0]}).write_parquet("r.parquet")
     (place / "r.parquet").rename(place / os.fsdecode(b"r\xe9.parquet"))
     streamed = ask("eval", "q.txt", os.fsdecode(b"r\xe9.parquet"), "--memory", "64MiB")

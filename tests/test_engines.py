@@ -88,7 +88,7 @@ def test_a_server_is_swept_as_its_answers_written_out_would_be_evaluated(tmp_pat
     texts = corpus_texts(tmp_path)
     rows = map(json.loads, (tmp_path / "corpus/queries.jsonl").read_text().splitlines())
     run = {row["_id"]: dict(overlap(texts, row["text"], 10)) for row in rows}
-    wanted = rp.evaluate(run, tmp_path / "corpus/qrels/test.tsv", ["nDCG(rel=3)@10", "RAnWG@5"])
+    wanted = rp.evaluate(tmp_path / "corpus/qrels/test.tsv", run, ["nDCG(rel=3)@10", "RAnWG@5"])
     for measure in ("nDCG(rel=3)@10", "RAnWG@5"):
         assert row[measure] == pytest.approx(wanted[measure].expected)
         assert row[f"{measure} min"] == pytest.approx(wanted[measure].min)

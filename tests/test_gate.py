@@ -215,7 +215,7 @@ def test_few_labels_in_a_large_corpus_are_not_stale(
     qrels = {f"q{q}": {f"d{doc}": 1} for q, doc in enumerate(gold.tolist())}
     before: Any = run(0.7)
     if stored:
-        before = rp.evaluate(before, qrels, NDCG)
+        before = rp.evaluate(qrels, before, NDCG)
     found = rp.gate(qrels, before, run(hits), NDCG)
     assert not found.labels.stale
     assert found.verdict == verdict
@@ -279,7 +279,7 @@ def test_a_baseline_of_other_judgements_or_another_policy_is_refused(tmp_path: P
     done = rankproof("gate", str(tmp_path / "qrels.txt"), str(kept), PLAIN, "-m", "nDCG@10")
     assert done.returncode == 2
     assert "the judgements have changed; evaluate the baseline again" in done.stderr
-    skipping = rp.evaluate(PLAIN, QRELS, "nDCG@10", missing="skip")
+    skipping = rp.evaluate(QRELS, PLAIN, "nDCG@10", missing="skip")
     with pytest.raises(rp.InputError, match="missing was 'skip' there and is 'zero' here"):
         rp.gate(QRELS, skipping, PLAIN, "nDCG@10")
 
@@ -354,8 +354,8 @@ def test_a_condition_means_the_level_that_the_option_gives(tmp_path: Path) -> No
     assert done.stderr.count("map < 0.9") == 1
     assert "AP(rel=1)" not in done.stderr, "a measure that names its level keeps it"
     same = ("-m", "AP", "-m", "AP(rel=2)", "--level", "2", "--format", "json")
-    asked = json.loads(rankproof("eval", *files, *same).stdout)["manifest"]["config"]["measures"]
-    assert asked == ["AP(rel=2)"]
+    (run,) = json.loads(rankproof("eval", *files, *same).stdout)["runs"]
+    assert list(run["measures"]) == ["AP(rel=2)"]
 
 
 def sweep_folder(folder: Path, seed: int, digest: str) -> Path:
@@ -437,9 +437,9 @@ def test_a_candidate_on_fewer_queries_never_passes(policy: dict[str, Any], store
     before: Any = WHOLE
     after: Any = part_of(WHOLE, 8)
     if stored != "neither":
-        before = rp.evaluate(before, JUDGED, "AP", **policy)
+        before = rp.evaluate(JUDGED, before, "AP", **policy)
     if stored == "both":
-        after = rp.evaluate(after, JUDGED, "AP", **policy)
+        after = rp.evaluate(JUDGED, after, "AP", **policy)
     found = rp.gate(JUDGED, before, after, "AP", allow_undecided=True, **policy)
     assert found.verdict in ("undecided", "worse")
     assert not found.passed
@@ -520,7 +520,7 @@ def test_a_missing_query_is_no_gain_where_less_is_better() -> None:
     qrels = {f"q{n}": {"good": 5, "bad": 1} for n in range(40)}
     harmful = {q: {"bad": 2.0, "good": 1.0} for q in qrels}
     after = {q: docs for q, docs in harmful.items() if q < "q2"}
-    for candidate in (after, rp.evaluate(after, qrels, "Harm@2")):
+    for candidate in (after, rp.evaluate(qrels, after, "Harm@2")):
         found = rp.gate(qrels, harmful, candidate, "Harm@2")
         assert not found.passed
         assert found.measures[parse("Harm@2")].shortfall.queries == len(qrels) - len(after)
@@ -535,7 +535,7 @@ def test_a_candidate_that_finds_fewer_relevant_documents_does_not_pass_by_hiding
     before: Any = {q: {"a": 4.0, "x": 3.0, "b": 2.0, "c": 1.0} for q in qrels}
     fewer = {q: {"a": 4.0, "x": 3.0} if n < 5 else before[q] for n, q in enumerate(qrels)}
     for measure in ("nDCG", "AP", "R@10"):
-        stored = rp.evaluate(before, qrels, measure, candidates_only=True)
+        stored = rp.evaluate(qrels, before, measure, candidates_only=True)
         for baseline in (before, stored):
             found = rp.gate(qrels, baseline, fewer, measure, candidates_only=True)
             (gated,) = found.measures.values()
@@ -562,7 +562,7 @@ def test_more_relevant_documents_on_one_query_do_not_hide_fewer_on_another() -> 
 
 
 def test_a_stored_result_whose_judgements_changed_is_refused_where_queries_are_skipped() -> None:
-    stored = rp.evaluate(WHOLE, JUDGED, "AP", missing="skip")
+    stored = rp.evaluate(JUDGED, WHOLE, "AP", missing="skip")
     more = {q: {**docs, "y": 1} for q, docs in JUDGED.items()}
     with pytest.raises(rp.InputError, match="its queries now have 200: the judgements have"):
         rp.gate(more, stored, WHOLE, "AP", missing="skip")

@@ -19,7 +19,14 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, parse
 from rankproof.unjudged.bounds import View
-from rankproof.unjudged.judging_order import Asked, Settling, judge_next, merged, settle, write_next
+from rankproof.unjudged.judging_order import (
+    Asked,
+    Settling,
+    judge_next,
+    judging_file,
+    merged,
+    settle,
+)
 from rankproof.unjudged.leave_one_out import contributions, leave_one_out
 from rankproof.unjudged.sampling import draw, estimate
 from rankproof.unjudged.unjudged_documents import Ends, Holed
@@ -86,7 +93,7 @@ def test_an_effect_is_what_the_highest_grade_would_change() -> None:
     assert listed["effect"].is_sorted(descending=True)
 
     def difference(qrels: Qrels) -> float:
-        a, b = (rp.evaluate(run, qrels, NDCG)[NDCG].expected for run in known.runs)
+        a, b = (rp.evaluate(qrels, run, NDCG)[NDCG].expected for run in known.runs)
         return a - b
 
     now = difference(known.qrels)
@@ -108,7 +115,7 @@ def test_an_effect_of_inferred_precision_knows_what_was_pooled_and_not_judged() 
     run = {"q": {"x": 2.0, "a": 2.0, "c": 1.0, "p": 1.0, "y": 1.0}}
 
     def inferred(more: dict[str, int]) -> float:
-        return rp.evaluate(run, {"q": qrels["q"] | more}, "infAP")["infAP"].expected
+        return rp.evaluate({"q": qrels["q"] | more}, run, "infAP")["infAP"].expected
 
     view = View([rp.read_run(run, name="a")], rp.read_qrels(qrels), Policy())
     listed = judge_next(view, parse("infAP"))
@@ -137,15 +144,13 @@ def test_effects_of_holes_that_tie_are_told_apart() -> None:
 def test_the_list_is_a_file_that_is_judged_and_read_back(tmp_path: Path, ending: str) -> None:
     known = world(1, queries=5)
     path = tmp_path / f"next{ending}"
-    write_next(judge_next(known.view(), NDCG, 4), path)
+    path.write_bytes(judging_file(judge_next(known.view(), NDCG, 4), ending))
     assert len(rp.read_qrels(path)) == 0  # −1 is "not judged"
     text = path.read_text()
     path.write_text(text.replace("-1", "2"))
     judged = rp.read_qrels(path)
     assert judged.grade.tolist() == [2, 2, 2, 2]
     assert len(merged(known.qrels, judged)) == len(known.qrels) + 4
-    with pytest.raises(rp.InputError, match="not a format"):
-        write_next(judge_next(known.view(), NDCG, 4), tmp_path / "next.txt")
 
 
 def test_two_grades_for_one_document_are_refused() -> None:
@@ -210,7 +215,7 @@ def test_judging_stops_when_no_completion_can_turn_the_lead(name: str, batch: in
     # Whoever goes on from a view of the runs, as the command line does, finds the same.
     work = Settling(View(known.runs, known.qrels, Policy(), scale=2), measure, "certain")
     assert str(work.run(known.judge, batch, None)) == str(done)
-    a, b = (rp.evaluate(r, known.complete(), measure)[measure].expected for r in known.runs)
+    a, b = (rp.evaluate(known.complete(), r, measure)[measure].expected for r in known.runs)
     assert (a - b) * done.bound.expected > 0
 
 
@@ -293,7 +298,7 @@ def test_an_estimate_covers_what_judging_everything_gives() -> None:
         full = rp.read_qrels(known.truth)
         found = estimate(known.view(), [NDCG, P10], full, 12, seed=seed)
         complete = known.complete()
-        true = {run.name: rp.evaluate(run, complete, [NDCG, P10]) for run in known.runs}
+        true = {run.name: rp.evaluate(complete, run, [NDCG, P10]) for run in known.runs}
         for measure in (NDCG, P10):
             for a, figures in found.runs.items():
                 low, high = figures[measure].ci
@@ -366,7 +371,7 @@ def test_an_estimate_stays_within_what_grades_could_make_of_it(share: float) -> 
             assert bound.lowest - 1e-9 <= one.ci[0] <= one.estimate <= one.ci[1]
             assert one.ci[1] <= bound.highest + 1e-9
             assert 0.0 <= one.ci_new[0] <= one.ci_new[1] <= 1.0
-            value = rp.evaluate(runs[at], truth, p5)[p5].expected
+            value = rp.evaluate(truth, runs[at], p5)[p5].expected
             assert one.ci[0] - 1e-9 <= value <= one.ci[1] + 1e-9
             assert found.runs[name][parse("P@2")].ci[0] >= 0.0
         bound, one = view.pair_bound(0, 1, p5), found.pairs["A", "B"][p5]
@@ -484,7 +489,8 @@ def test_holes_on_the_command_line(files: Callable[[str], str]) -> None:
     assert "rests on" in table or "whatever" in table
     # The list, judged, is read back beside the judgements.
     Path(todo).write_text(Path(todo).read_text().replace("\t-1", "\t0"))
-    after = rankproof("holes", *named, "-m", "nDCG@10", "--judged", todo, "--format", "json")
+    again = ["-m", "nDCG@10", "--depth", "5", "--judged", todo, "--format", "json"]
+    after = rankproof("holes", *named, *again)
     holes = [
         json.loads(x)["pairs"][0]["measures"]["nDCG@10"]["holes"]
         for x in (done.stdout, after.stdout)
@@ -543,7 +549,7 @@ def test_documents_to_judge_are_read_back_with_the_ids_they_have(
 ) -> None:
     pairs = [(query, doc) for query in ODD for doc in ODD]
     frame = pl.DataFrame(pairs, ["query", "doc"], orient="row").with_columns(grade=pl.lit(1))
-    write_next(frame, tmp_path / f"next.{ending}")
+    (tmp_path / f"next.{ending}").write_bytes(judging_file(frame, f".{ending}"))
     assert sorted(rp.read_qrels(tmp_path / f"next.{ending}").to_frame().rows()) == sorted(
         (query, doc, 1) for query, doc in pairs
     )
@@ -551,9 +557,8 @@ def test_documents_to_judge_are_read_back_with_the_ids_they_have(
 
 @pytest.mark.parametrize("pair", [("q 1", "d"), ("q", "d 1"), ("#q", "d")])
 def test_documents_to_judge_that_a_trec_file_would_lose_are_refused(
-    tmp_path: Path, pair: tuple[str, str]
+    pair: tuple[str, str],
 ) -> None:
-    to = tmp_path / "next.trec"
+    frame = pl.DataFrame([("q", "d"), pair], ["query", "doc"], orient="row")
     with pytest.raises(rp.InputError, match="cannot be an id in a TREC file"):
-        write_next(pl.DataFrame([("q", "d"), pair], ["query", "doc"], orient="row"), to)
-    assert not to.exists()
+        judging_file(frame, ".trec")

@@ -43,7 +43,7 @@ def test_values_are_those_of_evaluate_and_rows_stand_by_rank() -> None:
     for m in MEASURES:
         standing = board[m]
         for at, name in enumerate(board.runs):
-            summary = rp.evaluate(runs[name], qrels, m)[m]
+            summary = rp.evaluate(qrels, runs[name], m)[m]
             assert (standing.expected[at], standing.min[at], standing.max[at]) == (
                 summary.expected, summary.min, summary.max,
             )  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_measure_that_counts_has_no_end_though_none_was_seen_past_1(measure: s
     assert found["R@1"].high[0] == pytest.approx(0.8318, abs=1e-4)
     few = {q: {"x": 1.0} for q in qrels} | {q: {"r": 1.0} for q in list(qrels)[:3]}
     if measure in ("Hits@10", "DCG@10", "NumRelRet"):
-        assert rp.compare({"a": runs["a"], "b": few}, qrels, measure).pairs[0].measures[
+        assert rp.compare(qrels, {"a": runs["a"], "b": few}, measure).pairs[0].measures[
             parse(measure)
         ].ci == pytest.approx((0.4626, 1.0374), abs=1e-4)
 
@@ -170,7 +170,7 @@ def test_groups_are_the_pairs_that_tukeys_hsd_does_not_tell_apart() -> None:
     board = rp.leaderboard(qrels, runs, "nDCG@5")
     standing = board["nDCG@5"]
     values = np.stack(
-        [rp.evaluate(runs[n], qrels, "nDCG@5").per_query["expected"].to_numpy() for n in runs]
+        [rp.evaluate(qrels, runs[n], "nDCG@5").per_query["expected"].to_numpy() for n in runs]
     )
     ranges = tukey_ranges([values], seed=0, permutations=board.shuffles)[0]
     apart = np.abs(standing.expected[:, None] - standing.expected[None, :])
@@ -365,7 +365,7 @@ def test_who_has_less_of_what_harms_is_ahead() -> None:
     assert harm.rank.tolist() == [1, 1, 3]
     assert (harm.wins[2], harm.losses[2], harm.above[2]) == (0, 20, 2)
     assert not harm.could_lead.any(), "an unjudged passage harms not at all, at best"
-    compared = rp.compare({n: runs[n] for n in ("harmful", "sound")}, qrels, "Harm@2")
+    compared = rp.compare(qrels, {n: runs[n] for n in ("harmful", "sound")}, "Harm@2")
     assert "sound is ahead of harmful" in str(compared)
     said = rp.holes(qrels, {n: runs[n] for n in ("harmful", "unknown")}, "Harm@2").words()
     assert said[0].startswith("Harm@2: whether unknown is ahead of harmful might rest on")
@@ -390,7 +390,7 @@ def test_unjudged_documents_of_a_query_that_does_not_count_yet_could_put_another
         "b": {"p": {"r": 2.0}, "q": {"x": 2.0, "n": 1.0}},
     }
     assert "unjudged documents might put b ahead" in str(rp.leaderboard(qrels, runs, "RR"))
-    (said,) = rp.compare(runs, qrels, "RR").verdicts()
+    (said,) = rp.compare(qrels, runs, "RR").verdicts()
     assert "whether b is ahead of a might rest on unjudged documents" in said
     assert "(a − b at most from -0.5000 to 0.0000" in said
 
@@ -411,7 +411,7 @@ def test_grades_might_do_what_only_a_bound_says_and_could_do_what_some_of_them_r
     assert "could" not in first + gains.replace("could put b ahead", "")
     assert board["P@2"].lead_exact.tolist() == [True, True, False]
     pair = {name: runs[name] for name in ("a", "c")}
-    compared = rp.compare(pair, qrels, "P@2")
+    compared = rp.compare(qrels, pair, "P@2")
     assert "which of a and c is ahead might rest on unjudged documents" in str(compared)
     path = Path("x.json")
     page = leaderboard(Result("leaderboard", path, "x", board.to_dict()), 0)
@@ -437,9 +437,9 @@ def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
         "b": {q: {"r": 2.0, "n": 1.0} for q in qrels},
         "c": {q: {"y": 2.0, "n": 1.0} for q in qrels},
     }
-    compared = rp.compare(runs, qrels, "P@2", holes=True).to_dict()
+    compared = rp.compare(qrels, runs, "P@2", holes=True).to_dict()
     board = rp.leaderboard(qrels, runs, "P@2", holes=True).to_dict()
-    found = rp.evaluate(runs["a"], qrels, ["P@2"])
+    found = rp.evaluate(qrels, runs["a"], ["P@2"])
     run = found.to_dict()
     run["measures"]["P@2"] |= {"judged": 0.5, "holes": [0.5, 1.0]}
     path = tmp_path / "x.json"

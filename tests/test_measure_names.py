@@ -126,7 +126,7 @@ def test_parameters_and_cutoffs_leave_the_measure_they_were_set_on() -> None:
 
 
 def test_a_measure_asked_for_twice_is_computed_once() -> None:
-    result = rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["RBP", RBP(p=0.8), "RBP(rel=1)"])
+    result = rp.evaluate({"q": {"d": 1}}, {"q": {"d": 1.0}}, ["RBP", RBP(p=0.8), "RBP(rel=1)"])
     assert [str(measure) for measure in result] == ["RBP"]
     assert result["RBP(p=0.8)"] is result[RBP]
 
@@ -187,11 +187,11 @@ def test_a_name_of_another_tool_means_ours(theirs: str, ours: str) -> None:
 
 def test_names_of_other_tools_are_answered_under_ours_with_one_note() -> None:
     asked = ["map", "nDCG@10", "mrr@10", "AP"]
-    result = rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, asked)
+    result = rp.evaluate({"q": {"d": 1}}, {"q": {"d": 1.0}}, asked)
     assert [str(measure) for measure in result] == ["AP", "nDCG@10", "RR@10"]
     assert result.notes == ("names of other tools: map is AP, mrr@10 is RR@10",)
     assert result["map"] is result["AP"]
-    assert not rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["AP"]).notes
+    assert not rp.evaluate({"q": {"d": 1}}, {"q": {"d": 1.0}}, ["AP"]).notes
 
 
 def test_a_measure_of_ir_measures_means_ours() -> None:
@@ -396,7 +396,7 @@ def test_wrong_parameters_are_refused_in_python_too() -> None:
 
 def test_a_measure_that_needs_a_cutoff_is_refused_before_it_is_computed() -> None:
     with pytest.raises(rp.MeasureError, match="write P@10"):
-        rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, [R, P])
+        rp.evaluate({"q": {"d": 1}}, {"q": {"d": 1.0}}, [R, P])
 
 
 # ------------------------------------------------------------------------ a measure of one's own
@@ -428,7 +428,7 @@ def top_grade() -> Iterator[Measure]:
 def test_ones_own_measure_is_evaluated_like_any_other(top_grade: Measure) -> None:
     run = {"a": {"x": 1.0, "y": 1.0, "z": 0.5}, "b": {"x": 1.0}}
     qrels = {"a": {"x": 1, "y": 3, "z": 2}, "b": {"x": 2}, "c": {"x": 1}}
-    result = rp.evaluate(run, qrels, ["TopGrade(scale=2)@1", top_grade @ 2, nDCG @ 2])
+    result = rp.evaluate(qrels, run, ["TopGrade(scale=2)@1", top_grade @ 2, nDCG @ 2])
     assert [str(m) for m in result] == ["TopGrade(scale=2)@1", "TopGrade@2", "nDCG@2"]
     rows = result.per_query.filter(measure="TopGrade(scale=2)@1")
     assert rows["min"].to_list() == [2.0, 4.0, 0.0]
@@ -471,7 +471,7 @@ def test_a_name_that_is_taken_is_not_registered_over() -> None:
 def test_a_geometric_mean_is_not_compared() -> None:
     runs, qrels = {"a": {"q": {"d": 1.0}}, "b": {"q": {"e": 1.0}}}, {"q": {"d": 1}}
     with pytest.raises(rp.MeasureError, match="GMAP is not a plain mean over queries; ask for AP"):
-        rp.compare(runs, qrels, "GMAP")
+        rp.compare(qrels, runs, "GMAP")
     with pytest.raises(rp.MeasureError, match="GMAP is not a plain mean"):
         rp.leaderboard(qrels, runs, "GMAP")
     with pytest.raises(rp.MeasureError, match="GMAP is not a plain mean"):

@@ -116,7 +116,7 @@ Figures = dict[str, dict[str, dict[str, Any]]]  # measure → query → figure �
 
 def figures(case: Case, specs: Sequence[str], **policy: Any) -> Figures:
     found: Figures = {spec: {} for spec in specs}
-    for row in rp.evaluate(case.run, case.qrels, specs, **policy).per_query.iter_rows(named=True):
+    for row in rp.evaluate(case.qrels, case.run, specs, **policy).per_query.iter_rows(named=True):
         found[row["measure"]][row["query"]] = {name: row[name] for name in FIGURES}
     return found
 
@@ -211,7 +211,7 @@ def check_by_enumeration(name: str, specs: Sequence[str], case: Case, as_dict: b
     run, qrels = (nested(case.run), nested(case.qrels)) if as_dict else (case.run, case.qrels)
     orderings = {query: list(case.orderings(query)) for query in case.queries}
     for order in ORDERS:
-        frame = rp.evaluate(run, qrels, measures, order=order).per_query
+        frame = rp.evaluate(qrels, run, measures, order=order).per_query
         assert frame["query"].to_list() == case.queries * len(measures)
         rows = frame.iter_rows(named=True)
         for measure in measures:
@@ -339,7 +339,7 @@ def test_candidates_only_takes_what_was_retrieved_for_all_there_is(case: Case) -
     specs = [spec for spec in GRADED if spec not in OPEN_SCALE]  # the scale is the qrels'
     retrieved = {(query, doc) for query, doc, _ in case.run}
     kept = tuple(row for row in case.qrels if row[:2] in retrieved)
-    result = rp.evaluate(case.run, case.qrels, specs, candidates_only=True)
+    result = rp.evaluate(case.qrels, case.run, specs, candidates_only=True)
     found = figures(case, specs, candidates_only=True)
     restricted = Case(case.run, kept)
     if any(query in restricted.queries for query, _, _ in case.run):
@@ -364,13 +364,13 @@ NOT_ZERO = ("NumRel", "NumRel(rel=2)", "RBPResidual", "RBPResidual(p=0.5)@2", "G
 
 
 def test_a_missing_query_keeps_what_no_list_decides() -> None:
-    rows = rp.evaluate(MISSING.run, MISSING.qrels, NOT_ZERO, missing="zero").per_query
+    rows = rp.evaluate(MISSING.qrels, MISSING.run, NOT_ZERO, missing="zero").per_query
     assert rows.filter(query="b")["expected"].to_list() == [2.0, 1.0, 1.0, 1.0, 1e-5, 1e-5]
 
 
 @pytest.mark.parametrize("spec", [spec for spec in GRADED if spec not in NOT_ZERO])
 def test_a_missing_query_scores_zero(spec: str) -> None:
-    result = rp.evaluate(MISSING.run, MISSING.qrels, spec, missing="zero")
+    result = rp.evaluate(MISSING.qrels, MISSING.run, spec, missing="zero")
     assert (result.missing, result.unjudged) == (1, 1)
     rows = result.per_query.rows_by_key("query", named=True, unique=True)
     assert list(rows) == ["a", "b", "c"]
@@ -384,7 +384,7 @@ def test_a_missing_query_scores_zero(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", GRADED)
 def test_skipping_a_missing_query_leaves_the_others_as_they_were(spec: str) -> None:
-    result = rp.evaluate(MISSING.run, MISSING.qrels, spec, missing="skip")
+    result = rp.evaluate(MISSING.qrels, MISSING.run, spec, missing="skip")
     assert (result.missing, result.unjudged) == (1, 1)
     zero, skip = (figures(MISSING, [spec], missing=how)[spec] for how in ("zero", "skip"))
     assert list(skip) == ["a", "c"]
@@ -396,7 +396,7 @@ def test_skipping_a_missing_query_leaves_the_others_as_they_were(spec: str) -> N
 def test_a_summary_is_over_the_queries_that_count_and_define_the_measure(
     case: Case, specs: list[str]
 ) -> None:
-    result = rp.evaluate(case.run, case.qrels, specs)
+    result = rp.evaluate(case.qrels, case.run, specs)
     for measure in result:
         summary = result[measure]
         if measure.definition.geometric:
@@ -420,11 +420,11 @@ def test_a_summary_is_over_the_queries_that_count_and_define_the_measure(
 def test_measures_of_one_table_are_means_over_one_set_of_queries() -> None:
     run = {q: {"d": 1.0, "e": 0.5} for q in ("q1", "q2", "q3")}
     qrels = {"q1": {"e": 1}, "q2": {"d": 1}, "q3": {"d": 0}}
-    result = rp.evaluate(run, qrels, ["AP", "RR", "nDCG@10", "P@1", "Success@1", "Judged@1"])
+    result = rp.evaluate(qrels, run, ["AP", "RR", "nDCG@10", "P@1", "Success@1", "Judged@1"])
     assert {result[m].queries for m in result} == {2}
     assert result["AP"].expected == result["RR"].expected == 0.75
     assert result.per_query.filter(measure="RR")["expected"].to_list() == [0.5, 1.0, 0.0]
-    like = rp.evaluate(run, qrels, ["AP", "RR"], like="trec_eval")
+    like = rp.evaluate(qrels, run, ["AP", "RR"], like="trec_eval")
     assert {like[m].queries for m in like} == {3}, "as trec_eval does"
 
 
@@ -437,7 +437,7 @@ def tied_query(size: int, grades: Sequence[int]) -> tuple[pl.DataFrame, pl.DataF
     run = pl.DataFrame({"query": pl.repeat("q", size, eager=True), "doc": docs, "score": 1.0})
     judged = docs.sample(len(grades), seed=1)
     query = pl.repeat("q", len(grades), eager=True)
-    return run, pl.DataFrame({"query": query, "doc": judged, "grade": list(grades)})
+    return pl.DataFrame({"query": query, "doc": judged, "grade": list(grades)}), run
 
 
 MILLION = 1_000_000
@@ -445,8 +445,8 @@ MILLION = 1_000_000
 
 def test_a_million_tied_documents_with_one_relevant() -> None:
     """The one stands at every rank equally often: all is a mean over 1 … n."""
-    run, qrels = tied_query(MILLION, [1])
-    result = rp.evaluate(run, qrels, ["RR", "AP", "nDCG", "ERR", "R@10", "Success@10"])
+    qrels, run = tied_query(MILLION, [1])
+    result = rp.evaluate(qrels, run, ["RR", "AP", "nDCG", "ERR", "R@10", "Success@10"])
     harmonic = math.fsum(1 / r for r in range(1, MILLION + 1))
     squares = math.fsum(1 / r**2 for r in range(1, MILLION + 1))
     discounts = math.fsum(1 / math.log2(r + 1) for r in range(1, MILLION + 1))
@@ -465,8 +465,8 @@ def test_a_million_tied_documents_with_one_relevant() -> None:
 
 def test_a_million_tied_documents_with_a_thousand_relevant() -> None:
     g, m = MILLION, 1000
-    run, qrels = tied_query(g, [1] * m)
-    result = rp.evaluate(run, qrels, ["RR", "AP", "nDCG"])
+    qrels, run = tied_query(g, [1] * m)
+    result = rp.evaluate(qrels, run, ["RR", "AP", "nDCG"])
     # P(first at t) = C(g−t, m−1)/C(g, m), by logarithms of factorials
     whole = math.lgamma(g + 1) - math.lgamma(m + 1) - math.lgamma(g - m + 1)
     reciprocal = math.fsum(
@@ -486,9 +486,9 @@ def test_a_million_tied_documents_with_a_thousand_relevant() -> None:
 
 def test_every_figure_of_a_million_tied_documents_is_sensible() -> None:
     for specs, grades in ((GRADED, [0, 1, 2, 3] * 5), (SETS, [1, 2, 3, 4, 5] * 4)):
-        run, qrels = tied_query(MILLION, grades)
+        qrels, run = tied_query(MILLION, grades)
         possible = [s for s in specs if not s.startswith(("IPrec", "AP11"))]
-        result = rp.evaluate(run, qrels, possible)
+        result = rp.evaluate(qrels, run, possible)
         for measure in result:
             s = result[measure]
             many = measure.name in ("Hits", "NumRet", "NumRel", "NumRelRet", "DCG")
@@ -501,9 +501,9 @@ def test_every_figure_of_a_million_tied_documents_is_sensible() -> None:
 
 
 def test_a_tie_with_too_many_orders_for_an_interpolated_precision_is_refused() -> None:
-    run, qrels = tied_query(MILLION, [1] * 20)
+    qrels, run = tied_query(MILLION, [1] * 20)
     with pytest.raises(rp.InputError, match="a tie of 1000000 documents, 20 of them relevant"):
-        rp.evaluate(run, qrels, "IPrec@0.5")
+        rp.evaluate(qrels, run, "IPrec@0.5")
 
 
 def test_interpolated_precisions_of_a_hundred_thousand_ties_of_one_query() -> None:
@@ -565,7 +565,7 @@ def test_the_least_inferred_ap_has_its_pooled_documents_in_the_worst_place(
 def test_the_mean_of_a_geometric_measure_is_the_geometric_one() -> None:
     run = {"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}, "c": {"z": 1.0}}
     qrels = {"a": {"x": 1}, "b": {"y": 1}, "c": {"x": 1}}
-    found = rp.evaluate(run, qrels, ["GMAP", "AP"])["GMAP"]
+    found = rp.evaluate(qrels, run, ["GMAP", "AP"])["GMAP"]
     assert found.expected == pytest.approx((0.75 * 0.5 * 0.00001) ** (1 / 3), rel=1e-12)
     assert found.max == pytest.approx((1.0 * 0.5 * 0.00001) ** (1 / 3), rel=1e-12)
     assert found.std is None

@@ -37,7 +37,7 @@ def test_exponential_gains_are_right_for_any_grade(grades: tuple[int, ...], cuto
 
     ideal = dcg(tuple(sorted(range(4), key=lambda d: -gains[d])))
     values = sorted(float(dcg(order) / ideal) for order in ((0, 1, 2, 3), (1, 0, 2, 3)))
-    found = rp.evaluate(run, qrels, f"nDCG(gain='exp')@{cutoff}")[f"nDCG(gain='exp')@{cutoff}"]
+    found = rp.evaluate(qrels, run, f"nDCG(gain='exp')@{cutoff}")[f"nDCG(gain='exp')@{cutoff}"]
     assert found.queries == 1
     assert found.expected == pytest.approx(sum(values) / 2, rel=1e-13)
     assert (found.min, found.max) == pytest.approx(values, rel=1e-13)
@@ -47,7 +47,7 @@ def test_exponential_gains_are_right_for_any_grade(grades: tuple[int, ...], cuto
 def test_exponential_gains_of_one_query_do_not_drown_those_of_another() -> None:
     qrels = {"small": {"a": 1, "b": 0}, "large": {"a": 3000, "b": 1}}
     run = {query: {"a": 2.0, "b": 1.0} for query in qrels}
-    found = rp.evaluate(run, qrels, "nDCG(gain='exp')@2")["nDCG(gain='exp')@2"]
+    found = rp.evaluate(qrels, run, "nDCG(gain='exp')@2")["nDCG(gain='exp')@2"]
     assert (found.expected, found.queries) == (1.0, 2)
 
 
@@ -56,7 +56,7 @@ def test_err_of_a_large_tie_without_cutoff_is_what_a_cutoff_past_it_gives() -> N
     count = 20_000
     run = {"q": dict.fromkeys(map(str, range(count)), 1.0)}
     qrels = {"q": {str(i): 1 + i % 2 for i in range(count)}}
-    found = rp.evaluate(run, qrels, ["ERR", "ERR@200"])
+    found = rp.evaluate(qrels, run, ["ERR", "ERR@200"])
     assert found["ERR"].expected == pytest.approx(found["ERR@200"].expected, rel=1e-15)
     # A reader stops with ¼ or ¾, on average ½: Σ 2^−r/r = log 2, but for drawing without return.
     assert found["ERR"].expected == pytest.approx(math.log(2), rel=1e-3)
@@ -66,11 +66,11 @@ def test_err_of_a_large_tie_without_cutoff_is_what_a_cutoff_past_it_gives() -> N
 def test_judged_divides_by_the_list_where_it_is_shorter(cutoff: int, value: float) -> None:
     run = {"q": {str(i): 1.0 / (i + 1) for i in range(5)}, "none": {"x": 1.0}}
     qrels = {"q": {"0": 1, "2": 0, "4": 1}}
-    assert rp.evaluate(run, qrels, f"Judged@{cutoff}")[f"Judged@{cutoff}"].expected == value
+    assert rp.evaluate(qrels, run, f"Judged@{cutoff}")[f"Judged@{cutoff}"].expected == value
 
 
 def test_judged_of_a_query_that_the_run_lacks_is_zero() -> None:
-    found = rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}, "r": {"d": 1}}, "Judged@10")
+    found = rp.evaluate({"q": {"d": 1}, "r": {"d": 1}}, {"q": {"d": 1.0}}, "Judged@10")
     assert (found["Judged@10"].expected, found["Judged@10"].queries) == (0.5, 2)
 
 
@@ -116,9 +116,9 @@ def test_whole_numbers_that_differ_do_not_tie_however_large(
     for name, run in ways(scores, tmp_path).items():
         found = tie_statistics(run)
         assert found.at[-1].distinct == len(set(scores)), name
-        reciprocal = rp.evaluate(run, qrels, "RR")["RR"]
+        reciprocal = rp.evaluate(qrels, run, "RR")["RR"]
         assert (reciprocal.min, reciprocal.max) == (1.0, 1.0), name
-        condensed = rp.evaluate(run, qrels | {"q": qrels["q"] | {"d1": 0}}, "RR", condensed=True)
+        condensed = rp.evaluate(qrels | {"q": qrels["q"] | {"d1": 0}}, run, "RR", condensed=True)
         assert condensed["RR"].min == 1.0, name
 
 
@@ -191,7 +191,7 @@ def test_groups_are_the_same_in_whatever_order_the_run_has_its_queries() -> None
     qrels = {q: {d: int(random.integers(0, 3)) for d in listed} for q, listed in run.items()}
     backwards = {q: run[q] for q in reversed(run)}
     measures = ["nDCG", "AP@5", "RR@3", "ERR", "Rprec", "bpref", "R@10"]
-    one, other = (rp.evaluate(r, qrels, measures).per_query for r in (run, backwards))
+    one, other = (rp.evaluate(qrels, r, measures).per_query for r in (run, backwards))
     assert one.equals(other)
 
 

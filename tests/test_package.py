@@ -24,7 +24,7 @@ def test_the_public_names_are_these() -> None:
     measures += " AP11 GMAP IPrec NumRel NumRelRet NumRet RBPResidual SetAP SetF SetP SetR infAP"
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
     boards = "Gate gate Leaderboard leaderboard"
-    whole = "ties TieReport Prepared init Chosen choose Health doctor"
+    whole = "ties TieReport Evaluations Policy Prepared init Chosen choose Health doctor"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
     audits = "audit_embeddings audit_logits bench holes Unjudged Verification verify"
@@ -60,8 +60,8 @@ import sys
 for name in ("typer", "rich", "pandas", "pyarrow", "torch", "scipy", "backports.zstd"):
     sys.modules[name] = None
 import rankproof as rp
-assert rp.evaluate({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}, ["RR"])["RR"].expected == 0.75
-rp.compare({"x": {"q": {"a": 1.0}}, "y": {"q": {"b": 1.0}}}, {"q": {"a": 1}}, ["RR"])
+assert rp.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 1.0}}, ["RR"])["RR"].expected == 0.75
+rp.compare({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {"b": 1.0}}}, ["RR"])
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -203,7 +203,7 @@ def test_the_readme_quotes_what_the_demo_computes() -> None:
     data = Path(rp.__file__).parent / "resources"
     text = (ROOT / "README.md").read_text()
     figures = {
-        name: rp.evaluate(data / f"demo-{name}.trec", data / "demo-qrels.txt", "nDCG@5")["nDCG@5"]
+        name: rp.evaluate(data / "demo-qrels.txt", data / f"demo-{name}.trec", "nDCG@5")["nDCG@5"]
         for name in ("saturated", "plain")
     }
     tied, plain = figures["saturated"], figures["plain"]
@@ -230,7 +230,7 @@ from rankproof.foundation import kernels
 for order in ("input", "docid", "trec_eval"):
     for name in ("saturated", "plain"):
         run, qrels = {str(data)!r} + f"/demo-{{name}}.trec", {str(data / "demo-qrels.txt")!r}
-        print(rp.evaluate(run, qrels, ["nDCG@10", "AP", "RR", "bpref"], order=order).to_dict())
+        print(rp.evaluate(qrels, run, ["nDCG@10", "AP", "RR", "bpref"], order=order).to_dict())
 import sys
 print(kernels.native is None, file=sys.stderr)
 """

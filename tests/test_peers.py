@@ -133,7 +133,7 @@ def test_without_ties_every_figure_is_pytrec_evals(rel: int) -> None:
     specs = {with_threshold(ours, rel): theirs for ours, theirs in TREC.items()}
     for run, qrels in pairs(1, 150, distinct):
         theirs = by_pytrec_eval(run, qrels, rel)
-        result = rp.evaluate(run, qrels, list(specs), missing="skip")
+        result = rp.evaluate(qrels, run, list(specs), missing="skip")
         assert set(result.queries) == set(theirs)
         assert result.tied == 0
         for figure in ("expected", "min", "max", "oblivious"):
@@ -154,7 +154,7 @@ def test_like_trec_eval_is_pytrec_eval_to_the_last_bit(
     ties = 0
     for run, qrels in pairs(2, 80, score):
         theirs = by_pytrec_eval(run, qrels, rel)
-        result = rp.evaluate(run, qrels, list(specs), like="trec_eval")
+        result = rp.evaluate(qrels, run, list(specs), like="trec_eval")
         ties += result.tied
         ours = per_query(result, "oblivious")
         assert set(ours) == set(theirs)
@@ -166,7 +166,7 @@ def test_like_trec_eval_is_pytrec_eval_to_the_last_bit(
 def test_like_trec_eval_the_mean_is_over_the_queries_of_both() -> None:
     for run, qrels in pairs(3, 20, tied):
         theirs = by_pytrec_eval(run, qrels)
-        result = rp.evaluate(run, qrels, list(TREC), like="trec_eval")
+        result = rp.evaluate(qrels, run, list(TREC), like="trec_eval")
         for ours, name in TREC.items():
             mean = sum(values[name] for values in theirs.values()) / len(theirs)
             assert result[ours].oblivious == pytest.approx(mean, rel=1e-14)
@@ -176,9 +176,9 @@ def test_like_trec_eval_the_mean_is_over_the_queries_of_both() -> None:
 def test_scores_that_tie_in_float32_alone_are_told_apart_unless_asked() -> None:
     near = 1.0 + 2.0**-40
     run, qrels = {"q": {"a": near, "z": 1.0}}, {"q": {"a": 1}}
-    as_given = rp.evaluate(run, qrels, "RR")["RR"]
+    as_given = rp.evaluate(qrels, run, "RR")["RR"]
     assert (as_given.oblivious, as_given.min, as_given.max) == (1.0, 1.0, 1.0)
-    as_trec_eval = rp.evaluate(run, qrels, "RR", like="trec_eval")["RR"]
+    as_trec_eval = rp.evaluate(qrels, run, "RR", like="trec_eval")["RR"]
     assert as_trec_eval.oblivious == by_pytrec_eval(run, qrels)["q"]["recip_rank"] == 0.5
     assert (as_trec_eval.min, as_trec_eval.max, as_trec_eval.expected) == (0.5, 1.0, 0.75)
 
@@ -204,7 +204,7 @@ def test_trec_evals_order_is_score_then_bytes_of_the_id_both_down(
     specs = list(TREC)
     ties = 0
     for run, qrels in pairs(4, 40, score):
-        result = rp.evaluate(run, qrels, specs, like=like)
+        result = rp.evaluate(qrels, run, specs, like=like)
         ties += result.tied
         for query, values in per_query(result, "oblivious").items():
             grades = {doc: grade for doc, grade in qrels[query].items() if grade >= 0}
@@ -248,7 +248,7 @@ def compare_with_ir_measures(
         qrels = {f"{i}": {d: g for d, g in qrels[q].items() if g >= 0} for i, q in enumerate(both)}
         if not run:
             continue
-        ours = per_query(rp.evaluate(run, qrels, list(names)), "expected")
+        ours = per_query(rp.evaluate(qrels, run, list(names)), "expected")
         for metric in ir_measures.iter_calc(list(wanted), qrels, run):
             spec = wanted[metric.measure]
             value = ours[metric.query_id][spec]

@@ -25,11 +25,11 @@ from rankproof.data.sources import ENDINGS
 
 SCORES = {"q1": {"a": 0.5, "b": 0.25, "c": 0.25}, "q2": {"a": 2.0}}
 GRADES = {"q1": {"a": 1, "c": 2}, "q2": {"b": 1}}
-WANTED = rp.evaluate(SCORES, GRADES, ["nDCG@10", "RR"]).per_query
+WANTED = rp.evaluate(GRADES, SCORES, ["nDCG@10", "RR"]).per_query
 
 
 def same(run: Any, qrels: Any = GRADES) -> bool:
-    return bool(rp.evaluate(run, qrels, ["nDCG@10", "RR"]).per_query.equals(WANTED))
+    return bool(rp.evaluate(qrels, run, ["nDCG@10", "RR"]).per_query.equals(WANTED))
 
 
 def rows(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, Any]]:
@@ -57,7 +57,7 @@ def test_ms_marcos_ranks_are_a_run_and_the_guess_is_told(write: Any) -> None:
     assert run.dtype == "ranks"
     assert len(run.notes) == 1
     assert run.notes[0].startswith("top: three columns are read as query, document, rank")
-    notes = rp.evaluate(path, {"q1": {"b": 1}}, "RR").notes
+    notes = rp.evaluate({"q1": {"b": 1}}, path, "RR").notes
     assert notes[-1] == "the scores of top are only ranks: ties cannot be seen in them"
     assert not rp.read_run(path, format="msmarco").notes
     assert rp.read_run(path, format="plain").score.tolist() == [1.0, 2.0, 1.0]
@@ -81,7 +81,7 @@ def test_three_columns_are_scores_and_grades(write: Any) -> None:
     run = write("".join(f"{q} {d} {s}\n" for q, d, s in rows(SCORES)))
     qrels = write("".join(f"{q}\t{d}\t{s}\n" for q, d, s in rows(GRADES)), "qrels.txt")
     assert same(run, qrels)
-    said = rp.evaluate(run, qrels, "RR").notes
+    said = rp.evaluate(qrels, run, "RR").notes
     assert [note.split(" (")[0] for note in said] == [
         "qrels: three columns are read as query, document, grade",
         "run: three columns are read as query, document, score",
@@ -175,7 +175,7 @@ def test_mtebs_saved_predictions_are_read(write: Any) -> None:
 def test_lists_of_pairs_and_of_ids_are_a_run() -> None:
     assert same({q: list(listed.items()) for q, listed in SCORES.items()})
     ids = {"q1": ["a", "c"], "q2": ["b"]}
-    result = rp.evaluate(ids, GRADES, "RR")
+    result = rp.evaluate(GRADES, ids, "RR")
     assert result["RR"].expected == 1.0
     assert result.notes == ("the scores of run are only ranks: ties cannot be seen in them",)
     with pytest.raises(rp.InputError, match=r"qrels\['q1'\]: document 'a' has no grade"):
@@ -191,8 +191,8 @@ def test_lists_keep_their_numbers_as_exact_as_dicts_do() -> None:
         assert one.dtype == other.dtype
         assert (one.rest is None) == (other.rest is None)
         assert (
-            rp.evaluate(one, {"q": {"a": 1}}, "RR")["RR"]
-            == rp.evaluate(other, {"q": {"a": 1}}, "RR")["RR"]
+            rp.evaluate({"q": {"a": 1}}, one, "RR")["RR"]
+            == rp.evaluate({"q": {"a": 1}}, other, "RR")["RR"]
         )
     with pytest.raises(rp.InputError, match=r"run\['q'\]: score 10*… is past every number"):
         rp.read_run({"q": [("a", 10**400)]})
@@ -242,10 +242,10 @@ import ranx
 import rankproof as rp
 scores, grades = json.load(sys.stdin)
 run, qrels = ranx.Run(scores, name="bm25"), ranx.Qrels(grades)
-print(rp.evaluate(run, qrels, ["nDCG@10", "RR"]).per_query.write_json())
+print(rp.evaluate(qrels, run, ["nDCG@10", "RR"]).per_query.write_json())
 print(rp.read_run(run).name)
 try:
-    rp.evaluate(qrels, run, "RR")
+    rp.evaluate(run, qrels, "RR")
 except rp.InputError as error:
     print(error)
 """
@@ -306,7 +306,7 @@ def test_what_an_index_of_numbers_returns_is_a_run() -> None:
 def test_a_series_of_scores_is_a_list() -> None:
     pandas = pytest.importorskip("pandas")
     assert same({q: pandas.Series(t) for q, t in SCORES.items()})
-    assert rp.evaluate({q: pandas.Series(t) for q, t in SCORES.items()}, GRADES, "RR")["RR"].queries
+    assert rp.evaluate(GRADES, {q: pandas.Series(t) for q, t in SCORES.items()}, "RR")["RR"].queries
     ids = rp.read_run({q: pandas.Series(list(t)) for q, t in SCORES.items()})
     assert ids.dtype == "ranks"
 
@@ -359,9 +359,9 @@ def test_langchain_and_llama_index_themselves() -> None:
 def test_swapped_arguments_are_noticed(run: dict[str, dict[str, int]]) -> None:
     qrels = {q: dict.fromkeys(listed, 1) for q, listed in run.items()}
     with pytest.raises(rp.InputError, match="name the run first and the judgements second"):
-        rp.evaluate(qrels, run, "nDCG@10")
-    assert rp.evaluate(run, qrels, "nDCG@10")["nDCG@10"].expected == pytest.approx(1.0)
-    anyway = rp.evaluate(rp.read_run(qrels), rp.read_qrels(run), "nDCG@10")
+        rp.evaluate(run, qrels, "nDCG@10")
+    assert rp.evaluate(qrels, run, "nDCG@10")["nDCG@10"].expected == pytest.approx(1.0)
+    anyway = rp.evaluate(rp.read_qrels(run), rp.read_run(qrels), "nDCG@10")
     assert 0 < anyway["nDCG@10"].expected <= 1
 
 
@@ -369,19 +369,19 @@ def test_what_may_be_swapped_is_told() -> None:
     """A few small numbers may be either."""
     run = {"q1": {"a": 3, "b": 2, "c": 1}, "q2": {"b": 2, "a": 1}}
     qrels = {"q1": {"a": 1, "b": 1}, "q2": {"b": 1}}
-    assert "swapped?" in rp.evaluate(qrels, run, "RR").notes[-1]
-    assert "swapped?" not in "".join(rp.evaluate(run, qrels, "RR").notes)
+    assert "swapped?" in rp.evaluate(run, qrels, "RR").notes[-1]
+    assert "swapped?" not in "".join(rp.evaluate(qrels, run, "RR").notes)
 
 
 def test_swapped_tables_and_files_are_noticed(write: Any) -> None:
     with pytest.raises(rp.InputError, match="judgements in the place of the run"):
-        rp.evaluate(rp.read_qrels(GRADES), rp.read_run(SCORES), "RR")
+        rp.evaluate(rp.read_run(SCORES), rp.read_qrels(GRADES), "RR")
     with pytest.raises(rp.InputError, match="a run in the place of the judgements"):
-        rp.evaluate(SCORES, rp.read_run(SCORES), "RR")
+        rp.evaluate(rp.read_run(SCORES), SCORES, "RR")
     run = write("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in rows(SCORES)))
     qrels = write("".join(f"{q} 0 {d} {s}\n" for q, d, s in rows(GRADES)), "qrels.txt")
     with pytest.raises(rp.InputError, match="it looks like a run: name judgements here"):
-        rp.evaluate(qrels, run, "RR")
+        rp.evaluate(run, qrels, "RR")
     with pytest.raises(rp.InputError, match="it looks like judgements"):
         rp.read_run(qrels)
 
@@ -392,18 +392,18 @@ def test_files_that_may_be_swapped_are_told(write: Any) -> None:
     grades = {q: dict.fromkeys(listed, 1) for q, listed in scores.items()}
     run, qrels = write(json.dumps(scores), "run.json"), write(json.dumps(grades), "qrels.json")
     told = "are run and judgements swapped? the run's scores look like grades (0 to 1)"
-    assert told in rp.evaluate(qrels, run, "RR").notes[-1]
+    assert told in rp.evaluate(run, qrels, "RR").notes[-1]
     assert told in command("eval", str(run), str(qrels), "-m", "RR").stdout.replace("\n", " ")
-    assert told not in "".join(rp.evaluate(run, qrels, "RR").notes)
+    assert told not in "".join(rp.evaluate(qrels, run, "RR").notes)
 
 
 def test_documents_that_two_files_name_differently_are_told() -> None:
     """Every figure is 0 then, and nothing else says why."""
-    told = rp.evaluate({"q1": {"doc_1": 1.0}}, {"q1": {"1": 1}}, "RR").notes[-1]
+    told = rp.evaluate({"q1": {"1": 1}}, {"q1": {"doc_1": 1.0}}, "RR").notes[-1]
     assert told == (
         "no document is both in run ('doc_1') and in qrels ('1'): do both name documents alike?"
     )
-    missed = rp.evaluate({"q1": {"2": 1.0}}, {"q1": {"1": 1}, "q2": {"2": 1}}, "RR")
+    missed = rp.evaluate({"q1": {"1": 1}, "q2": {"2": 1}}, {"q1": {"2": 1.0}}, "RR")
     assert missed["RR"].expected == 0
     assert not missed.notes
 
@@ -433,14 +433,14 @@ def test_every_verb_tells_what_was_guessed(write: Any) -> None:
 def test_scores_that_are_grades_of_a_judge_are_a_run() -> None:
     """A reranker that grades 0 to 3 is no swapped pair."""
     run = {"q1": {"a": 3, "b": 0, "c": 3}, "q2": {"a": 1}}
-    assert rp.evaluate(run, GRADES, "RR")["RR"].queries == 2
+    assert rp.evaluate(GRADES, run, "RR")["RR"].queries == 2
 
 
 def test_several_runs_give_a_mapping(write: Any) -> None:
     path = write(json.dumps(SCORES), "base.json")
     one, other = rp.read_run(SCORES, name="one"), {"q1": {"c": 1.0}}
     runs: Any = {"x": one, "y": other, "z": str(path)}
-    by_name = rp.evaluate(runs, GRADES, "RR")
+    by_name = rp.evaluate(GRADES, runs, "RR")
     assert list(by_name) == ["x", "y", "z"]
     assert by_name["x"].name == "x"
     assert by_name["z"]["RR"] == by_name["x"]["RR"]
@@ -449,9 +449,9 @@ def test_several_runs_give_a_mapping(write: Any) -> None:
         ({"a": SCORES, "b": other}, ["a", "b"]),
     ]
     for given, names in more:
-        assert list(rp.evaluate(given, GRADES, "RR")) == names
+        assert list(rp.evaluate(GRADES, given, "RR")) == names
     with pytest.raises(rp.InputError, match="two runs of one name"):
-        rp.evaluate([one, one], GRADES, "RR")
+        rp.evaluate(GRADES, [one, one], "RR")
 
 
 @pytest.mark.parametrize(
@@ -469,9 +469,9 @@ def test_several_runs_give_a_mapping(write: Any) -> None:
 )
 def test_scores_that_only_count_are_told(scores: list[float], ranks: bool) -> None:
     run = {q: dict(zip("abc", scores, strict=False)) for q in ("q1", "q2")}
-    notes = rp.evaluate(run, GRADES, "RR").notes
+    notes = rp.evaluate(GRADES, run, "RR").notes
     assert bool(notes) is ranks
-    mixed = rp.evaluate(run | {"q3": {"a": 0.3, "b": 0.2, "c": 0.1}}, GRADES, "RR")
+    mixed = rp.evaluate(GRADES, run | {"q3": {"a": 0.3, "b": 0.2, "c": 0.1}}, "RR")
     assert not mixed.notes
 
 
@@ -516,5 +516,5 @@ def test_the_command_line_offers_the_formats_that_records_has(write: Any) -> Non
 
 def test_runs_of_lists_are_several_runs_too() -> None:
     runs = {"a": {"q": [("d", 1.0), ("e", 0.5)]}, "b": {"q": ["e", "d"]}}
-    found: Any = rp.evaluate(runs, {"q": {"d": 1}}, "RR")
+    found: Any = rp.evaluate({"q": {"d": 1}}, runs, "RR")
     assert {name: each["RR"].expected for name, each in found.items()} == {"a": 1.0, "b": 0.5}

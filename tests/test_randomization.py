@@ -80,7 +80,7 @@ def test_p_at_k_and_hits_at_k_have_the_same_p_in_one_call() -> None:
     runs = {
         name: {q: {f"d{d}": float(rng.random()) for d in range(8)} for q in qrels} for name in "abc"
     }
-    found = rp.compare(runs, qrels, ["P@5", "Hits@5"])
+    found = rp.compare(qrels, runs, ["P@5", "Hits@5"])
     for pair in found.pairs:
         assert pair.measures[parse("P@5")].p == pair.measures[parse("Hits@5")].p
 
@@ -128,9 +128,9 @@ def test_the_paired_t_test_agrees_with_scipy() -> None:
     )
     qrels = {f"q{q}": {"d": 1} for q in range(9)}
     runs = {name: {q: {"d": 1.0, "e": float(rng.integers(0, 3))} for q in qrels} for name in "ab"}
-    found = rp.compare(runs, qrels, "RR", t_test=True)["a", "b"][parse("RR")]
+    found = rp.compare(qrels, runs, "RR", t_test=True)["a", "b"][parse("RR")]
     assert found.to_dict()["p_t"] == found.p_t
-    assert "p_t" not in rp.compare(runs, qrels, "RR")["a", "b"][parse("RR")].to_dict()
+    assert "p_t" not in rp.compare(qrels, runs, "RR")["a", "b"][parse("RR")].to_dict()
 
 
 def several(queries: int, ties: bool = False) -> tuple[dict[str, dict], dict]:  # type: ignore[type-arg]
@@ -153,8 +153,8 @@ def several(queries: int, ties: bool = False) -> tuple[dict[str, dict], dict]:  
 def test_a_comparison_is_symmetric_in_a_and_b(queries: int) -> None:
     runs, qrels = several(queries, ties=True)
     measures = ["nDCG@5", "P@5", "RR"]
-    one = rp.compare({"a": runs["a"], "b": runs["b"]}, qrels, measures)["a", "b"]
-    other = rp.compare({"b": runs["b"], "a": runs["a"]}, qrels, measures)["b", "a"]
+    one = rp.compare(qrels, {"a": runs["a"], "b": runs["b"]}, measures)["a", "b"]
+    other = rp.compare(qrels, {"b": runs["b"], "a": runs["a"]}, measures)["b", "a"]
     for m in one:
         x, y = one[m], other[m]
         assert (x.p, x.p_holm, x.queries_needed, x.differing) == (
@@ -172,8 +172,8 @@ def test_a_pair_is_unchanged_by_an_added_third_run(queries: int) -> None:
     runs, qrels = several(queries, ties=True)
     runs["c"]["q000"] = {"elsewhere": 1.0}
     measures = ["nDCG@5", "AP", "P@5"]
-    alone = rp.compare({n: runs[n] for n in "ab"}, qrels, measures)["a", "b"]
-    among = rp.compare(runs, qrels, measures)["a", "b"]
+    alone = rp.compare(qrels, {n: runs[n] for n in "ab"}, measures)["a", "b"]
+    among = rp.compare(qrels, runs, measures)["a", "b"]
     for m in alone:
         for figure in ("expected", "p", "ci", "flip", "lowest", "highest", "queries_needed"):
             assert getattr(alone[m], figure) == getattr(among[m], figure)
@@ -204,8 +204,8 @@ def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) 
     from rankproof.tradeoffs.results import Results
 
     runs, qrels = several(40)
-    a, b = (rp.evaluate(runs[n], qrels, "nDCG@5") for n in "ab")
-    compared = rp.compare({n: runs[n] for n in "ab"}, qrels, "nDCG@5")["a", "b"][parse("nDCG@5")]
+    a, b = (rp.evaluate(qrels, runs[n], "nDCG@5") for n in "ab")
+    compared = rp.compare(qrels, {n: runs[n] for n in "ab"}, "nDCG@5")["a", "b"][parse("nDCG@5")]
     gated = rp.gate(qrels, runs["b"], runs["a"], "nDCG@5").measures[parse("nDCG@5")]
     per_query = pl.concat(
         [
@@ -390,7 +390,7 @@ def test_queries_that_all_differ_alike_have_an_interval_but_no_students_p() -> N
     runs = {
         name: {q: {"r": 1.0, "n": other} for q in qrels} for name, other in (("a", 0.0), ("b", 2.0))
     }
-    found = rp.compare(runs, qrels, ["RR", "NumRet"], t_test=True)
+    found = rp.compare(qrels, runs, ["RR", "NumRet"], t_test=True)
     assert found.to_dict()["pairs"][0]["measures"]["RR"]["p_t"] is None
     assert found["a", "b"][parse("RR")].ci == pytest.approx((1.5 * rare - 1, 1 - 0.5 * rare))
 
@@ -491,7 +491,7 @@ def test_power_is_what_the_number_of_queries_promises() -> None:
 def chance_of_flip(runs: dict, qrels: dict, measure: str, draws: int = 4000) -> float:  # type: ignore[type-arg]
     """By breaking the ties of both runs at random, again and again."""
     rng = np.random.default_rng(0)
-    expected = rp.compare(runs, qrels, measure)["a", "b"][parse(measure)].expected
+    expected = rp.compare(qrels, runs, measure)["a", "b"][parse(measure)].expected
     turned = 0
     for _ in range(draws):
         values = []
@@ -502,7 +502,7 @@ def chance_of_flip(runs: dict, qrels: dict, measure: str, draws: int = 4000) -> 
                 )
                 for q, docs in run.items()
             }
-            values.append(rp.evaluate(broken, qrels, measure)[measure].expected)
+            values.append(rp.evaluate(qrels, broken, measure)[measure].expected)
         turned += (values[0] - values[1]) * expected < -1e-12
     return turned / draws
 
@@ -515,7 +515,7 @@ def test_flip_is_how_often_a_random_order_of_ties_turns_the_sign(measure: str) -
         name: {q: {f"d{d}": float(rng.integers(0, 2)) for d in range(5)} for q in qrels}
         for name in "ab"
     }
-    d = rp.compare(runs, qrels, measure)["a", "b"][parse(measure)]
+    d = rp.compare(qrels, runs, measure)["a", "b"][parse(measure)]
     assert not d.certain
     truth = chance_of_flip(runs, qrels, measure, 400)
     assert abs(d.flip - truth) < 5 * math.sqrt(max(truth, 0.01) / 400)
@@ -525,7 +525,7 @@ def test_a_flip_that_no_order_reaches_is_0_with_one_tied_query() -> None:
     qrels = {"q1": {"x": 1}, "q2": {"x": 1}}
     a = {"q1": {"x": 1.0, "y": 1.0}, "q2": {"x": 1.0}}
     b = {"q1": {"y": 2.0, "x": 1.0}, "q2": {"x": 1.0}}
-    d = rp.compare({"a": a, "b": b}, qrels, "RR")["a", "b"][parse("RR")]
+    d = rp.compare(qrels, {"a": a, "b": b}, "RR")["a", "b"][parse("RR")]
     assert (d.lowest, d.highest, d.certain) == (0.0, 0.25, False)
     assert d.flip == 0.0, "the worst order makes them equal, none turns the sign"
     assert "rests on how ties are broken" not in d.verdict("a", "b", parse("RR"))
@@ -533,7 +533,7 @@ def test_a_flip_that_no_order_reaches_is_0_with_one_tied_query() -> None:
 
 def test_certain_pairs_never_flip_and_likely_flips_are_said() -> None:
     runs, qrels = several(30, ties=True)
-    for pair in rp.compare(runs, qrels, ["nDCG@5", "RR"]).pairs:
+    for pair in rp.compare(qrels, runs, ["nDCG@5", "RR"]).pairs:
         for m, d in pair.measures.items():
             assert not d.certain or d.flip == 0.0
             said = "rests on how ties are broken" in d.verdict(pair.a, pair.b, m)
@@ -545,9 +545,9 @@ def test_the_normal_flip_agrees_with_drawing_orders_where_many_queries_tie(
 ) -> None:
     runs, qrels = several(60, ties=True)
     measures = ["P@5", "nDCG@5"]
-    normal = rp.compare(runs, qrels, measures)
+    normal = rp.compare(qrels, runs, measures)
     monkeypatch.setattr(flips, "ENOUGH", 1e9)
-    drawn = rp.compare(runs, qrels, measures)
+    drawn = rp.compare(qrels, runs, measures)
     for one, other in zip(normal.pairs, drawn.pairs, strict=True):
         for m in one.measures:
             assert one.measures[m].flip == pytest.approx(other.measures[m].flip, abs=0.02)
@@ -556,7 +556,7 @@ def test_the_normal_flip_agrees_with_drawing_orders_where_many_queries_tie(
 def test_random_orders_have_the_moments_of_the_closed_form() -> None:
     runs, qrels = several(6, ties=True)
     for name in ("AP", "nDCG@4", "RR", "P@3"):
-        found = rp.evaluate(runs["a"], qrels, name)
+        found = rp.evaluate(qrels, runs["a"], name)
         values = found.outcomes[parse(name)]
         tied = np.flatnonzero(values.max > values.min)
         assert found.ties is not None

@@ -910,7 +910,7 @@ def test_the_words_on_ties_say_no_more_than_the_figures_and_are_few() -> None:
     assert many[-1] == "292 more runs have ties that change a figure: they are in the table."
     data = Path(rp.__file__).parent / "resources"
     runs = {name: str(data / f"demo-{name}.trec") for name in ("saturated", "plain")}
-    found = rp.compare(runs, str(data / "demo-qrels.txt"), [f"nDCG@{k}" for k in range(2, 8)])
+    found = rp.compare(str(data / "demo-qrels.txt"), runs, [f"nDCG@{k}" for k in range(2, 8)])
     told = _compared(found.to_dict()["pairs"])
     assert "6 of them reversed" in told[0]
     assert told[-1] == "2 more are reversed."

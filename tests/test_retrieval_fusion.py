@@ -354,7 +354,7 @@ def test_queries_and_lists_may_be_missing() -> None:
         "r": ["c"],
     }
     qrels = {"q": {"a": 1}, "r": {"c": 1}}
-    assert rp.evaluate(found, qrels, "RR")["RR"].expected == pytest.approx(0.875)
+    assert rp.evaluate(qrels, found, "RR")["RR"].expected == pytest.approx(0.875)
 
 
 # ----------------------------------------------------------------------------------------- peers

@@ -37,7 +37,7 @@ class Set:
     qrels: rp.Qrels
 
     def ndcg(self, run: Run) -> float:
-        return rp.evaluate(run, self.qrels, "nDCG@10")["nDCG@10"].expected
+        return rp.evaluate(self.qrels, run, "nDCG@10")["nDCG@10"].expected
 
 
 @pytest.fixture(scope="module")

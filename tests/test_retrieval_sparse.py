@@ -94,7 +94,7 @@ def test_a_query_without_a_known_word_finds_nothing_and_scores_zero() -> None:
     assert found.seconds.shape == (3,)
     assert (found.seconds > 0).all()
     qrels = {"q1": {"x": 1}, "q2": {"x": 1}, "q3": {"y": 1}}
-    assert rp.evaluate(found.run, qrels, "RR")["RR"].expected == pytest.approx(1 / 3)
+    assert rp.evaluate(qrels, found.run, "RR")["RR"].expected == pytest.approx(1 / 3)
 
 
 def test_no_queries_give_an_empty_run() -> None:

@@ -69,7 +69,7 @@ def test_a_measure_of_one_scale_is_that_of_another(
 
 def test_what_is_not_relevant_on_the_scale_counts_nothing() -> None:
     qrels = {"q": {"a": 1, "b": 1, "c": 5}}
-    found = rp.evaluate(POOR, qrels, ["RR@10", "RR(rel=4)@10", "nDCG@10", "nDCG(rel=3)@10"])
+    found = rp.evaluate(qrels, POOR, ["RR@10", "RR(rel=4)@10", "nDCG@10", "nDCG(rel=3)@10"])
     assert found["RR@10"].expected == 1.0
     assert found["RR(rel=4)@10"].expected == 0.0
     assert found["nDCG@10"].expected > 0.2

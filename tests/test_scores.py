@@ -44,4 +44,4 @@ def test_every_bfloat16_and_float16_value_stays_what_it_is() -> None:
 
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(rp.InputError, match=r"'int3'.*float16"):
-        rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, "RR", score_dtype="int3")  # type: ignore[call-overload]
+        rp.evaluate({"q": {"d": 1}}, {"q": {"d": 1.0}}, "RR", score_dtype="int3")  # type: ignore[call-overload]

@@ -349,7 +349,7 @@ def test_like_mteb_gives_its_own_evaluators_figures() -> None:
         "Success": ("success", "hit_rate"),
     }
     specs = [f"{name}@{k}" for name in columns for k in (3, 10)]
-    found = rp.evaluate(run, qrels, specs, like="mteb")
+    found = rp.evaluate(qrels, run, specs, like="mteb")
     for row in found.per_query.iter_rows(named=True):
         name, k = row["measure"].split("@")
         wanted = theirs.all_scores[row["query"]][f"{columns[name][0]}_{k}"]
@@ -358,7 +358,7 @@ def test_like_mteb_gives_its_own_evaluators_figures() -> None:
         name, k = spec.split("@")
         (mean,) = (v for n, v in getattr(theirs, columns[name][1]).items() if n.endswith(f"@{k}"))
         assert round(found[spec].oblivious, 5) == mean, spec
-    wide = rp.evaluate(run, qrels, "RR@10", order="trec_eval", score_dtype="float64")
-    narrow = rp.evaluate(run, qrels, "RR@10", like="mteb")
+    wide = rp.evaluate(qrels, run, "RR@10", order="trec_eval", score_dtype="float64")
+    narrow = rp.evaluate(qrels, run, "RR@10", like="mteb")
     assert wide["RR@10"].oblivious == pytest.approx(theirs.mrr["MRR@10"], rel=1e-14)
     assert narrow["RR@10"].oblivious != wide["RR@10"].oblivious

@@ -180,7 +180,7 @@ def test_the_run_knows_its_ids_its_format_and_where_it_was_cut() -> None:
     assert (run.name, run.dtype) == ("tiny", "bfloat16")
     assert run.cut is not None
     assert run.cut.tolist() == [1]
-    result = rp.evaluate(run, {"q": {"c": 1}}, "R@2")
+    result = rp.evaluate({"q": {"c": 1}}, run, "R@2")
     assert "1 list of tiny ends inside a tie" in result.notes[0]
 
 
@@ -208,7 +208,7 @@ def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> No
     again = pickle.loads(pickle.dumps(run))
     expected = [1.0, 0.5, 0.5]
     for each in (run, again):
-        result = rp.evaluate(each, {"0": {"0": 1}, "1": {"0": 1}, "2": {"0": 1}}, "RR")
+        result = rp.evaluate({"0": {"0": 1}, "1": {"0": 1}, "2": {"0": 1}}, each, "RR")
         assert result.per_query["expected"].to_list() == expected
     assert named[0] == 3
 

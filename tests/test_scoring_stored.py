@@ -41,7 +41,7 @@ def said(precision: str) -> dict[str, Any]:
 
 
 def quality(queries: Any, documents: Any, **options: Any) -> float:
-    return rp.evaluate(search(queries, documents, 50, **options), QRELS, "RR")["RR"].expected
+    return rp.evaluate(QRELS, search(queries, documents, 50, **options), "RR")["RR"].expected
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -114,7 +114,7 @@ def many(seed: int) -> tuple[dict[str, Scored], dict[str, dict[str, int]], dict[
 def test_where_no_source_repeats_novelty_is_ranwg() -> None:
     run, qrels, _ = many(1)
     alone = {f"d{i}": f"s{i}" for i in range(40)}
-    plain = rp.evaluate(run, qrels, "RAnWG@10")["RAnWG@10"]
+    plain = rp.evaluate(qrels, run, "RAnWG@10")["RAnWG@10"]
     for sources in (alone, {"another": "s"}):
         found = novelty(run, qrels, sources, 10, beta=0.2).summary
         for name in ("expected", "min", "max", "oblivious"):
@@ -124,7 +124,7 @@ def test_where_no_source_repeats_novelty_is_ranwg() -> None:
 
 def test_novelty_only_lowers_and_rises_with_beta() -> None:
     run, qrels, sources = many(2)
-    plain = rp.evaluate(run, qrels, "RAnWG@10").outcomes[rp.parse("RAnWG@10")]
+    plain = rp.evaluate(qrels, run, "RAnWG@10").outcomes[rp.parse("RAnWG@10")]
     before = np.zeros(30)
     for beta in (0.0, 0.25, 0.5, 1.0):
         found = novelty(run, qrels, sources, 10, beta=beta).outcomes

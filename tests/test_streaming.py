@@ -132,7 +132,7 @@ def test_a_run_in_parts_has_the_figures_of_the_whole_to_the_last_bit(
     run, judged = workload(seed)
     path = WRITERS[name](grouped(run) if ordered else run, folder / name)
     found = streamed(path, judged, EVERY, step, folder, **policy)
-    same(found, rp.evaluate(path, judged, EVERY, **policy))
+    same(found, rp.evaluate(judged, path, EVERY, **policy))
     assert [file.name for file in folder.iterdir()] == [name]  # nothing spilled is left
 
 
@@ -151,7 +151,7 @@ def test_a_compressed_file_is_streamed_too(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rankproof.data.sources.CHUNK", 1 << 12)
         found = streamed(pressed, judged, EVERY, 100, tmp_path)
-    same(found, rp.evaluate(plain, judged, EVERY))
+    same(found, rp.evaluate(judged, plain, EVERY))
 
 
 @pytest.mark.parametrize("step", [5, 17, 10_000])
@@ -167,8 +167,8 @@ def test_a_query_may_be_spread_over_the_files_of_a_folder(tmp_path: Path, step: 
     spill = tmp_path / "spill"
     spill.mkdir()
     found = streamed(tmp_path / "shards", judged, EVERY, step, spill)
-    same(found, rp.evaluate(run, judged, EVERY).renamed("run"))
-    whole = rp.evaluate(tmp_path / "shards", judged, EVERY)
+    same(found, rp.evaluate(judged, run, EVERY).renamed("run"))
+    whole = rp.evaluate(judged, tmp_path / "shards", EVERY)
     assert whole.name == "shards"
     same(whole.renamed("run"), found)
 
@@ -182,8 +182,8 @@ def test_shards_of_different_score_formats_are_compared_in_the_widest(tmp_path: 
     pl.DataFrame({"query": ["q"], "doc": ["b"], "score": [0.25]}).write_parquet(
         tmp_path / "1.parquet"
     )
-    assert rp.evaluate(tmp_path, {"q": {"a": 1}}, "RR").dtype == "float64"
-    assert rp.evaluate(run, {"q": {"a": 1}}, "RR")["RR"].expected == 0.5
+    assert rp.evaluate({"q": {"a": 1}}, tmp_path, "RR").dtype == "float64"
+    assert rp.evaluate({"q": {"a": 1}}, run, "RR")["RR"].expected == 0.5
 
 
 def test_nothing_is_spilled_where_the_rows_of_each_query_stand_together(
@@ -195,7 +195,7 @@ def test_nothing_is_spilled_where_the_rows_of_each_query_stand_together(
     monkeypatch.setattr(module, "spill_folder", refuse)
     run, judged = workload(3)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
-    same(streamed(path, judged, "AP", 20, tmp_path), rp.evaluate(path, judged, "AP"))
+    same(streamed(path, judged, "AP", 20, tmp_path), rp.evaluate(judged, path, "AP"))
     scattered = write_parquet(run, tmp_path / "scattered.parquet")
     with pytest.raises(AssertionError, match="spilled"):
         streamed(scattered, judged, "AP", 20, tmp_path)
@@ -207,7 +207,7 @@ def test_a_false_alarm_of_the_hash_costs_time_but_no_figure(
     monkeypatch.setattr(module._Seen, "add", lambda *_, **__: False)
     run, judged = workload(4)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
-    same(streamed(path, judged, EVERY, 20, tmp_path), rp.evaluate(path, judged, EVERY))
+    same(streamed(path, judged, EVERY, 20, tmp_path), rp.evaluate(judged, path, EVERY))
 
 
 def test_the_part_of_a_query_is_the_same_everywhere() -> None:
@@ -249,7 +249,7 @@ def test_what_is_said_of_a_run_is_said_of_its_parts(tmp_path: Path, said: str, s
     name, data, judged, policy = NOTED[said]
     path = tmp_path / name
     path.write_bytes(data)
-    whole = rp.evaluate(path, judged, "RR", **policy)
+    whole = rp.evaluate(judged, path, "RR", **policy)
     same(streamed(path, judged, "RR", step, tmp_path, **policy), whole)
     assert [said in note for note in whole.notes] == ([True] if said else [])
 
@@ -274,7 +274,7 @@ def test_a_bad_line_is_named_as_when_the_file_is_read_whole(
     path.write_bytes(gzip.compress(data) if ending else data)
     judged = {"r1": {"d1": 1}}
     with pytest.raises(rp.InputError) as whole:
-        rp.evaluate(path, judged, "RR")
+        rp.evaluate(judged, path, "RR")
     with pytest.raises(rp.InputError) as inparts:
         streamed(path, judged, "RR", 8, tmp_path)
     assert str(inparts.value) == str(whole.value)
@@ -344,7 +344,7 @@ def test_a_query_that_comes_again_in_the_chunk_behind_is_measured_once(tmp_path:
     judged = {"a": {"d0": 1}, "f": {"d3": 1, "d8": 1}, "d": {"d7": 1}}
     for queries in ("affgdedf", "affgdef", "afffgdedf", "bcdefghabcadaaf"):
         path = twice(" ".join(f"{query}-d{at}" for at, query in enumerate(queries)), tmp_path)
-        whole = rp.evaluate(path, judged, "RR")
+        whole = rp.evaluate(judged, path, "RR")
         for step in range(1, 9):
             same(streamed(path, judged, "RR", step, tmp_path), whole)
 
@@ -366,7 +366,7 @@ def named_twice(path: Path, pair: str, line: int) -> str:
 def in_steps(path: Path, judged: Any, step: int) -> Evaluation:
     """So many rows at a time, or with 0 all at once."""
     if not step:
-        return rp.evaluate(path, judged, "RR")
+        return rp.evaluate(judged, path, "RR")
     return streamed(path, judged, "RR", step, path.parent)
 
 
@@ -477,7 +477,7 @@ def test_lines_that_only_the_general_reader_understands_are_streamed(tmp_path: P
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rankproof.foundation.kernels.native", None)
         found = streamed(path, judged, EVERY, 20, tmp_path)
-        whole = rp.evaluate(path, judged, EVERY)
+        whole = rp.evaluate(judged, path, EVERY)
     same(found, whole)
 
 
@@ -497,7 +497,7 @@ def test_a_bad_parquet_file_is_named_as_when_it_is_read_whole(
     path = tmp_path / "run.parquet"
     frame.write_parquet(path)
     with pytest.raises(rp.InputError) as whole:
-        rp.evaluate(path, {"q": {"d": 1}}, "RR")
+        rp.evaluate({"q": {"d": 1}}, path, "RR")
     with pytest.raises(rp.InputError, match=words) as inparts:
         streamed(path, {"q": {"d": 1}}, "RR", 8, tmp_path)
     assert str(inparts.value) == str(whole.value)
@@ -508,7 +508,7 @@ def test_a_run_that_shares_no_query_with_the_judgements_is_refused(tmp_path: Pat
     path = write_parquet(run, tmp_path / "run.parquet")
     for judged in ({"other": {"d": 1}}, {"x": {"d": 1}, "y": {"d": 1}}):
         with pytest.raises(rp.InputError) as whole:
-            rp.evaluate(path, judged, "RR")
+            rp.evaluate(judged, path, "RR")
         for step in (50, 1):  # a query may fill more than a chunk
             with pytest.raises(rp.InputError) as inparts:
                 streamed(path, judged, "RR", step, tmp_path)
@@ -580,7 +580,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 import rankproof as rp
-rp.evaluate(sys.argv[1], {"1": {"2": 1}}, "nDCG@10", memory=sys.argv[2], spill_dir=sys.argv[3])
+rp.evaluate({"1": {"2": 1}}, sys.argv[1], "nDCG@10", memory=sys.argv[2], spill_dir=sys.argv[3])
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 
@@ -615,9 +615,9 @@ def test_a_comparison_streams_its_runs_and_says_the_same(tmp_path: Path) -> None
         for at in (0, 1):
             (folders[name] / f"{at}.trec").write_text("".join(lines[at::2]))
     measures, qrels = ["nDCG@10", "AP(rel=2)"], data / "demo-qrels.txt"
-    whole = rp.compare(runs, qrels, measures, order="docid", holes=False)
+    whole = rp.compare(qrels, runs, measures, order="docid", holes=False)
     streamed = rp.compare(
-        folders, qrels, measures, order="docid", memory="16MiB", spill_dir=tmp_path
+        qrels, folders, measures, order="docid", memory="16MiB", spill_dir=tmp_path
     )
     assert streamed.to_dict() == whole.to_dict()
     files = [str(folder) for folder in folders.values()]

@@ -65,9 +65,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", [*FORMATS, *(f"{name}.gz" for name in PLAIN)])
 def test_parts_give_the_figures_of_the_whole(folder: Path, name: str) -> None:
     measures = ["nDCG@10", "AP", "Judged@5"]
-    whole = rp.evaluate(rp.read_run(folder / "r.parquet", name="r"), folder / "q.tsv", measures)
+    whole = rp.evaluate(folder / "q.tsv", rp.read_run(folder / "r.parquet", name="r"), measures)
     assert evaluate.streams(folder / name, "16MiB")
-    parts = rp.evaluate(folder / name, folder / "q.tsv", measures, memory="16MiB")
+    parts = rp.evaluate(folder / "q.tsv", folder / name, measures, memory="16MiB")
     assert parts.renamed("r").to_dict() == whole.to_dict()
     counted = tie_statistics(folder / name, memory="16MiB", name="r").to_dict()
     assert counted == tie_statistics(rp.read_run(folder / "r.parquet", name="r")).to_dict()
@@ -86,14 +86,14 @@ def test_an_error_in_a_late_part_has_its_line(folder: Path, ending: str) -> None
     with (folder / f"r.{ending}").open("a") as file:
         file.write(line)
     with pytest.raises(rp.InputError, match=words):
-        rp.evaluate(folder / f"r.{ending}", folder / "q.tsv", "RR", memory="16MiB")
+        rp.evaluate(folder / "q.tsv", folder / f"r.{ending}", "RR", memory="16MiB")
 
 
 def test_a_query_that_stands_twice_in_json_is_refused(folder: Path) -> None:
     text = (folder / "r.json").read_text().rstrip()[:-1]
     (folder / "r.json").write_text(f'{text}, "q0": {{"d": 1}}}}')
     with pytest.raises(rp.InputError, match="key 'q0' appears twice in one object"):
-        rp.evaluate(folder / "r.json", folder / "q.tsv", "RR", memory="16MiB")
+        rp.evaluate(folder / "q.tsv", folder / "r.json", "RR", memory="16MiB")
 
 
 # Of several wrong rows the first is named, however many are read at a time.
@@ -211,7 +211,7 @@ def test_large_scores_are_refused_in_parts_where_two_may_be_one_float64(
 
     write("1", "-1e30", "-3.4028235e+38", "1e23", "9007199254740992")
     parts = evaluate.evaluate_stream(run, qrels, measures, Policy())
-    assert parts.to_dict() == rp.evaluate(run, qrels, measures).to_dict()
+    assert parts.to_dict() == rp.evaluate(qrels, run, measures).to_dict()
     write("1", "9007199254740993")
     with pytest.raises(rp.InputError, match="score 9007199254740993 is past 2"):
         evaluate.evaluate_stream(run, qrels, measures, Policy())
@@ -364,7 +364,7 @@ def test_what_is_read_whole_alone_is_refused_in_parts_for_what_it_is(
     run.parent.mkdir()
     run.write_text(text)
     qrels = rp.read_qrels({"q": {"a": 1}})
-    assert rp.evaluate(run, qrels, "RR")["RR"].expected == 1
+    assert rp.evaluate(qrels, run, "RR")["RR"].expected == 1
     for named in (run, run.parent, [run]):
         with pytest.raises(rp.InputError) as refused:
             evaluate.evaluate_stream(named, qrels, parse_all("RR"), Policy())

@@ -101,7 +101,7 @@ def test_dense_figures_are_those_of_a_search_written_out(swept: Swept) -> None:
             by_predicate=pl.col("configuration") == f"dense {name} flat K=20 top 5", named=True
         )
         result = rp.evaluate(
-            run, folder / "qrels/test.tsv", ["nDCG(rel=3)@10", "RAnWG@5", "NRecall4@10"]
+            folder / "qrels/test.tsv", run, ["nDCG(rel=3)@10", "RAnWG@5", "NRecall4@10"]
         )
         for measure in result:
             assert found[str(measure)] == pytest.approx(result[measure].expected, abs=1e-9)
@@ -508,7 +508,7 @@ def test_each_row_is_a_file_that_other_verbs_take_by_name(tmp_path: Path) -> Non
     swept = made(tmp_path, SMALL.replace("[sparse]", "[sparse, dense]"))
     qrels = str(swept.folder / "judgements.parquet")
     for row in swept.configurations.iter_rows(named=True):
-        found = rp.evaluate(swept.folder / row["run"], qrels, "RAnWG@10")
+        found = rp.evaluate(qrels, swept.folder / row["run"], "RAnWG@10")
         assert found["RAnWG@10"].expected == pytest.approx(row["RAnWG@10"], abs=1e-12)
     names = [f"{swept.folder}::{name}" for name in swept.configurations["configuration"]]
     done = rankproof("compare", qrels, *names, "-m", "RAnWG@10", "--format", "json")

@@ -26,7 +26,7 @@ from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.linear import linear
 from rankproof.unjudged import holes_of as bounded
-from rankproof.unjudged.bounds import lowest_mean
+from rankproof.unjudged.bounds import Bound, View, lowest_mean
 from rankproof.unjudged.judging_order import fill_holes, merged, settle
 from rankproof.unjudged.rules import rule_of
 
@@ -296,7 +296,7 @@ def test_a_users_measure_has_flips_intervals_and_bounds_in_a_comparison() -> Non
     runs = {
         name: {q: {doc: float(rng.integers(3)) for doc in docs} for q in qrels} for name in "ab"
     }
-    comparison = rp.compare(runs, qrels, "RootGain@5")
+    comparison = rp.compare(qrels, runs, "RootGain@5")
     difference = comparison.pairs[0].measures[parse("RootGain@5")]
     assert 0.0 < difference.flip < 0.5
     assert difference.ci is not None
@@ -355,8 +355,8 @@ def test_without_holes_the_ends_are_those_of_the_ties(world: tuple[Any, Any, Any
             grades[doc] = 0
     assume(any(max(grades.values()) for grades in qrels.values()))
     found = rp.holes(qrels, {"a": a, "b": b}, LAWS)
-    compared = rp.compare({"a": a, "b": b}, qrels, ["P@3", "RR"])
-    evaluated = rp.evaluate(a, qrels, LAWS)
+    compared = rp.compare(qrels, {"a": a, "b": b}, ["P@3", "RR"])
+    evaluated = rp.evaluate(qrels, a, LAWS)
     for measure, bound in found["a"].items():
         summary = evaluated[measure]
         assert close(bound.lowest, summary.min)
@@ -427,22 +427,27 @@ def test_what_was_pooled_and_not_judged_stays_so_beside_judgements_made_since() 
     given = {"q": {"a": 1, "b": 0, "c": -1, "d": -1}}
     known = merged(rp.read_qrels(given), rp.read_qrels({"q": {"c": 1}}))
     run = {"q": {"b": 5.0, "d": 4.0, "c": 3.0, "e": 2.0, "a": 1.0}}
-    wanted = rp.evaluate(run, {"q": given["q"] | {"c": 1}}, "infAP")
-    assert rp.evaluate(run, known, "infAP")["infAP"] == wanted["infAP"]
+    wanted = rp.evaluate({"q": given["q"] | {"c": 1}}, run, "infAP")
+    assert rp.evaluate(known, run, "infAP")["infAP"] == wanted["infAP"]
     assert known.negative == 1
+
+
+def _bounds_to_depth_3(qrels: Any, run: Any, measures: list[str]) -> dict[Measure, Bound]:
+    """Bounds over the unjudged documents of the first three; the list goes on."""
+    view = View([rp.read_run(run)], rp.read_qrels(qrels), rp.Policy(), depth=3)
+    return view.found([parse(measure) for measure in measures]).runs[0].measures
 
 
 def test_what_is_sampled_alone_keeps_inferred_precision_from_being_bounded_to_a_depth() -> None:
     """Without pooled documents that nobody judged, infAP is within 0.00001 of AP."""
     run = {"q": {f"d{i}": -float(i) for i in range(10)}}
     qrels = {"q": {"d0": 1, "d4": 0, "d8": 1}}
-    found = rp.holes(qrels, run, ["infAP", "AP"], depth=3).runs[0].measures
+    found = _bounds_to_depth_3(qrels, run, ["infAP", "AP"])
     inferred, plain = found[parse("infAP")], found[parse("AP")]
     assert not inferred.exact
     assert inferred.lowest == pytest.approx(plain.lowest, abs=2e-5)
     assert inferred.highest == pytest.approx(plain.highest, abs=2e-5)
-    (sampled,) = rp.holes({"q": {**qrels["q"], "d7": -1}}, run, "infAP", depth=3).runs
-    (bound,) = sampled.measures.values()
+    (bound,) = _bounds_to_depth_3({"q": {**qrels["q"], "d7": -1}}, run, ["infAP"]).values()
     assert (bound.lowest, bound.highest) == (0.0, 1.0)
 
 
@@ -478,7 +483,7 @@ def test_a_mean_is_bounded_over_the_completions_of_all_its_queries() -> None:
     means = []
     for x, y, z in product((0, 1), repeat=3):
         done = {"p": {**qrels["p"], "x": x}, "q": {**qrels["q"], "y": y, "z": z}}
-        means.append(rp.evaluate(run, done, "nDCG@3")["nDCG@3"].expected)
+        means.append(rp.evaluate(done, run, "nDCG@3")["nDCG@3"].expected)
     (bound,) = rp.holes(qrels, run, "nDCG@3").runs[0].measures.values()
     assert close(bound.lowest, min(means))
     assert close(bound.highest, max(means))
@@ -586,7 +591,7 @@ def test_policies_that_change_who_is_relevant_bound_too() -> None:
         for x in (0, 1):
             done = {**qrels, "q": {**qrels["q"], "x": x}}
             results = {
-                name: rp.evaluate(run, done, ["R@2", "nDCG@1"], **policy)
+                name: rp.evaluate(done, run, ["R@2", "nDCG@1"], **policy)
                 for name, run in runs.items()
             }
             for measure in map(parse, ("R@2", "nDCG@1")):
@@ -681,12 +686,12 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
     run = {"q": {"x": 9.0, "a": 2.0, "y": 2.0, "b": 2.0}, "r": {"x": 1.0}}
     shorter = {"q": {"a": 2.0, "b": 2.0}}
     specs = ["nDCG@2", "AP", "RR", "P@2", "Judged@2"]
-    whole = rp.evaluate(run, qrels, specs, condensed=True)
+    whole = rp.evaluate(qrels, run, specs, condensed=True)
     assert whole.policy.condensed
     assert any("condensed" in line for line in whole.policy.words("float64"))
     for spec in specs:
         if spec != "Judged@2":
-            assert close(whole[spec].expected, rp.evaluate(shorter, qrels, spec)[spec].expected)
+            assert close(whole[spec].expected, rp.evaluate(qrels, shorter, spec)[spec].expected)
     tables = rp.read_run(run), rp.read_qrels(qrels)
     with pytest.raises(rp.InputError, match="condensed lists have no holes"):
         bounded([tables[0]], tables[1], [parse("P@1")], Policy(condensed=True))
@@ -695,7 +700,7 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
 def test_condensed_lists_of_ranks_for_scores_are_said_to_be_in_whatever_order_they_stand() -> None:
     qrels = {"q": {"a": 1, "b": 0}}
     for score in ({"b": 3, "c": 1, "a": 2}, {"a": 2, "b": 3, "c": 1}, {"b": 3, "a": 2, "c": 1}):
-        found = rp.evaluate({"q": score}, qrels, "RR", condensed=True)
+        found = rp.evaluate(qrels, {"q": score}, "RR", condensed=True)
         assert found["RR"].expected == 0.5
         assert any("only ranks" in note for note in found.notes), found.notes
 
@@ -711,7 +716,7 @@ def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:
     qrels = {
         f"{q}": {d: int(rng.integers(0, 4)) for d in rng.permutation(docs)[:15]} for q in range(9)
     }
-    ours = rp.evaluate(run, qrels, ["nDCG@10", "P@5", "RR", "AP"], condensed=True, like="trec_eval")
+    ours = rp.evaluate(qrels, run, ["nDCG@10", "P@5", "RR", "AP"], condensed=True, like="trec_eval")
     names = ("nDCG(judged_only=True)@10", "P(judged_only=True)@5", "RR(judged_only=True)")
     theirs = ir_measures.calc_aggregate(map(ir_measures.parse_measure, names), qrels, run)
     assert len(theirs) == 3
@@ -733,15 +738,15 @@ def test_what_holes_and_eval_report_is_the_same_mean_where_nothing_is_relevant()
     for measure in ("P@2", "RR@2", "nDCG@2", "Judged@2", "RBP@2"):
         found = rp.holes(qrels, {"a": run, "b": other}, measure)
         for name, lists in (("a", run), ("b", other)):
-            said = rp.evaluate(lists, qrels, measure)[measure]
+            said = rp.evaluate(qrels, lists, measure)[measure]
             bound = found[name][rp.parse(measure)]
             assert (bound.expected, bound.queries) == (said.expected, said.queries)
             # q2 comes into the mean where a completion makes its hole relevant.
             best = qrels | {"q2": {"a": 0, "x" if name == "a" else "y": 1}}
-            then = rp.evaluate(lists, best, measure)[measure].expected
+            then = rp.evaluate(best, lists, measure)[measure].expected
             assert bound.lowest - 1e-12 <= then <= bound.highest + 1e-12
         pair = found["a", "b"][rp.parse(measure)]
-        compared = rp.compare({"a": run, "b": other}, qrels, measure)["a", "b"]
+        compared = rp.compare(qrels, {"a": run, "b": other}, measure)["a", "b"]
         assert pair.expected == compared[rp.parse(measure)].expected
 
 
@@ -753,13 +758,13 @@ AWAY = {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in POOLED}
 
 
 def test_a_comparison_says_what_is_judged_and_what_the_rest_could_make_of_it() -> None:
-    plain = rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3", holes=False)
+    plain = rp.compare(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3", holes=False)
     difference = plain["home", "away"][parse("nDCG@3")]
     assert difference.judged == pytest.approx((1.0, 1 / 3))
     assert difference.holes is None
     assert "is ahead" in str(plain)
-    bounded = rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3", holes=True)
-    assert str(rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3")) == str(bounded)
+    bounded = rp.compare(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3", holes=True)
+    assert str(rp.compare(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3")) == str(bounded)
     difference = bounded["home", "away"][parse("nDCG@3")]
     wanted = rp.holes(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3")
     bound = wanted["home", "away"][parse("nDCG@3")]
@@ -769,7 +774,7 @@ def test_a_comparison_says_what_is_judged_and_what_the_rest_could_make_of_it() -
     assert difference.to_dict()["holes"] == [bound.lowest, bound.highest]
     for fills in ({"x": 2, "y": 2}, {"x": 0, "y": 0}):
         done = {q: grades | fills for q, grades in POOLED.items()}
-        value = rp.compare({"home": AT_HOME, "away": AWAY}, done, "nDCG@3")
+        value = rp.compare(done, {"home": AT_HOME, "away": AWAY}, "nDCG@3")
         expected = value["home", "away"][parse("nDCG@3")].expected
         assert bound.lowest - 1e-12 <= expected <= bound.highest + 1e-12
         assert (expected < 0) == (fills["x"] == 2)
@@ -779,13 +784,13 @@ def test_nobody_need_ask_for_bounds_that_turn_a_verdict_and_no_others_are_shown(
     """As on the command line."""
     late = {q: {"c": 3.0, "z": 2.0, "b": 1.0} for q in POOLED}
     for runs, turned in (({"h": AT_HOME, "x": AWAY}, True), ({"h": AT_HOME, "x": late}, False)):
-        (difference,) = rp.compare(runs, POOLED, "nDCG@3")["h", "x"].values()
+        (difference,) = rp.compare(POOLED, runs, "nDCG@3")["h", "x"].values()
         assert difference.judged is not None
         assert (difference.holes is not None) == turned
         standing = rp.leaderboard(POOLED, runs, "nDCG@3")["nDCG@3"]
         assert standing.judged.min() < 1
         assert bool(standing.could_lead.any()) == turned != bool(np.isnan(standing.lowest).all())
-    (difference,) = rp.compare({"h": AT_HOME, "x": late}, POOLED, "nDCG@3", holes=True)[
+    (difference,) = rp.compare(POOLED, {"h": AT_HOME, "x": late}, "nDCG@3", holes=True)[
         "h", "x"
     ].values()
     assert difference.holes is not None
@@ -861,8 +866,8 @@ def test_condensed_lists_are_stated_and_what_they_leave_out_is_shown(
     assert "no other counts as relevant" in shown
     assert "condensed lists: documents that nobody judged are left out" in shown
     assert "rests on unjudged documents" not in shown
-    alone = rp.evaluate({q: {"a": 2.0} for q in POOLED}, POOLED, "nDCG@3")["nDCG@3"].expected
-    compared = rp.compare({"h": AT_HOME, "x": AWAY}, POOLED, "nDCG@3", condensed=True)
+    alone = rp.evaluate(POOLED, {q: {"a": 2.0} for q in POOLED}, "nDCG@3")["nDCG@3"].expected
+    compared = rp.compare(POOLED, {"h": AT_HOME, "x": AWAY}, "nDCG@3", condensed=True)
     (difference,) = compared["h", "x"].values()
     assert difference.expected == pytest.approx(1 - alone)
     assert difference.holes is None
@@ -882,7 +887,7 @@ def test_leave_one_out_names_who_is_ahead_only_at_home(tmp_path: Path) -> None:
     assert (rows["home"]["judgements"], rows["away"]["judgements"]) == (16, 0)  # b and c
     assert rows["home"]["value"] == pytest.approx(1.0)
     shorter = {q: {"a": 2} for q in POOLED}
-    alone = rp.evaluate(AT_HOME, shorter, "nDCG@3")["nDCG@3"].expected
+    alone = rp.evaluate(shorter, AT_HOME, "nDCG@3")["nDCG@3"].expected
     assert rows["home"]["without"] == pytest.approx(alone)
     shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
     assert "No run falls behind another" in shown
@@ -928,7 +933,7 @@ def test_a_hole_above_every_grade_changes_err_on_queries_without_one() -> None:
     qrels = {"p": {"a": 1}, "q": {"a": 1}}
     run = {"p": {"a": 1.0}, "q": {"a": 2.0, "x": 1.0}}
     means = [
-        rp.evaluate(run, {**qrels, "q": {"a": 1, "x": grade}}, "ERR")["ERR"].expected
+        rp.evaluate({**qrels, "q": {"a": 1, "x": grade}}, run, "ERR")["ERR"].expected
         for grade in range(4)
     ]
     (bound,) = rp.holes(qrels, run, "ERR", scale=3).runs[0].measures.values()
@@ -977,7 +982,7 @@ def test_bounds_read_a_run_but_once(tmp_path: Path, verb: str, holes: bool | Non
     writer = Thread(target=pipe.write_text, args=["q Q0 x 1 3 a\nq Q0 r 2 2 a\n"])
     writer.start()
     if verb == "compare":
-        compared = rp.compare({"a": pipe, "b": b}, qrels, "RR", holes=holes)
+        compared = rp.compare(qrels, {"a": pipe, "b": b}, "RR", holes=holes)
         assert compared.pairs[0].measures[rp.RR].holes == (-0.5, 0.0)
     else:
         board = rp.leaderboard(qrels, {"a": pipe, "b": b}, "RR", holes=holes)
@@ -991,7 +996,7 @@ def test_a_run_in_parts_is_compared_without_bounds_that_nobody_asked_for(tmp_pat
     b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
     folder.mkdir()
     (folder / "part.trec").write_text("q Q0 x 1 3 a\nq Q0 r 2 2 a\n")
-    found = rp.compare({"a": folder, "b": b}, qrels, "RR")
+    found = rp.compare(qrels, {"a": folder, "b": b}, "RR")
     assert found.pairs[0].measures[rp.RR].holes is None
     with pytest.raises(rp.InputError, match="a folder is read in parts"):
-        rp.compare({"a": folder, "b": b}, qrels, "RR", holes=True)
+        rp.compare(qrels, {"a": folder, "b": b}, "RR", holes=True)

@@ -3,7 +3,7 @@
     import rankproof as rp
     from rankproof import nDCG, RR
 
-    result = rp.evaluate("run.trec", "qrels.txt", [nDCG@10, RR@10])
+    result = rp.evaluate("qrels.txt", "run.trec", [nDCG@10, RR@10])
     result["nDCG@10"].expected, result["nDCG@10"].range
 
 Names load when they are first used, so that importing the package costs next to nothing.
@@ -20,16 +20,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rankproof.audit import Audit, audit_embeddings, audit_logits
+    from rankproof.commands.compare import compare
+    from rankproof.commands.eval import evaluate
+    from rankproof.commands.gate import gate
     from rankproof.commands.health import Health, doctor
+    from rankproof.commands.holes import holes
+    from rankproof.commands.leaderboard import leaderboard
     from rankproof.commands.ties import ties
     from rankproof.commands.verification import Verification, verify
-    from rankproof.comparison.gate import Gate, gate
-    from rankproof.comparison.leaderboard import Leaderboard, leaderboard
-    from rankproof.comparison.pairs import Comparison, compare
+    from rankproof.comparison.gate import Gate
+    from rankproof.comparison.leaderboard import Leaderboard
+    from rankproof.comparison.pairs import Comparison
     from rankproof.data import read_qrels, read_run
     from rankproof.data.tables import Qrels, Run
     from rankproof.data.ties import TieGroups
-    from rankproof.evaluation import Evaluation, Summary, evaluate
+    from rankproof.evaluation import Evaluation, Evaluations, Policy, Summary
     from rankproof.evaluation.matrices import evaluate_arrays
     from rankproof.evaluation.tie_counts import TieReport, TieStatistics, tie_statistics
     from rankproof.foundation.errors import InputError, MeasureError, MissingExtra, RankproofError
@@ -37,26 +42,31 @@ if TYPE_CHECKING:
     from rankproof.projects import Prepared, init
     from rankproof.projects.choosing import Chosen, choose
     from rankproof.tradeoffs.bench import bench
-    from rankproof.unjudged import Unjudged, holes
+    from rankproof.unjudged import Unjudged
 
 HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
     "projects.choosing": ("Chosen", "choose"),
-    "comparison.pairs": ("Comparison", "compare"),
+    "comparison.pairs": ("Comparison",),
     "projects": ("Prepared", "init"),
     "foundation.errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
-    "evaluation": ("Evaluation", "Summary", "evaluate"),
-    "comparison.gate": ("Gate", "gate"),
+    "evaluation": ("Evaluation", "Evaluations", "Policy", "Summary"),
+    "comparison.gate": ("Gate",),
     "commands.health": ("Health", "doctor"),
     "evaluation.matrices": ("evaluate_arrays",),
-    "comparison.leaderboard": ("Leaderboard", "leaderboard"),
+    "comparison.leaderboard": ("Leaderboard",),
     "data": ("read_qrels", "read_run"),
     "evaluation.tie_counts": ("TieReport", "TieStatistics", "tie_statistics"),
+    "commands.compare": ("compare",),
+    "commands.eval": ("evaluate",),
+    "commands.gate": ("gate",),
+    "commands.holes": ("holes",),
+    "commands.leaderboard": ("leaderboard",),
     "commands.ties": ("ties",),
     "data.tables": ("Qrels", "Run"),
     "data.ties": ("TieGroups",),
     "tradeoffs.bench": ("bench",),
-    "unjudged": ("Unjudged", "holes"),
+    "unjudged": ("Unjudged",),
     "commands.verification": ("Verification", "verify"),
 }
 MEASURES = """
@@ -72,12 +82,14 @@ __all__ = [
     "Chosen",
     "Comparison",
     "Evaluation",
+    "Evaluations",
     "Gate",
     "Health",
     "InputError",
     "Leaderboard",
     "MeasureError",
     "MissingExtra",
+    "Policy",
     "Prepared",
     "Qrels",
     "RankproofError",

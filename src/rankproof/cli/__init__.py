@@ -15,10 +15,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import NoReturn
 
-from rankproof.cli import terminal
 from rankproof.cli.door import at_home, door, shown_arguments
 from rankproof.cli.later import import_later
 from rankproof.foundation import manifest
@@ -27,15 +26,7 @@ from rankproof.foundation.progress import show_announcements, show_progress
 
 # Commands still on typer, with their first lines. An entry goes as the command is converted.
 VERBS: dict[str, str] = {
-    "eval": "Evaluate runs: the expectation over all orders of ties, the range, and what one order "
-    "says.",
     "trec_eval": "Print what trec_eval 9 prints, byte for byte, so that a script changes one word.",
-    "compare": "Compare runs pairwise: a − b, its p-value, and what every tie-break would make of "
-    "it.",
-    "holes": "Say what unjudged documents could change: lowest and highest over every completion.",
-    "gate": "Let a candidate through if it is no worse than the baseline by more than a margin.",
-    "leaderboard": "Rank runs: expected values, ranks with their intervals, and who is told apart "
-    "from whom.",
     "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
     "orders.",
     "search": "Search a corpus with any retriever that a sweep could measure.",
@@ -62,8 +53,8 @@ VERBS: dict[str, str] = {
 def main() -> None:
     """Run the command line: whatever happens ends in an exit code and at most one line."""
     code = None
-    show_progress(terminal.progress_bar)
-    show_announcements(terminal.warn)
+    show_progress(_draw_progress)
+    show_announcements(_warn)
     with door(), two_stage():
         sys.argv[1:] = map(at_home, sys.argv[1:])
         manifest.command = shown_arguments(sys.argv[1:])
@@ -81,6 +72,18 @@ def main() -> None:
         sys.stdout.flush()
     if isinstance(code, int) and code:
         sys.exit(code)
+
+
+def _draw_progress(label: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
+    from rankproof.cli.terminal import progress_bar
+
+    return progress_bar(label, total)
+
+
+def _warn(line: str) -> None:
+    from rankproof.cli.terminal import warn
+
+    warn(line)
 
 
 def run() -> None:

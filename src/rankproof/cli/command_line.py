@@ -227,7 +227,7 @@ def _docstring_parts(text: str) -> tuple[list[str], list[str]]:
     blocks = textwrap.dedent(" " * 4 + text).strip().split("\n\n")
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     examples = [line for line in lines if line.startswith("$ ")]
-    prose = [b for b in blocks if not b.lstrip().startswith(("$ ", ">>> "))]
+    prose = [b for b in blocks if not b.lstrip().startswith(("$ ", ">>> ", "Python:"))]
     return [" ".join(block.split()) for block in prose], examples
 
 
@@ -254,8 +254,8 @@ def _meaning(argument: Argument) -> str:
     if words and len("|".join(words)) >= _SHORT_CHOICES:
         text += f" One of {', '.join(words)}."
     default = argument.option.default_text
-    if not default and not argument.is_required and argument.default not in (None, False, ()):
-        value = argument.default
+    value = argument.default
+    if not default and not argument.is_required and value not in (None, ()) and value is not False:
         default = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return f"{text} [{default}]" if default else text
 

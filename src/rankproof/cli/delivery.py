@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,13 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.cli import terminal
-from rankproof.commands.recording import input_roles, make_manifest, name_files, source_arguments
+from rankproof.commands.inputs import resolve_row
+from rankproof.commands.recording import (
+    input_roles,
+    make_manifest,
+    name_files,
+    source_arguments,
+    to_stored,
+)
 from rankproof.commands.registry import Command, Output
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
 from rankproof.foundation.redaction import remove_secrets
-from rankproof.presentation.result import KEY as PRESENTATION
-from rankproof.presentation.result import Presentation, stored
+from rankproof.presentation.result import Presentation
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,10 @@ def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str
     if command.prints:
         return int(result or 0)
     _deliver(command, arguments, result, delivery, roles)
-    for line in dict.fromkeys(getattr(result, "warnings", ())):
+    lines = list(getattr(result, "warnings", ()))
+    if delivery.format != "table":
+        lines = [*getattr(result, "file_warnings", ()), *lines]
+    for line in dict.fromkeys(lines):
         terminal.warn(line)
     return int(result.exit_code)
 
@@ -84,7 +94,8 @@ def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:
             assert argument.source is not None
             expand = argument.source.expand
             paths = [str(path) for path in paths]
-            arguments[argument.name] = name_files(expand(paths, arguments) if expand else paths)
+            paths = expand(paths, arguments) if expand else [resolve_row(path) for path in paths]
+            arguments[argument.name] = name_files(paths)
 
 
 def check_stdin(paths: Iterable[str]) -> None:
@@ -123,25 +134,47 @@ def _deliver(
         ending = check_ending(path, output.endings, output.name) if output.endings else None
         content = method() if ending is None else method(ending)
         _write(path, content, inputs)
-    made = None
-    if delivery.out is not None or delivery.format == "json":
-        record = getattr(result, "record", {})
-        made = make_manifest(command, arguments, result.kind, record)
     if delivery.out is not None:
-        content = getattr(result, "to_stored_dict", result.to_dict)()
-        text = to_json(
-            {"manifest": made, **content, PRESENTATION: stored(result)},
-            unicode=None if str(delivery.out) == STDOUT else True,
-        )
+        unicode = None if str(delivery.out) == STDOUT else True
+        text = to_json(to_stored(command, arguments, result), unicode)
         _write(delivery.out, f"{text}\n", inputs)
-    if delivery.takes_stdout:
-        return
-    if delivery.format == "json":
+    if hasattr(result, "markdown"):
+        _append_job_summary(result.markdown(), inputs)
+    if not delivery.takes_stdout:
+        _print_result(command, arguments, result, delivery)
+
+
+def _print_result(
+    command: Command, arguments: Mapping[str, Any], result: Any, delivery: _Delivery
+) -> None:
+    """Print a result in the form asked for.
+
+    A result may have tables of its own for a format (`tables_for`), and its own Markdown.
+    """
+    form = delivery.format
+    if form == "json":
+        made = make_manifest(command, arguments, result.kind, getattr(result, "record", {}))
         print(to_json({"manifest": made, **result.to_dict()}))
+    elif form == "md" and hasattr(result, "markdown"):
+        print(result.markdown())
     else:
         terminal.wide = delivery.wide
-        presentation = Presentation.of(result)
-        terminal.print_presentation(presentation, delivery.format, explain=delivery.explain)
+        tables = result.tables_for(form) if hasattr(result, "tables_for") else result.tables()
+        presentation = Presentation.assemble(result.kind, result.summary(), tables, result.charts())
+        terminal.print_presentation(presentation, form, explain=delivery.explain)
+
+
+def _append_job_summary(text: str, inputs: Iterable[str]) -> None:
+    """Append Markdown to the summary of a GitHub job, where this is one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with check_output(path, inputs).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    except (OSError, InputError) as error:
+        problem = getattr(error, "strerror", None) or getattr(error, "problem", error)
+        terminal.warn(f"{path}: no summary was written ({problem})")
 
 
 def _write(path: Path, content: str | bytes, inputs: Iterable[str]) -> None:

@@ -396,6 +396,7 @@ def agreement(
     measures of runs are estimated as people would have them, with the judge's labels of the rest.
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
+    from rankproof.evaluation.annotator_estimates import AnnotatorEstimates, annotators_table
     from rankproof.golden.checking import (
         against_people,
         as_people,
@@ -435,8 +436,8 @@ def agreement(
             measured = as_people(opened, golden, human, runs, wanted)
         if measured:
             data["as_people"] = as_people_dict(measured)
-            shown = {m: m for of in measured.values() for m in of}
-            tables.append(people.people_table(list(measured), list(measured.values()), shown))
+            estimates = [AnnotatorEstimates(run, {m: m for m in run}) for run in measured.values()]
+            tables.append(annotators_table(list(measured), estimates))
     if repeats:
         itself = _again(store, golden.config, sample, repeats, max_cost)
         again = {

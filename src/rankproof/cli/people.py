@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +9,12 @@ import typer
 
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
-from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.output import Cell
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 
 if TYPE_CHECKING:
-    from rankproof.measures import Measure
-    from rankproof.statistics.two_phase import TwoPhase
+    pass
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]
 
@@ -112,50 +109,3 @@ def _scale(text: str) -> dict[int, int]:
         raise InputError(
             f"grades {text!r} cannot be read", place="--grades", remedy="write 0=1,1=4"
         ) from None
-
-
-def people_table(
-    names: list[str],
-    found: list[dict[Measure, TwoPhase]],
-    theirs: Mapping[Measure, Measure],
-    shares: Sequence[tuple[Mapping[Measure, float], Mapping[Measure, float]]] = (),
-    outside: int = 0,
-) -> Table:
-    """The table of it; `shares` of the top k are those that the judge and people labelled.
-
-    `outside` counts the queries that people labelled and the judge did not.
-    """
-    columns = [Column("run", "text", folds=True), Column("measure", "text")]
-    columns += [Column(name) for name in ("estimate", "ci low", "ci high", "people", "judge")]
-    columns.append(Column("worth"))
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *(name, str(theirs[m]), e.estimate, *e.ci, e.people, e.judge),
-            None if math.isnan(e.worth) else round(e.worth),
-        )
-        for name, of in zip(names, found, strict=True)
-        for m, e in of.items()
-    ]
-    notes = [
-        "estimate: as people would have it, had they labelled every query; people, judge: by "
-        "their labels alone; worth: people's queries that alone would tell as much"
-    ]
-    notes += list(dict.fromkeys(e.words() for of in found for e in of.values()))[:3]
-    others = {m: n for m, n in theirs.items() if m != n}
-    if others:
-        named = ", ".join(map(str, others.values())), ", ".join(map(str, others))
-        notes.append("{} by people's labels, {} by the judge's".format(*named))
-    if outside:
-        notes.append(
-            f"{plural(outside, 'query', 'queries')} that people labelled without a label of the "
-            "judge: left out"
-        )
-    for by_judge, by_people in shares:
-        for m, share in by_judge.items():
-            if (own := by_people[theirs[m]]) < 0.95 * share:
-                notes.append(
-                    f"{theirs[m]}: people labelled {own:.0%} of the top, the judge {share:.0%}; "
-                    "the rest counts as not relevant, and lowers the figure"
-                )
-                break
-    return Table(columns, rows, title="As people would have it", notes=list(dict.fromkeys(notes)))

@@ -14,7 +14,7 @@ import typer
 
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
-_MODULE = {"eval": "evaluate"}  # where it is not the verb's name
+_MODULE: dict[str, str] = {}  # where it is not the command's name
 
 
 def loaded(verb: str) -> Any:

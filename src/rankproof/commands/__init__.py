@@ -25,7 +25,7 @@ a module that becomes long is a package whose `__init__` imports its parts):
     if TYPE_CHECKING:
         from rankproof.comparison.pairs import Comparison
 
-    @command(group="Compare", outputs=[Output("plot", "draw", "Draw it.", (".svg", ".png"))])
+    @command(group="Compare", outputs=[Output("plot", "chart_file", "Draw it.", (".svg", ".png"))])
     def compare(
         qrels: Qrels,                                    # a file: positional argument, digested
         runs: Runs,                                      # RUN...: handed over as {name: path}
@@ -42,7 +42,7 @@ a module that becomes long is a package whose `__init__` imports its parts):
 
         $ rankproof compare qrels.txt a.trec b.trec
 
-        >>> rp.compare("qrels.txt", ["a.trec", "b.trec"]).pairs[0].a
+        >>> rp.compare(["a.trec", "b.trec"], "qrels.txt").pairs[0].a
         'a'
         \"\"\"
         from rankproof.commands.inputs import EvaluationInputs    # heavy imports: in the body

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankproof.commands.recording import ROW, name_files
+from rankproof.commands.recording import ROW, name_files, split_row
 from rankproof.foundation.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ _NOT_POLICY = ("policy", "level", "input_format", "qrels_format", "memory", "spi
 
 def resolve_row(path: str) -> str:
     """`FOLDER::ROW` is the run of that row of a sweep; any other path is left alone."""
-    folder, _, row = path.partition(ROW)
-    if not row or not Path(folder).is_dir():
+    folder, row = split_row(path)
+    if not row:
         return path
     from rankproof.tradeoffs.sweep import find_run_file
 
-    return str(find_run_file(folder, row))
+    return str(find_run_file(folder, row.removeprefix(ROW)))
 
 
 def is_path(value: object) -> bool:
@@ -50,12 +50,19 @@ def name_runs(runs: Any) -> dict[str, Any]:
         runs = [runs]
     if isinstance(runs, list | tuple) and runs and all(map(is_path, runs)):
         return name_files([resolve_row(os.fspath(path)) for path in runs])
-    named = several(runs)
+    named = {} if isinstance(runs, Mapping) and not runs else several(runs)
     if named is None:
         named = {str(getattr(runs, "name", "run")): runs}
     return {
         name: resolve_row(os.fspath(run)) if is_path(run) else run for name, run in named.items()
     }
+
+
+def is_single_run(runs: Any) -> bool:
+    """True for one run rather than a list or a mapping of runs."""
+    from rankproof.evaluation import several
+
+    return is_path(runs) or several(runs) is None
 
 
 def size_of(paths: Any) -> int:
@@ -125,6 +132,26 @@ def check_judgments_first(command: str, qrels: object, runs: object) -> None:
         )
 
 
+def _checked_table(command: str, run: Any, name: str, qrels: Qrels) -> Any:
+    """Read a run that is no file, and refuse it if it must be judgments; else leave it as it is."""
+    from rankproof.data import read_run
+    from rankproof.data.tables import Run
+    from rankproof.evaluation import like_grades, swapped
+
+    if is_path(run) or isinstance(run, Run):
+        return run
+    table = read_run(run, name=name)
+    appearance, is_sure = swapped(len(table), like_grades(table), qrels)
+    if is_sure:
+        raise InputError(
+            appearance,
+            place=command,
+            remedy="name the judgments first and the run second; if they are, hand over "
+            "read_qrels(qrels) and read_run(run)",
+        )
+    return table
+
+
 @dataclass(frozen=True)
 class EvaluationInputs:
     """Judgments, runs by name, measures and policy, as a command's arguments say."""
@@ -134,7 +161,6 @@ class EvaluationInputs:
     measures: list[Measure]
     policy: Policy
     options: Mapping[str, Any]
-    are_qrels_files: bool  # else a table that was checked when it was made
 
     @classmethod
     def of(
@@ -154,16 +180,24 @@ class EvaluationInputs:
         from rankproof.commands.options import DEFAULT_MEASURES
         from rankproof.data.tables import Qrels
         from rankproof.evaluation import at_level, parse_means
+        from rankproof.measures import Measure
+        from rankproof.measures import parse as parse_measure
 
         check_judgments_first(command, qrels, runs)
         policy = policy_of(options)
         are_defaults = measures in (DEFAULT_MEASURES, DEFAULT_MEASURES[:1])
-        parsed = at_level((parse or parse_means)(measures), options.get("level"))
-        named = name_runs(runs)
+        listed = [measures] if isinstance(measures, str | Measure) else list(measures)
+        leveled = at_level([parse_measure(measure) for measure in listed], options.get("level"))
+        parsed = (parse or parse_means)(leveled)
+        named = name_runs(runs) if runs is not None else {}
         judged = read_judgments(qrels, options.get("qrels_format"), options.get("memory"))
         if are_defaults:
             parsed = [measure.on_scale(judged.scale) for measure in parsed]
-        return cls(judged, named, parsed, policy, options, not isinstance(qrels, Qrels))
+        if not isinstance(qrels, Qrels):
+            named = {
+                name: _checked_table(command, run, name, judged) for name, run in named.items()
+            }
+        return cls(judged, named, parsed, policy, options)
 
     @property
     def reading_options(self) -> dict[str, Any]:

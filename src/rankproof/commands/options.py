@@ -60,6 +60,13 @@ Holes = Annotated[
 ]
 
 
+Offline = Annotated[
+    bool,
+    Option(recorded=False),
+    "Load models from this machine alone; HF_HUB_OFFLINE=1 says the same.",
+]
+
+
 class PolicyOptions(TypedDict, total=False):
     """Policy.
 

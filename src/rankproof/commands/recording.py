@@ -21,7 +21,8 @@ ROW = "::"  # between a sweep's folder and one of its configurations
 def split_row(path: str) -> tuple[str, str]:
     """`folder::row` → the folder and "::row"; any other path → itself and ""."""
     folder, mark, row = path.partition(ROW)
-    return (folder, mark + row) if mark and Path(folder).is_dir() else (path, "")
+    is_row = bool(row) and Path(folder).is_dir() and not Path(path).exists()
+    return (folder, mark + row) if is_row else (path, "")
 
 
 def source_arguments(command: Command) -> list[Argument]:
@@ -36,27 +37,32 @@ def name_files(paths: list[str]) -> dict[str, str]:
     return dict(zip(names_of(paths), paths, strict=True))
 
 
-def input_roles(command: Command, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Every file that the arguments name, by its role among the manifest's inputs."""
-    from rankproof.foundation.manifest import role_of
-
+def input_roles(
+    command: Command, arguments: Mapping[str, Any], *, digested: bool = False
+) -> dict[str, str]:
+    """Every file that the arguments name, by its role; with `digested` those of the manifest."""
     roles: dict[str, str] = {}
     for argument in source_arguments(command):
         value = arguments.get(argument.name)
         assert argument.source is not None
+        if value is None or (digested and not argument.source.digested):
+            continue
         if isinstance(value, Mapping):
-            roles |= {_run_role(argument, name): os.fspath(path) for name, path in value.items()}
-        elif value is not None:
-            roles[argument.source.role or role_of(argument.name)] = split_row(os.fspath(value))[0]
+            roles |= {_role(argument, name): os.fspath(path) for name, path in value.items()}
+        else:
+            roles[_role(argument)] = split_row(os.fspath(value))[0]
     return roles
 
 
-def _run_role(argument: Argument, name: str) -> str:
+def _role(argument: Argument, name: str | None = None) -> str:
     """A run's role is its name; other files of which there are several begin with their role."""
     from rankproof.foundation.manifest import role_of
 
     assert argument.source is not None
-    return f"{argument.source.role} {name}" if argument.source.role else role_of(name)
+    role = argument.source.role
+    if name is None:
+        return role or role_of(argument.name)
+    return f"{role} {name}" if role else role_of(name)
 
 
 def make_manifest(
@@ -67,26 +73,46 @@ def make_manifest(
     `record` is what the command learned while it worked and a repeated call needs, such as the
     replies of a judge.
     """
-    from rankproof.foundation.manifest import manifest, role_of
+    from rankproof.foundation.manifest import manifest
 
     files: dict[str, Any] = {}
     for argument in source_arguments(command):
         value = arguments.get(argument.name)
         assert argument.source is not None
+        if value is None or not argument.source.digested:
+            continue
         if isinstance(value, Mapping):
-            files[argument.name] = {name: _run_role(argument, name) for name in value}
-        elif value is not None:
-            role = argument.source.role or role_of(argument.name)
-            files[argument.name] = role + split_row(os.fspath(value))[1]
-    recorded = {a.name for a in command.arguments() if a.source is None and a.option.recorded}
-    config = {name: value for name, value in arguments.items() if name in recorded}
+            files[argument.name] = {name: _role(argument, name) for name in value}
+        else:
+            files[argument.name] = _role(argument) + split_row(os.fspath(value))[1]
+    settings = {a.name: a for a in command.arguments() if a.source is None}
+    config = {
+        name: value
+        for name, value in arguments.items()
+        if name in settings and settings[name].option.recorded
+    }
+    seed = arguments.get("seed", settings["seed"].default if "seed" in settings else None)
     call: dict[str, Any] = {"command": command.name, "files": files}
     if record:
         call["record"] = dict(record)
-    made = manifest(
-        kind, config=config, inputs=input_roles(command, arguments), seed=arguments.get("seed")
-    )
-    return made | {"call": call}
+    inputs = input_roles(command, arguments, digested=True)
+    return manifest(kind, config=config, inputs=inputs, seed=seed) | {"call": call}
+
+
+def to_stored(command: Command, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
+    """What `--out` writes of a result: manifest, values, and the presentation for reports."""
+    from rankproof.presentation.result import KEY, stored
+
+    made = make_manifest(command, arguments, result.kind, getattr(result, "record", {}))
+    values = getattr(result, "to_stored_dict", result.to_dict)()
+    return {"manifest": made, **values, KEY: stored(result)}
+
+
+def call_and_store(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Call a command by name, as the command line does; what `--out` would write."""
+    command = find_command(name)
+    assert command is not None
+    return to_stored(command, arguments, command.function(**arguments))
 
 
 def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[str, Any] | str:

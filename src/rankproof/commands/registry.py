@@ -7,6 +7,7 @@ Nothing here imports numpy, polars, rich or click, so that registering costs hal
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ class Source(NamedTuple):
     names: tuple[str, ...] = ()  # of the option, where not --parameter-name
     instead: str = ""  # an option that may give this positional argument, such as "--judge"
     expand: Callable[[list[str], Mapping[str, Any]], list[str]] | None = None  # globs and folders
+    digested: bool = True  # in the manifest; False for what a repeated call does not need
 
 
 class Option(NamedTuple):
@@ -219,10 +221,31 @@ def find_command(name: str) -> Command | None:
 # --------------------------------------------------------------------- reading a signature
 
 
+class _HeavyMeta(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls
+
+
+class HeavyType(metaclass=_HeavyMeta):
+    """Stands for a type that is imported for type checkers alone; the command line takes text."""
+
+
+class _Names(dict[str, Any]):
+    """The names that a module's annotations may use, those of TYPE_CHECKING included."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, HeavyType)
+
+
 def _hint(function: Any, name: str) -> Any:
-    """A parameter's type. Return types are left alone: they exist for type checkers only."""
+    """A parameter's type. Return types are left alone: nothing is made of them."""
     hint = function.__annotations__[name]
-    return eval(hint, function.__globals__) if isinstance(hint, str) else hint
+    return eval(hint, {}, _Names(function.__globals__)) if isinstance(hint, str) else hint
 
 
 def _typed_dict_arguments(table: Any) -> list[Argument]:
@@ -253,6 +276,12 @@ def _argument(
     inner = [x for x in get_args(hint) if x is not type(None)]
     if type(None) in get_args(hint) and len(inner) == 1:
         hint = inner[0]
+    if (
+        len(inner) == 2
+        and get_origin(inner[1]) is Sequence
+        and list(get_args(inner[1])) == inner[:1]
+    ):
+        hint = inner[1]  # one or several
     is_list = get_origin(hint) in (list, Sequence)
     if is_list:
         (hint,) = get_args(hint)

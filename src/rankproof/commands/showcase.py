@@ -23,9 +23,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankproof.commands.recording import call_and_store
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.files import claim_folder, write_atomically
-from rankproof.foundation.manifest import digest, digest_file, manifest, role_of
+from rankproof.foundation.manifest import digest, digest_file, manifest
 from rankproof.foundation.version import __version__
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ RUNS = {
 }
 NAMES = ("saturated", "plain")
 CUTOFFS = (1, 2, 3, 5, 10, 20)
+_COMPARED = ["nDCG@5", "nDCG@10", "RR", "R@5"]
 SEED = 0
 RUNS_OF_NAMES = 5  # of the fifteen that `diagnose names` makes: a demo is to be quick
 MADE = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")  # by `choose`
@@ -166,52 +168,25 @@ def _kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _made(kind: str, place: Path, config: dict[str, Any], roles: dict[str, str]) -> dict[str, Any]:
-    """How a result was made, as the verb of its kind says it: `verify` makes it again."""
-    files = {role: place / f"{name}.trec" for role, name in roles.items()}
-    inputs = {"qrels": place / "qrels.txt", **files}
-    return manifest(kind, config=config, inputs=inputs, seed=SEED)
+def _runs(place: Path) -> dict[str, Path]:
+    return {name: place / f"{name}.trec" for name in NAMES}
 
 
 def _evaluation(place: Path) -> dict[str, Any]:
-    from rankproof.data import read_qrels
-    from rankproof.evaluation import Policy, parse_all
-    from rankproof.unjudged.judged_share import Beside, added, evaluate_named
-
-    measures = parse_all([*(f"nDCG@{k}" for k in CUTOFFS), "RR", "R@5"])
-    files = {name: place / f"{name}.trec" for name in NAMES}
-    found, _ = evaluate_named(files, read_qrels(place / "qrels.txt"), measures, Policy())
-    runs = [added(e.to_dict(), Beside(e.judged)) for e in found]
-    policy = found[0].policy.to_dict()
-    config = {"measures": [str(m) for m in measures], **policy}
-    made = _made("evaluation", place, config, {role_of(name): name for name in NAMES})
-    return {"manifest": made, "runs": runs, "policy": policy}
+    measures = [*(f"nDCG@{k}" for k in CUTOFFS), "RR", "R@5"]
+    arguments = {"qrels": place / "qrels.txt", "runs": _runs(place), "measures": measures}
+    return call_and_store("eval", arguments)
 
 
 def _comparison(place: Path) -> dict[str, Any]:
-    from rankproof.comparison.pairs import compare
-
-    measures = ["nDCG@5", "nDCG@10", "RR", "R@5"]
-    runs = {name: place / f"{name}.trec" for name in NAMES}
-    found = compare(runs, place / "qrels.txt", measures, seed=SEED)
-    policy = found.evaluations[0].policy.to_dict()
-    roles = {role_of(name): name for name in NAMES}
-    config = {"measures": measures, **policy, "holes": "holes_low" in found.pairs.figures}
-    made = _made("comparison", place, config, roles)
-    return {"manifest": made, **found.to_dict(), "policy": policy, "seed": SEED}
+    arguments = {"qrels": place / "qrels.txt", "runs": _runs(place), "measures": _COMPARED}
+    return call_and_store("compare", arguments | {"seed": SEED})
 
 
 def _gate(place: Path) -> dict[str, Any]:
-    from rankproof.comparison.gate import gate
-
-    margins = dict.fromkeys(("nDCG@5", "nDCG@10", "RR", "R@5"), 0.02)
-    candidate, baseline = NAMES
-    sides = (place / f"{baseline}.trec", place / f"{candidate}.trec")
-    found = gate(place / "qrels.txt", *sides, margins, seed=SEED)
-    policy = found.evaluation.policy.to_dict()
-    config = {"measures": margins, **policy, "allow_undecided": False, "chosen": {}}
-    made = _made("gate", place, config, {"baseline": baseline, "candidate": candidate})
-    return {"manifest": made, **found.to_dict(), "policy": policy}
+    candidate, baseline = (place / f"{name}.trec" for name in NAMES)
+    arguments = {"qrels": place / "qrels.txt", "baseline": baseline, "candidate": candidate}
+    return call_and_store("gate", arguments | {"measures": _COMPARED, "margin": 0.02, "seed": SEED})
 
 
 def _audit(place: Path, progress: Told) -> dict[str, Any]:

@@ -6,16 +6,11 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from rankproof.commands.recording import repeat_call
-from rankproof.comparison.leaderboard import rank_evaluations
-from rankproof.comparison.pairs import compare_evaluations
-from rankproof.data import read_qrels
-from rankproof.data.sources import stem
-from rankproof.evaluation import Evaluation
 from rankproof.evaluation.recorded_inputs import Given
 from rankproof.foundation.errors import InputError, RankproofError, shorten
 from rankproof.foundation.files import read_text
@@ -24,9 +19,6 @@ from rankproof.foundation.phrasing import plural, typed
 from rankproof.foundation.printable import printable_path
 from rankproof.foundation.version import __version__
 from rankproof.presentation.json_values import told
-from rankproof.statistics.two_phase import add_two_phase, two_phase_of
-from rankproof.unjudged.bounds import View
-from rankproof.unjudged.judged_share import Beside, added, bounded, evaluate_named
 
 LARGEST = 4 << 30  # bytes of a result that is read
 
@@ -149,8 +141,6 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
         raise _misshapen(result, error) from None
     else:
         said = {key: value for key, value in data.items() if key != "manifest"}
-        if kind == "gate" and "runs" not in said:  # which --out holds, and --format json does not
-            del again["runs"]
         whole = made.get("rankproof") == __version__
         compared = list(_compared(said, again, "", whole))
         if not compared:
@@ -273,90 +263,6 @@ def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> Given:
     return Given(made["config"], files, int(made["seed"] or 0), called=called)
 
 
-def _evaluations(given: Given) -> tuple[list[Evaluation], View | None]:
-    """Of what was asked for, and all runs whole where `holes` were."""
-    holes, form = bool(given.config.get("holes")), given.config.get("input_format")
-    how = (given.named(), given.qrels, given.measures, given.policy)
-    return evaluate_named(*how, holes=holes, format=form)
-
-
-def _evaluation(given: Given) -> dict[str, Any]:
-    asked, view = _evaluations(given)
-    beside = [Beside(e.judged) for e in asked]
-    if view is not None:
-        beside = bounded(beside, view.runs, view.qrels, given.measures, given.policy)
-    runs = [
-        evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
-        for evaluation, shown in zip(asked, beside, strict=True)
-    ]
-    if "human" in given.files:
-        mine, labels = given.qrels.scale, given.labels("human")
-        scale = labels.scale_beside(mine)
-        theirs = {m: m.rescaled(mine, scale) for m in given.measures}
-        named = {"measures": [str(n) for n in theirs.values()], "holes": False}
-        second, _ = _evaluations(replace(given, config={**given.config, **named}, judged=labels))
-        for run, one, other in zip(runs, asked, second, strict=True):
-            add_two_phase(run["measures"], two_phase_of(one, other, theirs), theirs)
-    return {"runs": runs, "policy": given.policy.to_dict()}
-
-
-def _comparison(given: Given) -> dict[str, Any]:
-    found, view = _evaluations(given)
-    with_t = bool(given.config.get("t_test"))
-    comparison = compare_evaluations(found, seed=given.seed, with_t=with_t).over_holes(view)
-    return comparison.to_dict() | {"policy": given.policy.to_dict(), "seed": given.seed}
-
-
-def _leaderboard(given: Given) -> dict[str, Any]:
-    found, view = _evaluations(given)
-    board = rank_evaluations(found, seed=given.seed, holes=view)
-    return board.to_dict() | {"policy": given.policy.to_dict()}
-
-
-def _gate(given: Given) -> dict[str, Any]:
-    from rankproof.comparison.gate import MARGIN, gate_sides, margins_of
-    from rankproof.comparison.gate_inputs import read_side
-
-    config, qrels, policy = given.config, given.qrels, given.policy
-    measures, margins = margins_of(config["measures"], MARGIN)
-    sides = []
-    for role in ("baseline", "candidate"):
-        chosen = config["chosen"].get(role)
-        path = given.files[role] if chosen is None else f"{given.files[role]}::{chosen}"
-        side = read_side(path, qrels, measures, policy, role)
-        if side.run is not None:  # whatever the file is called by now
-            name = stem(given.called[role])
-            side = replace(
-                side,
-                evaluation=replace(side.evaluation, name=name),
-                run=replace(side.run, name=name),
-            )
-        sides.append(side)
-    found = gate_sides(
-        *(qrels, sides[0], sides[1], measures, margins),
-        allow_undecided=bool(config["allow_undecided"]),
-        seed=given.seed,
-    )
-    return found.to_dict(per_query=True) | {"policy": policy.to_dict()}
-
-
-def _holes(given: Given) -> dict[str, Any]:
-    from rankproof.unjudged.judging_order import Settled, Settling
-    from rankproof.unjudged.requested_bounds import look
-
-    config, said = given.config, given.config.get("judgements")
-    since = read_qrels(given.files["judged"]) if "judged" in given.files else None
-    if config["judge_sample"] is not None and said is not None:  # with what the judge said then
-        since = read_qrels(said)
-
-    def settle(view: View) -> Settled:
-        known = {(query, doc): grade for query, doc, grade in config["judgements"]}
-        work = Settling(view, given.measures[0], config["until"])
-        return work.run(lambda pairs: [known.get(pair) for pair in pairs], config["batch"], None)
-
-    return look(given, since=since, settle=settle if "until" in config else None).to_dict()
-
-
 def _ceilings(given: Given) -> dict[str, Any]:
     from rankproof.tradeoffs.ceiling_report import allowed
 
@@ -401,11 +307,6 @@ def _agreement(given: Given) -> dict[str, Any]:
 
 
 REMAKERS: dict[str, Remaker] = {
-    "evaluation": _evaluation,
-    "comparison": _comparison,
-    "leaderboard": _leaderboard,
-    "gate": _gate,
-    "holes": _holes,
     "ceilings": _ceilings,
     "audit": _audit,
     "recommendation": _recommendation,

@@ -25,14 +25,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import polars as pl
 
 from rankproof.comparison.gate_coverage import Shortfall, shortfall
-from rankproof.comparison.gate_inputs import Side, read_side, same_way
+from rankproof.comparison.gate_inputs import Side, same_way
 from rankproof.comparison.known_ids import Labels, labels_of
 from rankproof.comparison.pairs import (
     Difference,
@@ -41,10 +41,8 @@ from rankproof.comparison.pairs import (
     missing_note,
     missing_queries,
 )
-from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.tables import Qrels
-from rankproof.data.ties import Order, ScoreType
-from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
+from rankproof.evaluation import Evaluation
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.foundation.phrasing import out_of, plural, signed
@@ -54,6 +52,7 @@ from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
 from rankproof.presentation.lead_wording import ZERO, could
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.presentation.text_formats import markdown_table
 from rankproof.statistics.distributions import share_upper_bound
@@ -180,6 +179,7 @@ class Gate(Displayed):
     seed: int
     evaluation: Evaluation = field(repr=False)  # the candidate's, for the next gate
     missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
+    notes: tuple[str, ...] = ()  # what was guessed of the files
 
     @property
     def verdict(self) -> Verdict:
@@ -231,8 +231,33 @@ class Gate(Displayed):
             "sentences": self.sentences(),
             **told(self, "allow_undecided", "seed"),
             **({"missing": dict(self.missing)} if self.missing else {}),
+            "policy": self.evaluation.policy.to_dict(),
         }
         return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
+
+    kind: ClassVar[str] = "gate"
+
+    @property
+    def exit_code(self) -> int:
+        """1 unless the candidate passed."""
+        return 0 if self.passed else 1
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was guessed of the files."""
+        return self.notes
+
+    def summary(self) -> Summary:
+        """The verdict, then a sentence for each measure."""
+        return Summary(notes=self.sentences())
+
+    def figures(self) -> dict[str, float]:
+        """Each difference, candidate − baseline, by measure."""
+        return {str(m): gated.difference.expected for m, gated in self.measures.items()}
+
+    def to_stored_dict(self) -> dict[str, Any]:
+        """What `--out` writes: also the candidate's values, a baseline for the next gate."""
+        return self.to_dict(per_query=True)
 
     def tables(self) -> list[Table]:
         """A row for each measure."""
@@ -334,65 +359,22 @@ def _chart_caption(measures: Iterable[Measure]) -> str:
     )
 
 
-def gate(
-    qrels: QrelsLike,
-    baseline: Any,
-    candidate: Any,
-    measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float],
-    margin: float | Sequence[float] = MARGIN,
-    *,
-    allow_undecided: bool = False,
-    seed: int = 0,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-) -> Gate:
-    """Whether a candidate is no worse than a baseline by more than a margin.
-
-    Both are runs, or results that hold values of every query: the JSON that `eval --out` or
-    `gate --out` wrote, a sweep's folder (its best configuration, or `folder::configuration`), what
-    `sweep` or `recommend` returned. `measures` may be {measure: margin}. The object is true where
-    the candidate passes, so that `assert gate(...)` tells the sentence where it does not.
-
-    >>> before, after = "try/plain.trec", "try/saturated.trec"
-    >>> found = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
-    >>> found.verdict
-    'worse'
-    """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
-    parsed, margins = margins_of(measures, margin)
-    judged = read_qrels(qrels)
-    sides = [
-        read_side(source, judged, parsed, policy, fallback)
-        for source, fallback in ((baseline, "baseline"), (candidate, "candidate"))
-    ]
-    return gate_sides(
-        judged, sides[0], sides[1], parsed, margins, allow_undecided=allow_undecided, seed=seed
-    )
-
-
 def margins_of(
-    measures: Any, margin: float | Sequence[float]
-) -> tuple[list[Measure], dict[Measure, float]]:
-    """The measures, and the margin of each."""
-    if isinstance(measures, Mapping):
-        given: list[Any] = list(measures.values())
-        parsed = parse_means(list(measures))
-    else:
-        parsed = parse_means(measures)
-        given = [margin] if isinstance(margin, int | float) else list(margin)
-        given = given * len(parsed) if len(given) == 1 else given
-    if len(given) != len(parsed):
+    measures: Sequence[Measure], margin: float | Sequence[float]
+) -> dict[Measure, float]:
+    """The tolerated loss of each measure: one for all, or one for each in order."""
+    losses = [margin] if isinstance(margin, int | float) else list(margin)
+    if len(losses) == 1:
+        losses *= len(measures)
+    if len(losses) != len(measures):
         raise InputError(
-            f"{plural(len(given), 'margin')} for {plural(len(parsed), 'measure')}",
+            f"{plural(len(losses), 'margin')} for {plural(len(measures), 'measure')}",
             remedy="give one margin, or one for each measure in order",
         )
-    for value in given:
-        if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
-            raise InputError(f"margin {shorten(value)} is not a number from 0", remedy="0.01, say")
-    return parsed, dict(zip(parsed, map(float, given), strict=True))
+    for loss in losses:
+        if not (isinstance(loss, int | float) and math.isfinite(loss) and loss >= 0):
+            raise InputError(f"margin {shorten(loss)} is not a number from 0", remedy="0.01, say")
+    return dict(zip(measures, map(float, losses), strict=True))
 
 
 def gate_sides(
@@ -424,7 +406,17 @@ def gate_sides(
     if labels.stale:  # then no figure says anything of the candidate
         gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
     missing = missing_queries(pair)
-    return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after, missing)
+    return Gate(
+        baseline=names[1],
+        candidate=names[0],
+        measures=gated,
+        labels=labels,
+        allow_undecided=allow_undecided,
+        seed=seed,
+        evaluation=after,
+        missing=missing,
+        notes=(*before.notes, *after.notes),
+    )
 
 
 def _same_labels(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:

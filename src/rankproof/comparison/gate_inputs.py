@@ -15,7 +15,7 @@ import polars as pl
 
 from rankproof.data import read_run
 from rankproof.data.tables import Qrels, Run
-from rankproof.evaluation import Evaluation, Policy, evaluate_tables
+from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
@@ -31,9 +31,14 @@ class Side:
 
 
 def read_side(
-    source: Any, qrels: Qrels, measures: Sequence[Measure], policy: Policy, fallback: str
+    source: Any,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    fallback: str,
+    **reading: Any,
 ) -> Side:
-    """A run is evaluated; a result is read."""
+    """Evaluate a run, or read a result; `reading` are the format and memory of a run's file."""
     from rankproof.tradeoffs.recommend import Recommendation
     from rankproof.tradeoffs.results import Results
 
@@ -63,9 +68,24 @@ def read_side(
             found = _result(text, measures, policy)
             if found is not None:
                 return found
-    own = isinstance(source, Run | str | os.PathLike)
-    run = read_run(source) if own else read_run(source, name=fallback)
+        return _evaluate_file(text, qrels, measures, policy, reading)
+    run = source if isinstance(source, Run) else read_run(source, name=fallback)
     return Side(evaluate_tables(run, qrels, measures, policy), run)
+
+
+def _evaluate_file(
+    path: str,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    reading: Mapping[str, Any],
+) -> Side:
+    """Evaluate a file; a run that was read in parts has no lists to look at afterwards."""
+    from rankproof.evaluation.streaming import evaluate_file
+
+    whole: list[Evaluated] = []
+    evaluation = evaluate_file(path, qrels, measures, policy, kept=whole, **reading)
+    return Side(evaluation, whole[0].run if whole else None)
 
 
 _SWEPT = "configurations.parquet"

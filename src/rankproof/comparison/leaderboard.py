@@ -17,16 +17,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from rankproof.comparison.pairs import aligned, missing_note, missing_queries
-from rankproof.data import QrelsLike, RunLike, read_qrels
-from rankproof.data.sources import is_file, is_folder, is_pipe, names_of
-from rankproof.data.ties import Order, ScoreType
-from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
+from rankproof.data.sources import is_file, is_folder, is_pipe
+from rankproof.evaluation import Evaluation, Policy
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, import_extra
 from rankproof.foundation.phrasing import plural
@@ -37,11 +35,11 @@ from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import put_ahead
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import MIN_QUERIES, mean_intervals, percentile_intervals
 from rankproof.statistics.randomization import tukey_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
-from rankproof.unjudged.judged_share import evaluate_named
 
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
@@ -105,6 +103,8 @@ class Leaderboard(Displayed):
     notes: tuple[str, ...] = field(default=())
     grades: str = ""  # that unjudged documents can have, in words, where there are their ends
     missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
+    policy: Policy = field(default_factory=Policy)
+    warnings: tuple[str, ...] = ()  # what was guessed of the files
 
     def __getitem__(self, measure: str | Measure) -> Standing:
         from rankproof.measures import parse
@@ -127,17 +127,17 @@ class Leaderboard(Displayed):
             lines.append(f"{measure}: {leads} with {s.expected[s.best]:.4f}{rest}{self._open(s)}")
         return "\n".join(lines)
 
-    def where_others_could_lead(self) -> tuple[Leaderboard, bool]:
+    def where_others_could_lead(self) -> Leaderboard:
         """As it is where unjudged documents could change who leads, and else without their ends."""
         if any(s.could_lead.any() for s in self.measures.values()):
-            return self, True
+            return self
         none = np.full(len(self.runs), np.nan)
         nobody = np.zeros(len(self.runs), np.bool_)
         measures = {
             m: replace(s, lowest=none, highest=none, could_lead=nobody)
             for m, s in self.measures.items()
         }
-        return replace(self, measures=measures, grades=""), False
+        return replace(self, measures=measures, grades="")
 
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
@@ -164,11 +164,37 @@ class Leaderboard(Displayed):
             "alpha": ALPHA,
             **told(self, "shuffles", "seed", "notes", *(["grades"] if self.grades else [])),
             **({"missing": dict(self.missing)} if self.missing else {}),
+            "policy": self.policy.to_dict(),
         }
+
+    kind: ClassVar[str] = "leaderboard"
+
+    @property
+    def file_warnings(self) -> list[str]:
+        """Judged queries that runs lack."""
+        return missing_note(self.missing, self.policy)
+
+    def summary(self) -> Summary:
+        """The best run, and what its lead depends on."""
+        return Summary(notes=str(self).splitlines())
 
     def tables(self) -> list[Table]:
         """The runs, best first."""
         return [self.table()]
+
+    def tables_for(self, form: str) -> list[Table]:
+        """Every value in CSV; in LaTeX and Markdown the values and marks that papers print."""
+        if form == "csv":
+            return [self.full_table()]
+        return [self.table(full=form not in ("latex", "md"))]
+
+    def figures(self) -> dict[str, float]:
+        """The expected values, as "run/measure"."""
+        return {
+            f"{run}/{measure}": float(standing.expected[at])
+            for measure, standing in self.measures.items()
+            for at, run in enumerate(self.runs)
+        }
 
     def table(self, full: bool = True) -> Table:
         """A row for each run; with `full`, the figures behind the first measure too."""
@@ -319,45 +345,6 @@ def _marked(s: Standing, at: int) -> Marked:
     )
 
 
-def leaderboard(
-    qrels: QrelsLike,
-    runs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, RunLike],
-    measures: str | Measure | Iterable[str | Measure],
-    *,
-    seed: int = 0,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-    condensed: bool = False,
-    holes: bool | None = None,
-) -> Leaderboard:
-    """Rank many runs on several measures.
-
-    `runs` are paths, folders and globs, or {name: run}. The first measure orders the rows. `holes`
-    adds the ends over every grade that unjudged documents could have; left out, these are there
-    where they change who could lead. The other settings are those of `evaluate`.
-
-    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> found = rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"])
-    >>> found.runs
-    ('b', 'a')
-    """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
-    named: Mapping[str, RunLike]
-    if isinstance(runs, Mapping):
-        named = runs
-    else:
-        several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
-        files = expand([os.fspath(run) for run in several], qrels)
-        named = dict(zip(names_of(files), files, strict=True))
-    judged, parsed = read_qrels(qrels), parse_means(measures)
-    found, view = evaluate_named(named, judged, parsed, policy, holes=holes)
-    board = rank_evaluations(found, seed=seed, holes=view)
-    return board if view is None or holes else board.where_others_could_lead()[0]
-
-
 def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
     """Files of folders and globs, in order of name; each once, and not the judgements' own."""
 
@@ -430,13 +417,15 @@ def rank_evaluations(
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
     notes += evaluations[0].policy.words(" or ".join(dtypes))
     return Leaderboard(
-        tuple(evaluations[at].name for at in by_rank.tolist()),
-        {m: _ordered(s, by_rank) for m, s in standings.items()},
-        SHUFFLES,
-        seed,
-        tuple(notes),
-        "" if holes is None else holes.grades(measures),
-        missing,
+        runs=tuple(evaluations[at].name for at in by_rank.tolist()),
+        measures={m: _ordered(s, by_rank) for m, s in standings.items()},
+        shuffles=SHUFFLES,
+        seed=seed,
+        notes=tuple(notes),
+        grades="" if holes is None else holes.grades(measures),
+        missing=missing,
+        policy=evaluations[0].policy,
+        warnings=tuple(dict.fromkeys(note for e in evaluations for note in e.notes)),
     )
 
 

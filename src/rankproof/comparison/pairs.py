@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 import polars as pl
 
-from rankproof.data import QrelsLike, RunLike, read_qrels
-from rankproof.data.ties import Order, ScoreType
-from rankproof.evaluation import Evaluation, Like, Missing, Policy, Several, parse_means, several
+from rankproof.comparison.pair_tables import comparison_sentences, matrix_tables
+from rankproof.evaluation import Evaluation, Policy
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import amount, plural, signed
+from rankproof.foundation.progress import advance
 from rankproof.measures import Measure
 from rankproof.presentation.charts import Chart, Range, range_charts
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
 from rankproof.presentation.judged_column import CONDENSED, NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import ZERO, asked, could, rests, sign, turned
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.statistics import flips
 from rankproof.statistics.intervals import (
@@ -235,7 +235,7 @@ class Comparison(Displayed):
     """Every pair of the runs, on every measure.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> found = rp.compare(runs, "try/qrels.txt", ["nDCG@5"])
+    >>> found = rp.compare("try/qrels.txt", runs, ["nDCG@5"])
     >>> found.verdicts()[0][:17]
     'nDCG@5: reversed.'
     """
@@ -257,9 +257,39 @@ class Comparison(Displayed):
                 return self.pairs[int(found[0])].measures
         raise KeyError(f"{pair!r} was not compared; there are {', '.join(names)}, in this order")
 
+    kind: ClassVar[str] = "comparison"
+
+    def summary(self) -> Summary:
+        """One pair in words; of several the pairs whose leader is open."""
+        return Summary(notes=comparison_sentences(self))
+
     def tables(self) -> list[Table]:
         """A row for each pair and measure."""
         return [pairs_table(self)]
+
+    def tables_for(self, form: str) -> list[Table]:
+        """On a terminal, more than two runs are a matrix for each measure."""
+        if form == "table" and len(self.evaluations) > 2:
+            return matrix_tables(self)
+        return self.tables()
+
+    def figures(self) -> dict[str, float]:
+        """Each expected difference, as "a − b/measure"."""
+        return {
+            f"{pair.a} − {pair.b}/{measure}": difference.expected
+            for pair in self.pairs
+            for measure, difference in pair.measures.items()
+        }
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was guessed of the files."""
+        return [note for evaluation in self.evaluations for note in evaluation.notes]
+
+    @property
+    def file_warnings(self) -> list[str]:
+        """What changes how the differences are read."""
+        return self.notes
 
     def charts(self) -> list[Chart]:
         """For each measure a dot for each difference, and its interval over queries."""
@@ -327,64 +357,18 @@ class Comparison(Displayed):
             ],
             **({"grades": self.grades} if self.grades else {}),
             **({"missing": missing} if missing else {}),
+            "policy": self.evaluations[0].policy.to_dict(),
+            "seed": self.seed,
         }
 
     def __str__(self) -> str:
         return "\n".join([*self.verdicts(), *self.notes])
 
 
-def compare(
-    runs: Mapping[str, RunLike] | Several,
-    qrels: QrelsLike,
-    measures: str | Measure | Iterable[str | Measure],
-    *,
-    seed: int = 0,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-    condensed: bool = False,
-    memory: int | str | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
-    t_test: bool = False,
-    holes: bool | None = None,
-) -> Comparison:
-    """Compare runs pairwise, on queries they share.
-
-    `runs` is {name: run}, or a list of paths or tables.
-    `p` is from a paired randomization test on per-query expected values: exact where 28 queries
-    differ or fewer, or differences are multiples of a step; else 100,000 sign flips. `p_holm` is
-    corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
-    that a random order of the ties turns the sign. `t_test` adds Student's p, `holes` the lowest
-    and highest difference over every grade that unjudged documents could have; left out, these are
-    there where they turn who is ahead, unless runs are read in parts (`memory`). The other settings
-    are those of `evaluate`.
-
-    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> found = rp.compare(runs, "try/qrels.txt", ["nDCG@5"])
-    >>> difference = found.pairs[0].measures[rp.nDCG @ 5]
-    >>> round(difference.oblivious, 3), round(difference.expected, 3)
-    (0.053, -0.11)
-    """
-    from rankproof.unjudged.judged_share import evaluate_named
-
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
-    named = runs if isinstance(runs, Mapping) else several(runs)
-    if named is None:
-        raise InputError(
-            f"{shorten(runs)} is not several runs",
-            place="compare",
-            remedy="name the runs first, {'a': run, 'b': run}, and the judgements second",
-        )
-    evaluations, view = evaluate_named(
-        *(named, read_qrels(qrels), parse_means(measures), policy),
-        holes=holes,
-        memory=memory,
-        spill_dir=spill_dir,
-    )
-    found = compare_evaluations(evaluations, seed=seed, with_t=t_test)
-    return found.over_holes(view, asked=bool(holes))
+def check_two_runs(runs: Sized) -> None:
+    """Refuse to compare fewer than two runs."""
+    if len(runs) < 2:
+        raise InputError("one run cannot be compared", remedy="name two runs or more")
 
 
 def compare_evaluations(
@@ -392,11 +376,9 @@ def compare_evaluations(
     *,
     seed: int = 0,
     with_t: bool = False,
-    progress: Callable[[float], None] | None = None,
 ) -> Comparison:
     """`compare` for runs evaluated before, on the same judgements and measures."""
-    if len(evaluations) < 2:
-        raise InputError("one run cannot be compared", remedy="name two runs or more")
+    check_two_runs(evaluations)
     measures = tuple(evaluations[0].outcomes)
     first, second = np.triu_indices(len(evaluations), 1)
     pairs = len(first)
@@ -416,8 +398,7 @@ def compare_evaluations(
             exact &= sure
             for name in names:
                 figures[name][some, m] = found[name]
-            if progress is not None:
-                progress(len(a) / pairs / len(measures))
+            advance(len(a) / pairs / len(measures))
     figures |= _judged(evaluations, measures, first, second)
     figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     runs = tuple(evaluation.name for evaluation in evaluations)

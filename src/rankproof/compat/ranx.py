@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rankproof.commands.compare import compare as compare_runs
 from rankproof.comparison.pairs import Comparison
-from rankproof.comparison.pairs import compare as compare_runs
 from rankproof.compat.dict_groups import nested, run_of, settled
 from rankproof.data import read_qrels, read_run
 from rankproof.data.sources import Source
@@ -562,7 +562,7 @@ def compare(
                 "metrics of several levels", place="compare", remedy="compare for each"
             )
         named = {name: read_run(_plain(run)) for name, run in zip(values, runs, strict=True)}
-        return compare_runs(named, read_qrels(_from_level(_plain(qrels), levels[0])), asked)
+        return compare_runs(read_qrels(_from_level(_plain(qrels), levels[0])), named, asked)
 
     return Report(values, ours, stat_test, max_p, rounding_digits, show_percentages)
 

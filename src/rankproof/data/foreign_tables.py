@@ -38,5 +38,5 @@ def swapped(kind: Kind, given: str) -> InputError:
     return InputError(
         f"{given} in the place of {'the run' if kind == 'run' else 'the judgements'}",
         place=kind,
-        remedy="name the run first and the judgements second: evaluate(run, qrels, …)",
+        remedy="name the judgments first and the run second: evaluate(qrels, run, …)",
     )

@@ -13,25 +13,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, Unpack, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.frames import is_frame
 from rankproof.data.hits import unwrapped
 from rankproof.data.sources import stem
 from rankproof.data.tables import Qrels, Run
-from rankproof.data.ties import Order, ScoreType, in_order
+from rankproof.data.ties import in_order
 from rankproof.evaluation.checks import check_scale as check_scale
-from rankproof.evaluation.checks import like_grades, seen_in, swapped
+from rankproof.evaluation.checks import like_grades as like_grades
 from rankproof.evaluation.checks import notes_on as notes_on
 from rankproof.evaluation.checks import odd_pair as odd_pair
 from rankproof.evaluation.checks import odd_scores as odd_scores
 from rankproof.evaluation.checks import scale_notes as scale_notes
+from rankproof.evaluation.checks import seen_in
 from rankproof.evaluation.checks import seen_together as seen_together
 from rankproof.evaluation.checks import some_of as some_of
 from rankproof.evaluation.checks import strangers as strangers
+from rankproof.evaluation.checks import swapped as swapped
 from rankproof.evaluation.matching import Evaluated as Evaluated
 from rankproof.evaluation.matching import Met as Met
 from rankproof.evaluation.matching import counts as counts
@@ -48,102 +49,11 @@ from rankproof.evaluation.policy import Policy as Policy
 from rankproof.evaluation.result import Evaluation as Evaluation
 from rankproof.evaluation.result import Summary as Summary
 from rankproof.evaluation.result import summarise as summarise
+from rankproof.evaluation.several_runs import Evaluations as Evaluations
 from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.measures import Measure, parse
 
 Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
-
-
-class _How(Choices, total=False):
-    memory: int | str | None
-    spill_dir: str | os.PathLike[str] | None
-
-
-@overload
-def evaluate(
-    run: Several,
-    qrels: QrelsLike,
-    measures: str | Measure | Iterable[str | Measure],
-    **how: Unpack[_How],
-) -> dict[str, Evaluation]: ...
-
-
-@overload
-def evaluate(
-    run: RunLike,
-    qrels: QrelsLike,
-    measures: str | Measure | Iterable[str | Measure],
-    **how: Unpack[_How],
-) -> Evaluation: ...
-
-
-def evaluate(
-    run: Any,
-    qrels: QrelsLike,
-    measures: str | Measure | Iterable[str | Measure],
-    *,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-    condensed: bool = False,
-    depth: int | None = None,
-    memory: int | str | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
-) -> Evaluation | dict[str, Evaluation]:
-    """Measure a run under every order of its ties.
-
-    `run` and `qrels` are paths, dicts of dicts, frames, (query, document, number) rows, or tables
-    read before. Several runs, as {name: run} or a list of paths or tables, give {name: Evaluation}.
-    `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
-    "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
-    or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
-    all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
-    reproduces another tool: "trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx" or "gdeval";
-    `missing` may differ from it, as with trec_eval's -c. `condensed` drops the documents that
-    nobody judged before ranking, as trec_eval does with -J; `depth` ends each list behind that
-    rank, as with -M.
-
-    A file that would take more than `memory` ("2GB"; by default half of what is available), or a
-    folder of files, is evaluated in parts, with the same figures to the last bit. Rows that do not
-    stand together by query are then spilled to `spill_dir` (by default the system's temporary
-    folder).
-
-    >>> run = {"q1": {"a": 0.9, "b": 0.8, "c": 0.8}}
-    >>> found = rp.evaluate(run, {"q1": {"b": 1}}, [rp.nDCG @ 2, "RR"])
-    >>> found["RR"].expected, found["RR"].min, found["RR"].max
-    (0.41666666666666663, 0.3333333333333333, 0.5)
-    """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed, depth)
-    parsed = parse_all(measures)
-    named = several(run)
-    if named is None and isinstance(run, Qrels):
-        read_run(run)  # which says what is wrong before the judgements are read
-    judged = read_qrels(qrels)
-    bare = not isinstance(qrels, Qrels)
-
-    def one(source: Any, name: str | None = None) -> Evaluation:
-        if isinstance(source, str | os.PathLike):
-            from rankproof.evaluation.streaming import evaluate_file
-
-            return evaluate_file(
-                source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
-            )
-        table = read_run(source, name=name)
-        seen, sure = swapped(len(table), like_grades(table), judged)
-        if sure and bare and not isinstance(source, Run):
-            raise InputError(
-                seen,
-                place="evaluate",
-                remedy="name the run first and the judgements second; if they are, hand over "
-                "read_run(run) and read_qrels(qrels)",
-            )
-        return evaluate_tables(table, judged, parsed, policy)
-
-    if named is None:
-        return one(run)
-    return {name: one(source, name) for name, source in named.items()}
 
 
 _LISTED = (Mapping, list, tuple)  # what a dict holds for each query of a run

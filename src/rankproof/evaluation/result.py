@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -20,15 +20,20 @@ from rankproof.foundation.phrasing import out_of, plural
 from rankproof.measures import Measure, Outcomes, parse
 from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
-from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
+from rankproof.presentation.tables import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from rankproof.evaluation.annotator_estimates import AnnotatorEstimates
+    from rankproof.unjudged.bounds import Bound
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A measure's mean over queries, under every order of the ties.
 
-    >>> found = rp.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")["nDCG@5"]
+    >>> found = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")["nDCG@5"]
     >>> round(found.expected, 3), round(found.min, 3), round(found.max, 3), found.queries
     (0.477, 0.315, 0.641, 30)
     """
@@ -57,12 +62,14 @@ class Summary:
 @as_series(queries="query")
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Displayed):
-    """The figures of one run; `evaluation["nDCG@10"].expected`.
+    """The scores of one run; `evaluation["nDCG@10"].expected`.
 
-    >>> found = rp.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")
+    >>> found = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")
     >>> found.queries.len(), found.tied, round(found["nDCG@5"].range, 3)
     (30, 30, 0.325)
     """
+
+    kind: ClassVar[str] = "evaluation"
 
     name: str
     queries: pl.Series  # (Q,) the queries averaged over
@@ -77,7 +84,11 @@ class Evaluation(Displayed):
     relevant: int = 0  # documents judged relevant, of the queries averaged over
     retrieved: int = -1  # of which the run lists so many; −1: not counted
     seen: Seen | None = field(default=None, repr=False)  # of the run, where notes are made of it
-    judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k beside each, where asked
+    judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k of each, if computed
+    bounds: dict[Measure, Bound] = field(default_factory=dict)  # over unjudged documents' grades
+    grades: str = ""  # that unjudged documents can have, in words, where there are bounds
+    annotators: AnnotatorEstimates | None = None  # scores with annotators' labels
+    failed_conditions: tuple[str, ...] = ()  # a sentence for each that the run meets
     _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, measure: str | Measure) -> Summary:
@@ -126,7 +137,21 @@ class Evaluation(Displayed):
 
     def tables(self) -> list[Table]:
         """One row per measure."""
-        return [evaluations_table([self])]
+        return evaluation_tables([self])
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a condition of `fail_if` is met."""
+        return 1 if self.failed_conditions else 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The conditions that are met."""
+        return self.failed_conditions
+
+    def figures(self) -> dict[str, float]:
+        """The expected value of each measure."""
+        return {str(measure): self[measure].expected for measure in self}
 
     def charts(self) -> list[Chart]:
         """A dot for each measure, and the range that its ties leave open."""
@@ -148,7 +173,7 @@ class Evaluation(Displayed):
             "unjudged": self.unjudged,
             "tied": self.tied,
             "score_dtype": self.dtype,
-            "measures": {str(measure): self[measure].to_dict() for measure in self.outcomes},
+            "measures": {str(measure): self._measure_dict(measure) for measure in self.outcomes},
             "notes": list(self.notes),
         }
         if not per_query:
@@ -170,6 +195,20 @@ class Evaluation(Displayed):
                 },
             },
         }
+
+    def _measure_dict(self, measure: Measure) -> dict[str, Any]:
+        """What JSON holds of one measure; some keys are there only where they were asked for."""
+        values: dict[str, Any] = self[measure].to_dict()
+        if measure in self.judged:
+            values["judged"] = plain(self.judged[measure])
+        if measure in self.bounds:
+            bound = self.bounds[measure]
+            values["holes"] = plain([bound.lowest, bound.highest])
+            values["exact"] = bound.exact
+            values["grades"] = self.grades
+        if self.annotators is not None:
+            values["as_people"] = self.annotators.to_dict(measure)
+        return values
 
     def __str__(self) -> str:
         rows = [
@@ -205,6 +244,43 @@ def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
         std=std,
         queries=count,
         undefined=len(defined) - count,
+    )
+
+
+def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
+    """Return the table of scores, and that of scores with annotators' labels if there are any."""
+    tables = [_with_unjudged(evaluations_table(evaluations), evaluations)]
+    by_run = [e.annotators for e in evaluations if e.annotators is not None]
+    if by_run:
+        from rankproof.evaluation.annotator_estimates import annotators_table
+
+        names, judged = [e.name for e in evaluations], [e.judged for e in evaluations]
+        tables.append(annotators_table(names, by_run, judged))
+    return tables
+
+
+def _with_unjudged(table: Table, evaluations: Sequence[Evaluation]) -> Table:
+    """Add the judged share, where not everything is judged, and bounds, where there are any."""
+    shares = [e.judged.get(m, math.nan) for e in evaluations for m in e]
+    bounds = [e.bounds[m] for e in evaluations for m in e if m in e.bounds]
+    columns: list[Column] = []
+    cells: list[tuple[Cell, ...]] = [() for _ in shares]
+    notes: list[str] = []
+    if some_unjudged(shares):
+        columns.append(Column("judged"))
+        cells = [(share,) for share in shares]
+        notes.append(NOTE)
+    if bounds:
+        columns += [Column("lowest"), Column("highest")]
+        cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]
+        reached = at_most(str(m) for e in evaluations for m in e if not e.bounds[m].exact)
+        notes.append(
+            f"lowest, highest: over every grade that unjudged documents of the top k could have, "
+            f"{evaluations[0].grades}{reached}; all other unjudged documents stay not relevant"
+        )
+    rows = [(*row, *extra) for row, extra in zip(table.rows, cells, strict=True)]
+    return replace(
+        table, columns=[*table.columns, *columns], rows=rows, notes=[*table.notes, *notes]
     )
 
 

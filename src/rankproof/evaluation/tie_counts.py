@@ -90,6 +90,15 @@ class TieReport(Displayed):
         """One row for each run, and one for each run and cutoff."""
         return [self._overview(), self._at_cutoffs()]
 
+    def tables_for(self, form: str) -> list[Table]:
+        """In CSV one table: the values of the whole run are repeated for each cutoff."""
+        if form != "csv":
+            return self.tables()
+        overview, at_cutoffs = self.tables()
+        by_run = {row[0]: row for row in overview.rows}
+        rows = [(*by_run[row[0]], *row[1:]) for row in at_cutoffs.rows]
+        return [Table([*overview.columns, *at_cutoffs.columns[1:]], rows)]
+
     def charts(self) -> list[Chart]:
         """The mean size of a tie group at each cutoff, a chart for each run."""
         return [chart for run in self.runs for chart in run.charts()]

@@ -58,7 +58,7 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     No std: documents that were pooled and not judged hang together.
 
     >>> run, qrels = {"q": {"a": 3, "b": 2, "c": 1}}, {"q": {"a": 0, "b": -1, "c": 1}}
-    >>> round(rp.evaluate(run, qrels, "infAP")["infAP"].expected, 3)
+    >>> round(rp.evaluate(qrels, run, "infAP")["infAP"].expected, 3)
     0.333
     """
     groups = groups.sampled or groups

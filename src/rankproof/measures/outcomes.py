@@ -14,7 +14,7 @@ from rankproof.foundation.arrays import Array, Bool, Float, Int
 class Outcomes:
     """A measure of every query over all orders of its ties; NaN where it is undefined.
 
-    >>> found = rp.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")
+    >>> found = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")
     >>> found.outcomes[rp.nDCG @ 5].expected.shape
     (30,)
     """

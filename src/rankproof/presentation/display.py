@@ -74,6 +74,10 @@ class Displayed(ABC):
         """Return the charts: a notebook shows them, `save` writes SVG or HTML."""
         return Charts(self.charts())
 
+    def chart_file(self, ending: str) -> str:
+        """Return the charts as the text of a file of .svg or .html."""
+        return self.plot().to_svg() if ending == ".svg" else self.plot().to_html()
+
 
 @dataclass(frozen=True)
 class Charts:

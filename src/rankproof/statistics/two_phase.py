@@ -219,17 +219,6 @@ def two_phase_of(
     return estimates
 
 
-def add_two_phase(
-    measures: dict[str, Any],
-    estimates: Mapping[Measure, TwoPhase],
-    rescaled: Mapping[Measure, Measure],
-) -> None:
-    """Add the estimates to the JSON of a run's measures, as `as_people`."""
-    for measure, estimate in estimates.items():
-        as_people = {"measure": str(rescaled[measure])} | estimate.to_dict()
-        measures[str(measure)]["as_people"] = as_people
-
-
 def _correlation(f: Float, y: Float) -> float:
     if not len(f) or min(np.ptp(f), np.ptp(y)) <= 1e-12:
         return math.nan

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.bounds import Bound, PairHoles, RunHoles, Unjudged, holes, holes_of
+    from rankproof.unjudged.bounds import Bound, PairHoles, RunHoles, Unjudged, holes_of
 
-__all__ = ["Bound", "PairHoles", "RunHoles", "Unjudged", "holes", "holes_of"]
+__all__ = ["Bound", "PairHoles", "RunHoles", "Unjudged", "holes_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.tables import Qrels, Run
-from rankproof.data.ties import Order, ScoreType
+from rankproof.data.ties import in_order
 from rankproof.evaluation import (
     Evaluated,
-    Like,
-    Missing,
     Policy,
-    Several,
     check_scale,
     counts,
-    parse_means,
-    several,
     strangers,
 )
 from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures import Measure
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import asked, rests, sign, turned
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Table
 from rankproof.unjudged.differences import difference_ends, two
 from rankproof.unjudged.judged_share import judged_beside
 from rankproof.unjudged.rules import ends
 from rankproof.unjudged.shared_documents import Holes, holed
 from rankproof.unjudged.unjudged_documents import Ends, Reach
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankproof.unjudged.judging_order import Settled
+    from rankproof.unjudged.sampling import Sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +180,8 @@ class PairHoles:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Unjudged:
+@dataclass(frozen=True, slots=True, repr=False)
+class Unjudged(Displayed):
     """What unjudged documents could change, for runs and for every pair of them.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
@@ -186,12 +189,23 @@ class Unjudged:
     'nDCG@5: which of a and b is ahead might rest on 153 unjudged docume'
     """
 
+    kind: ClassVar[str] = "holes"
+
     runs: tuple[RunHoles, ...]
     pairs: tuple[PairHoles, ...]
     scale: int  # grades 0 … scale; set measures have 1 … 5
     said: bool  # that this is the scale; else it is the largest grade that occurs
     depth: int | None
     policy: Policy
+    # What was asked for beside the bounds; None where it was not.
+    settled: Settled | None = None
+    to_judge: pl.DataFrame | None = None  # query, doc, effect: documents to judge next
+    judgments: pl.DataFrame | None = None  # query, doc, grade: those a judge made for the sample
+    sampled: Sampled | None = None  # estimates from a sample of queries
+    sample_was_drawn: bool = False  # `to_judge` are all unjudged documents of a sample
+    left_out: pl.DataFrame | None = None  # each run without the judgments it alone brought in
+    pool_depth: int | None = None
+    warnings: tuple[str, ...] = ()  # what was guessed of the files
 
     def __getitem__(self, key: str | tuple[str, str]) -> dict[Measure, Bound]:
         if isinstance(key, str):
@@ -242,12 +256,59 @@ class Unjudged:
         return {
             "runs": [run.to_dict() for run in self.runs],
             "pairs": [pair.to_dict() for pair in self.pairs],
-            "next": [],
+            "next": [] if self.to_judge is None else self.to_judge.to_dicts(),
             "scale": self.scale,
             "depth": self.depth,
             "assumed": self.assumptions(),
             "policy": self.policy.to_dict(),
+            **({} if self.settled is None else {"settled": self.settled.to_dict()}),
+            **({} if self.sampled is None else {"sample": self.sampled.to_dict()}),
+            **({} if self.left_out is None else {"leave_one_out": self.left_out.to_dicts()}),
         }
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The judge's grades, without which `verify` could not repeat the call."""
+        made = self.judgments if self.settled is None else self.settled.judgements
+        if made is None:
+            return {}
+        return {
+            "judgements": made.rows(),
+            "batch": 1 if self.settled is None else self.settled.batch,
+        }
+
+    def tables(self) -> list[Table]:
+        """Runs, pairs, and whatever was asked for beside them."""
+        from rankproof.unjudged.tables import holes_tables
+
+        return holes_tables(self)
+
+    def summary(self) -> Summary:
+        """The widest question first."""
+        from rankproof.unjudged.tables import holes_sentences
+
+        return Summary(notes=holes_sentences(self))
+
+    def figures(self) -> dict[str, float]:
+        """Both ends of each score, as "run/measure/lowest"."""
+        return {
+            f"{run.name}/{measure}/{end}": getattr(bound, end)
+            for run in self.runs
+            for measure, bound in run.measures.items()
+            for end in ("lowest", "highest")
+        }
+
+    def judging_file(self, ending: str) -> bytes:
+        """The documents to judge, or the judgments made, as a file of this ending."""
+        from rankproof.unjudged.judging_order import judging_file
+
+        made = self.judgments if self.settled is None else self.settled.judgements
+        frame = self.to_judge if made is None else made
+        if frame is None:
+            raise InputError(
+                "nothing to write", place="to", remedy="add --judge-next 50 or --judge-sample 15"
+            )
+        return judging_file(frame, ending)
 
     def __str__(self) -> str:
         lines = [
@@ -256,58 +317,6 @@ class Unjudged:
             for m, b in run.measures.items()
         ]
         return "\n".join([*lines, *self.words()])
-
-
-def holes(
-    qrels: QrelsLike,
-    runs: Mapping[str, RunLike] | Several | RunLike,
-    measures: str | Measure | Iterable[str | Measure],
-    *,
-    depth: int | None = None,
-    scale: int | None = None,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-) -> Unjudged:
-    """What unjudged documents could change: each measure's ends over every completion.
-
-    `runs` is one run, a mapping of names to runs or a list of them. A hole is an unjudged document
-    in the top k of a run given; for a measure without a cutoff, in its first `depth` documents
-    (default: all). A
-    completion gives every hole a grade of the scale, 0 … `scale` (default: as the file beside
-    `qrels` says, or else the largest grade in them), or 1 … 5 for measures on those grades. The
-    other settings are those of `evaluate`.
-
-    >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["nDCG@5"])
-    >>> bound = found.runs[0].measures[rp.nDCG @ 5]
-    >>> round(bound.lowest, 3), round(bound.highest, 3)
-    (0.26, 0.975)
-    """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
-    judged = read_qrels(qrels)
-    named = named_runs(runs)
-    return holes_of(list(named), judged, parse_means(measures), policy, depth=depth, scale=scale)
-
-
-def named_runs(runs: Mapping[str, RunLike] | Several | RunLike) -> list[Run]:
-    """One run, or several by name or as a list; a mapping of mappings to numbers is one run."""
-    if isinstance(runs, Mapping) and not _is_run(runs):
-        return [read_run(run, name=name) for name, run in runs.items()]
-    listed = None if isinstance(runs, Mapping) else several(runs)
-    if listed is not None:
-        return [read_run(run, name=name) for name, run in listed.items()]
-    return [read_run(runs)]
-
-
-def _is_run(runs: Mapping[Any, Any]) -> bool:
-    for lists in runs.values():
-        if not isinstance(lists, Mapping):
-            return False
-        for value in lists.values():
-            return not isinstance(value, Mapping)
-    return True
 
 
 def check_reach(depth: int | None, scale: int | None, qrels: Qrels) -> int:
@@ -378,6 +387,8 @@ class View:
         scale: int | None = None,
         seen: Sequence[Evaluated] | None = None,
     ):
+        if policy.depth is not None and seen is None:  # evaluations were cut before
+            runs = [in_order(r, policy.order, policy.score_dtype, policy.depth) for r in runs]
         if policy.condensed:
             raise InputError(
                 "condensed lists have no holes", remedy="ask for bounds or for condensed lists"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rankproof.data import RunLike, read_run
 from rankproof.data.sources import Format, is_folder, is_pipe
@@ -14,10 +14,9 @@ from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
 from rankproof.foundation.errors import InputError
 from rankproof.measures import Judged, Measure
-from rankproof.presentation.json_values import plain as plainly
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.bounds import Bound, View
+    from rankproof.unjudged.bounds import View
 
 
 _WHOLE = 10**17  # a rank past every list
@@ -26,15 +25,6 @@ _WHOLE = 10**17  # a rank past every list
 def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
     """The Judged@k that belongs beside a measure."""
     return Judged @ (measure.cutoff or depth or _WHOLE)
-
-
-@dataclass(frozen=True)
-class Beside:
-    """For one run: the share of the top k that is judged, and bounds where they were asked for."""
-
-    judged: dict[Measure, float]
-    bounds: dict[Measure, Bound] | None = None
-    grades: str = ""  # that unjudged documents can have, in words, where there are bounds
 
 
 def with_judged(measures: Sequence[Measure]) -> list[Measure]:
@@ -137,32 +127,12 @@ def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | N
     return any((share < 1).any() for share in shares)
 
 
-def bounded(
-    beside: list[Beside],
-    runs: Iterable[Run],
-    judged: Qrels,
-    measures: list[Measure],
-    policy: Policy,
-) -> list[Beside]:
-    """With the lowest and highest figure over every completion."""
+def bound_evaluation(
+    evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]
+) -> Evaluation:
+    """The evaluation with the lowest and highest score over all grades of unjudged documents."""
     from rankproof.unjudged.bounds import View
 
-    found = []
-    for known, run in zip(beside, runs, strict=True):
-        view = View([run], judged, policy)
-        bounds = {m: view.run_bound(0, m) for m in measures}
-        found.append(replace(known, bounds=bounds, grades=view.grades(measures)))
-    return found
-
-
-def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
-    """What JSON says of a run, with `judged`, and `holes` where they were asked for."""
-    for measure, share in beside.judged.items():
-        figures = run["measures"][str(measure)]
-        figures["judged"] = plainly(share)
-        if beside.bounds is not None:
-            bound = beside.bounds[measure]
-            figures["holes"] = plainly([bound.lowest, bound.highest])
-            figures["exact"] = bound.exact
-            figures["grades"] = beside.grades
-    return run
+    view = View([run], qrels, evaluation.policy, depth=evaluation.policy.depth)
+    bounds = {measure: view.run_bound(0, measure) for measure in measures}
+    return replace(evaluation, bounds=bounds, grades=view.grades(measures))

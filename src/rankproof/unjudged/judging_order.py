@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,6 @@ from rankproof.evaluation import Policy, counts
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.files import check_ending, write_atomically
 from rankproof.foundation.phrasing import amount, plural
 from rankproof.measures import Measure
 from rankproof.presentation.json_values import told
@@ -149,33 +147,23 @@ def judge_next(view: View, measure: Measure, count: int | None = None) -> pl.Dat
     )
 
 
-def check_next(path: Path) -> str:
-    """The format that a file of documents to judge is to have."""
-    return check_ending(path, (".tsv", ".jsonl", ".trec"), "documents to judge")
-
-
-def write_next(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> None:
+def judging_file(frame: pl.DataFrame, ending: str) -> bytes:
     """Documents to judge, as a file in which grades are filled in: −1 says "not judged".
 
-    Or judgements that were made, where there are grades; or a TREC run that others judge.
+    Or judgments that were made, where there are grades; or a TREC run (.trec), best document
+    first, which a golden set can pool.
     """
-    ending = check_next(path)
-    if ending == ".trec":  # a run, best first, which a golden set can pool
-        check_trec_ids(frame["query"], frame["doc"], str(path))
+    if ending == ".trec":
+        check_trec_ids(frame["query"], frame["doc"], "documents to judge")
         lines = [
             f"{row['query']} Q0 {row['doc']} {at} {row.get('effect', 0.0)!r} next\n"
             for at, row in enumerate(frame.iter_rows(named=True), 1)
         ]
-        text = "".join(lines)
-        write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"), inputs=inputs)
-        return
+        return "".join(lines).encode()
     rows = frame if "grade" in frame.columns else frame.with_columns(pl.lit(-1).alias("grade"))
-    if ending == ".tsv":
-        # No id holds a tab, and whoever reads the file takes a quote for a letter.
-        how: dict[str, Any] = {"separator": "\t", "quote_style": "never"}
-        write_atomically(path, lambda file: rows.write_csv(file, **how), inputs=inputs)
-    else:
-        write_atomically(path, rows.write_ndjson, inputs=inputs)
+    if ending == ".tsv":  # no id holds a tab, and whoever reads the file takes a quote for a letter
+        return rows.write_csv(separator="\t", quote_style="never").encode()
+    return rows.write_ndjson().encode()
 
 
 def merged(qrels: Qrels, more: Qrels) -> Qrels:
@@ -286,6 +274,7 @@ class Settled:
     judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: those made, in order
     failed: int = 0  # documents that the judge gave no grade
     until: Literal["certain"] | float = "certain"  # what was to be reached
+    batch: int = 1  # documents judged at a time
 
     @property
     def asked(self) -> int:

@@ -1,80 +1,110 @@
-"""Holes and what is asked beside them: as the verb asks, and `verify` again."""
+"""Bounds over unjudged documents, and what was asked for beside them: documents to judge next, a
+sample to estimate from, judging until a difference is certain, runs without their own judgments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from rankproof.data import read_qrels
-from rankproof.data.tables import Qrels
-from rankproof.evaluation.recorded_inputs import Given
+from rankproof.data.tables import Qrels, Run
+from rankproof.evaluation import Policy
+from rankproof.measures import Measure
 from rankproof.unjudged import leave_one_out
 from rankproof.unjudged.bounds import Unjudged, View
 from rankproof.unjudged.judging_order import Settled, judge_next, merged
-from rankproof.unjudged.sampling import Sampled, draw, estimate
+from rankproof.unjudged.sampling import draw, estimate
+
+Settle = Callable[[View], Settled]
+JudgeSample = Callable[[View, pl.DataFrame], tuple[Qrels, pl.DataFrame]]
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What was found; None for what was not asked for."""
-
-    known: Qrels  # with all that was judged since
-    found: Unjudged
-    settled: Settled | None
-    next: pl.DataFrame | None  # documents to judge
-    judged: pl.DataFrame | None  # those that were
-    sampled: Sampled | None
-    left: pl.DataFrame | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `rankproof holes --format json` prints."""
-        data: dict[str, Any] = self.found.to_dict()
-        data |= {} if self.settled is None else {"settled": self.settled.to_dict()}
-        data |= {} if self.next is None else {"next": self.next.to_dicts()}
-        data |= {} if self.sampled is None else {"sample": self.sampled.to_dict()}
-        return data | ({} if self.left is None else {"leave_one_out": self.left.to_dicts()})
-
-
-def look(
-    given: Given,
+def find_holes(
+    runs: Sequence[Run],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
     *,
-    since: Qrels | None = None,
-    settle: Callable[[View], Settled] | None = None,
-    judge: Callable[[View, pl.DataFrame], tuple[Qrels, pl.DataFrame]] | None = None,
-) -> Looked:
-    """Holes under what is known and was judged `since`; `settle` and `judge` have some judged."""
-    asked, files, seed = given.config, given.files, given.seed
-    runs, known, measures, policy = list(given.runs()), given.qrels, given.measures, given.policy
-    count, sample, depth = (asked[k] for k in ("judge_next", "judge_sample", "leave_one_out"))
-    if since is not None and sample is None:
-        known = merged(known, since)
-    how = {"depth": asked["depth"], "scale": asked["scale"]}
-    view = View(runs, known, policy, **how)
-    settled = following = judged = sampled = left = None
+    scale: int | None = None,
+    judge_next: int | None = None,
+    judge_sample: int | None = None,
+    pool_depth: int | None = None,
+    provenance: Path | None = None,
+    judged_since: Qrels | None = None,
+    settle: Settle | None = None,
+    judge: JudgeSample | None = None,
+    seed: int = 0,
+) -> Unjudged:
+    """Bound every run and pair over what unjudged documents could be, and answer the requests.
+
+    `judged_since` are judgments made after `qrels`: merged with these, or with `judge_sample` the
+    labels of the sample, which `judge` makes where it is given. `settle` has documents judged
+    before anything is bounded.
+    """
+    known = qrels
+    if judged_since is not None and judge_sample is None:
+        known = merged(known, judged_since)
+    view = View(runs, known, policy, depth=policy.depth, scale=scale)
+    settled = None
     if settle is not None:
         settled = settle(view)
-        judged = settled.judgements
-        if judged.height:
-            known = merged(known, read_qrels(judged))
-        view = View(runs, known, policy, **how)
-    found = view.found(measures)
-    if count is not None:
-        following = judge_next(view, measures[0], count)
-    if sample is not None:
-        following = draw(view, measures, sample, seed)
-        if judge is not None:
-            since, judged = judge(view, following)
-        if since is not None:
-            sampled = estimate(view, measures, since, sample, seed=seed)
-    if depth is not None or "provenance" in files:
-        brought = (
-            leave_one_out.read_provenance(Path(files["provenance"]))
-            if "provenance" in files
-            else leave_one_out.contributions(runs, known, depth)
-        )
-        left = leave_one_out.leave_one_out(runs, known, measures, brought, policy=policy)
-    return Looked(known, found, settled, following, judged, sampled, left)
+        if settled.judgements.height:
+            known = merged(known, read_qrels(settled.judgements))
+        view = View(runs, known, policy, depth=policy.depth, scale=scale)
+    report = replace(view.found(measures), settled=settled, warnings=_warnings(known, runs))
+    if judge_next is not None:
+        report = replace(report, to_judge=_next_to_judge(view, measures[0], judge_next))
+    if judge_sample is not None:
+        report = _add_sample(report, view, measures, judge_sample, judged_since, judge, seed)
+    if pool_depth is not None or provenance is not None:
+        report = _add_leave_one_out(report, runs, known, measures, pool_depth, provenance)
+    return report
+
+
+_next_to_judge = judge_next
+
+
+def _warnings(qrels: Qrels, runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*qrels.notes, *(note for run in runs for note in run.notes)]))
+
+
+def _add_sample(
+    report: Unjudged,
+    view: View,
+    measures: Sequence[Measure],
+    count: int,
+    labels: Qrels | None,
+    judge: JudgeSample | None,
+    seed: int,
+) -> Unjudged:
+    """Draw queries, and estimate from the labels of all their unjudged documents if there are."""
+    to_judge = draw(view, measures, count, seed)
+    judgments = None
+    if judge is not None:
+        labels, judgments = judge(view, to_judge)
+    sampled = None if labels is None else estimate(view, measures, labels, count, seed=seed)
+    return replace(
+        report, to_judge=to_judge, judgments=judgments, sampled=sampled, sample_was_drawn=True
+    )
+
+
+def _add_leave_one_out(
+    report: Unjudged,
+    runs: Sequence[Run],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    pool_depth: int | None,
+    provenance: Path | None,
+) -> Unjudged:
+    """Evaluate each run without the judgments that it alone brought in."""
+    if provenance is not None:
+        contributions = leave_one_out.read_provenance(provenance)
+    else:
+        assert pool_depth is not None
+        contributions = leave_one_out.contributions(runs, qrels, pool_depth)
+    rows = leave_one_out.leave_one_out(runs, qrels, measures, contributions, policy=report.policy)
+    return replace(report, left_out=rows, pool_depth=pool_depth)

@@ -1,0 +1,234 @@
+"""`eval`: runs × judgments × measures, under every order of tied documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, overload
+
+from rankproof.commands.options import (
+    DEFAULT_MEASURES,
+    EvaluationOptions,
+    Holes,
+    Measures,
+    Runs,
+)
+from rankproof.commands.registry import Option, Output, Source, command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.data import QrelsLike, RunLike
+    from rankproof.evaluation import Evaluation, Evaluations, Policy, Several
+    from rankproof.measures.registry import Measure
+
+
+@overload
+def evaluate(
+    qrels: QrelsLike,
+    runs: Several,
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    *,
+    human: QrelsLike | None = ...,
+    holes: bool | None = ...,
+    fail_if: Sequence[str] = ...,
+    cluster: str | None = ...,
+    **options: Unpack[EvaluationOptions],
+) -> Evaluations: ...
+
+
+@overload
+def evaluate(
+    qrels: QrelsLike,
+    runs: RunLike,
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    *,
+    human: QrelsLike | None = ...,
+    holes: bool | None = ...,
+    fail_if: Sequence[str] = ...,
+    cluster: str | None = ...,
+    **options: Unpack[EvaluationOptions],
+) -> Evaluation: ...
+
+
+@command(
+    name="eval",
+    group="Evaluate",
+    outputs=[
+        Output(
+            "per_query",
+            "per_query_file",
+            "Write per-query values to FILE (.parquet or .csv).",
+            endings=(".csv", ".parquet"),
+        )
+    ],
+)
+def evaluate(
+    qrels: Annotated[
+        QrelsLike,
+        Source("QRELS", "qrels", instead="--judge"),
+        "Relevance judgments; - is standard input. --judge FILE names them too, before --human.",
+    ],
+    runs: Runs,
+    measures: Measures = DEFAULT_MEASURES,
+    *,
+    human: Annotated[
+        QrelsLike | None,
+        Source("FILE", "human"),
+        "Annotators' labels of some queries, drawn at random, where QRELS are a judge's of all: "
+        "adds an estimate of each score with annotators' labels.",
+    ] = None,
+    holes: Holes = False,
+    fail_if: Annotated[
+        Sequence[str],
+        Option(metavar="CONDITION,..."),
+        "Exit with 1 where a run meets it, such as 'nDCG@10 < 0.42'.",
+    ] = (),
+    cluster: Annotated[
+        str | None,
+        Option(metavar="auto|ADDRESS", recorded=False, panel="Large runs"),
+        "Evaluate on Ray: a running cluster or this machine (auto), or the one at ADDRESS. Runs "
+        "may be folders of shards.",
+    ] = None,
+    **options: Unpack[EvaluationOptions],
+) -> Any:
+    """Evaluate runs: the mean over all orders of ties, the range, and what one order says.
+
+    Each value is a mean over queries. EXPECTED is over all orders of tied documents, MIN and MAX
+    are the worst and best of them, OBLIVIOUS is the score as listed (one tie-break), BIAS is how
+    far that is from the expectation, STD its standard deviation over orders. JUDGED is the share
+    of the top k that is judged, where that is not all of it.
+
+    Python: one run gives an Evaluation, several give Evaluations, a mapping of name to Evaluation.
+
+    $ rankproof eval qrels.txt a.trec b.trec
+    $ rankproof eval qrels.txt a.trec -m nDCG@5,RR --per-query values.csv
+    $ rankproof eval qrels.txt a.trec --fail-if 'nDCG@10 < 0.42'
+
+    >>> run = {"q1": {"a": 0.9, "b": 0.8, "c": 0.8}}
+    >>> evaluation = rp.evaluate({"q1": {"b": 1}}, run, [rp.nDCG @ 2, "RR"])
+    >>> evaluation["RR"].expected, evaluation["RR"].min, evaluation["RR"].max
+    (0.41666666666666663, 0.3333333333333333, 0.5)
+    """
+    from rankproof.commands.inputs import EvaluationInputs, is_single_run
+    from rankproof.data.trec import group_ahead
+
+    group_ahead()  # while the rest loads, and judgments are read
+
+    from rankproof.evaluation import Evaluations, at_level, parse_all, parse_means
+    from rankproof.evaluation.thresholds import parse_limit
+
+    level = options.get("level")
+    conditions = [parse_limit(text) for text in fail_if]
+    conditions = [replace(c, measure=at_level([c.measure], level)[0]) for c in conditions]
+    names: Any = measures
+    if conditions:  # which name measures of their own
+        names = [] if measures is DEFAULT_MEASURES else _as_list(measures)
+        names = [*names, *(condition.measure for condition in conditions)]
+    parse = parse_means if holes else parse_all
+    inputs = EvaluationInputs.of("evaluate", qrels, runs, names, options, parse=parse)
+    if human is not None:
+        _check_read_twice(inputs.runs)
+    if cluster is None:
+        evaluations, _ = inputs.evaluate()
+    else:
+        evaluations = _evaluate_on_cluster(inputs, cluster)
+    if human is not None:
+        evaluations = _with_annotators(inputs, evaluations, human)
+    if holes:
+        evaluations = _with_bounds(inputs, evaluations)
+    evaluations = [
+        replace(e, failed_conditions=tuple(line for c in conditions for line in c.broken(e)))
+        for e in evaluations
+    ]
+    if is_single_run(runs):
+        return evaluations[0]
+    notes = _notes_on_conditions(evaluations, inputs.policy) if conditions else []
+    return Evaluations(tuple(evaluations), inputs.policy, tuple(notes))
+
+
+def _notes_on_conditions(evaluations: Sequence[Evaluation], policy: Policy) -> list[str]:
+    """That a condition holds for fewer queries than are judged."""
+    from rankproof.comparison.pairs import missing_note
+
+    missing = {e.name: e.missing for e in evaluations if e.missing}
+    return missing_note(missing, policy) if policy.missing == "skip" else []
+
+
+def _as_list(measures: Any) -> list[Any]:
+    from rankproof.measures.registry import Measure
+
+    return [measures] if isinstance(measures, str | Measure) else list(measures)
+
+
+def _check_read_twice(runs: Mapping[str, Any]) -> None:
+    """Refuse pipes where runs are evaluated by two sets of labels."""
+    from rankproof.commands.inputs import is_path
+    from rankproof.data.sources import is_pipe
+    from rankproof.foundation.errors import InputError
+
+    for run in runs.values():
+        if is_path(run) and is_pipe(run):
+            raise InputError("--human reads a run twice", place=str(run), remedy="name a file")
+
+
+def _with_annotators(
+    inputs: EvaluationInputs, evaluations: Sequence[Evaluation], human: QrelsLike
+) -> list[Evaluation]:
+    """Add to each evaluation the estimate of its scores with annotators' labels."""
+    from rankproof.commands.inputs import read_judgments
+    from rankproof.evaluation.annotator_estimates import estimate_with_annotators
+
+    labels = read_judgments(human, inputs.options.get("qrels_format"))
+    scale = labels.scale_beside(inputs.qrels.scale)
+    rescaled = {m: m.rescaled(inputs.qrels.scale, scale) for m in inputs.measures}
+    by_annotators = replace(inputs, qrels=labels)
+    labeled, _ = by_annotators.evaluate(measures=list(dict.fromkeys(rescaled.values())))
+    unknown_queries = len(set(labels.queries) - set(inputs.qrels.queries))
+    return [
+        replace(
+            evaluation,
+            annotators=estimate_with_annotators(evaluation, other, rescaled, unknown_queries),
+        )
+        for evaluation, other in zip(evaluations, labeled, strict=True)
+    ]
+
+
+def _with_bounds(inputs: EvaluationInputs, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Add the bounds over every grade that unjudged documents could have; runs are read again."""
+    from rankproof.commands.inputs import reading
+    from rankproof.data import read_run
+    from rankproof.unjudged.judged_share import bound_evaluation, check_again
+
+    check_again(inputs.runs.values())
+    bounded = []
+    with reading(inputs.runs):
+        for evaluation, (name, run) in zip(evaluations, inputs.runs.items(), strict=True):
+            table = read_run(run, format=inputs.options.get("input_format"), name=name)
+            bounded.append(bound_evaluation(evaluation, table, inputs.qrels, inputs.measures))
+    return bounded
+
+
+def _evaluate_on_cluster(inputs: EvaluationInputs, address: str) -> list[Evaluation]:
+    """Evaluate on Ray, which prints to standard output when a node dies: nobody reads that."""
+    import io
+    from contextlib import redirect_stdout
+
+    from rankproof.cluster import connected
+    from rankproof.cluster.runs import evaluate_shards
+    from rankproof.foundation.progress import progress
+    from rankproof.unjudged.judged_share import set_beside, with_judged
+
+    wanted = with_judged(inputs.measures)
+    form: Any = inputs.options.get("input_format")
+    with (
+        redirect_stdout(io.StringIO()),
+        connected(address),
+        progress("evaluating", len(inputs.runs)),
+    ):
+        evaluations = [
+            evaluate_shards(run, inputs.qrels, wanted, inputs.policy, name=name, format=form)
+            for name, run in inputs.runs.items()
+        ]
+    return [set_beside(evaluation, inputs.measures) for evaluation in evaluations]

@@ -1,0 +1,86 @@
+"""`gate`: a verdict for continuous integration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Unpack
+
+from rankproof.commands.options import MAIN_MEASURE, EvaluationOptions, Qrels, Seed
+from rankproof.commands.registry import Option, Output, Source, command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rankproof.comparison.gate import Gate
+    from rankproof.measures.registry import Measure
+
+
+@command(
+    group="Compare",
+    outputs=[Output("junit", "junit", "Write the verdicts as JUnit XML.")],
+)
+def gate(
+    qrels: Qrels,
+    baseline: Annotated[
+        object,
+        Source("BASELINE", "baseline"),
+        "A run, the JSON of an earlier `eval --out` or `gate --out`, or a sweep's folder.",
+    ],
+    candidate: Annotated[object, Source("CANDIDATE", "candidate"), "A run, or a sweep's folder."],
+    measures: Annotated[
+        str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float],
+        Option(("-m", "--measure"), "MEASURE,..."),
+        "Such as nDCG@10 or AP(rel=2)@100. `rankproof measures` lists them.",
+    ] = MAIN_MEASURE,
+    margin: Annotated[
+        float | Sequence[float],
+        Option(metavar="LOSS,..."),
+        "The loss that is tolerated: one for all measures, or one for each in order.",
+    ] = 0.01,
+    *,
+    allow_undecided: Annotated[bool, "Exit with 0 where the queries cannot tell."] = False,
+    seed: Seed = 0,
+    **options: Unpack[EvaluationOptions],
+) -> Gate:
+    """Let a candidate through if it is no worse than the baseline by more than a margin.
+
+    Exit code 0 where every measure passed: the lower end of the 95% interval of candidate −
+    baseline lies above −margin. 1 where one is worse, for its upper end lies below 0, where the
+    queries cannot tell, or where the candidate was evaluated on fewer queries or relevant documents
+    than the baseline. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
+
+    Python: both sides are runs, or results that hold values of every query: the JSON that
+    `eval --out` or `gate --out` wrote, a sweep's folder (its best configuration, or
+    `folder::configuration`), what `sweep` or `recommend` returned. `measures` may be
+    {measure: margin}. The result is true where the candidate passes: `assert rp.gate(…)`.
+
+    $ rankproof gate qrels.txt old.trec new.trec
+    $ rankproof gate qrels.txt old.trec new.trec -m nDCG@10,RR --margin 0.02,0.01
+
+    >>> before, after = "try/plain.trec", "try/saturated.trec"
+    >>> result = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
+    >>> result.verdict
+    'worse'
+    """
+    from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.comparison.gate import gate_sides, margins_of
+    from rankproof.comparison.gate_inputs import read_side
+
+    inputs = EvaluationInputs.of("gate", qrels, None, measures, options)
+    losses = list(measures.values()) if isinstance(measures, Mapping) else margin
+    margins = margins_of(inputs.measures, losses)
+    sides = [
+        read_side(
+            source, inputs.qrels, inputs.measures, inputs.policy, name, **inputs.reading_options
+        )
+        for source, name in ((baseline, "baseline"), (candidate, "candidate"))
+    ]
+    return gate_sides(
+        inputs.qrels,
+        sides[0],
+        sides[1],
+        inputs.measures,
+        margins,
+        allow_undecided=allow_undecided,
+        seed=seed,
+    )

@@ -1,0 +1,76 @@
+"""`leaderboard`: many runs in one table, and which of them differ significantly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from rankproof.commands.options import (
+    DEFAULT_MEASURES,
+    EvaluationOptions,
+    Holes,
+    Measures,
+    Qrels,
+    Seed,
+)
+from rankproof.commands.registry import Output, Source, command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rankproof.comparison.leaderboard import Leaderboard
+    from rankproof.data import RunLike
+
+
+def _expand(paths: list[str], arguments: Mapping[str, Any]) -> list[str]:
+    from rankproof.commands.inputs import resolve_row
+    from rankproof.comparison.leaderboard import expand
+
+    return expand([resolve_row(path) for path in paths], arguments.get("qrels"))
+
+
+@command(
+    group="Compare",
+    outputs=[
+        Output("plot", "chart_file", "Draw ranks and intervals: .svg or .html.", (".svg", ".html"))
+    ],
+)
+def leaderboard(
+    qrels: Qrels,
+    runs: Annotated[
+        str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, RunLike],
+        Source("RUN...", expand=_expand),
+        "Runs: files, folders, globs or rows of a sweep (FOLDER::ROW).",
+    ],
+    measures: Measures = DEFAULT_MEASURES,
+    *,
+    seed: Seed = 0,
+    holes: Holes = None,
+    **options: Unpack[EvaluationOptions],
+) -> Leaderboard:
+    """Rank runs: expected values, ranks with their intervals, and which runs differ significantly.
+
+    The first measure orders the rows. Runs in one GROUP are not significantly different by Tukey's
+    HSD over all pairs; † is worse than the best of its column; W/T/L counts queries against the
+    best run. Without --holes, the range over unjudged documents is shown where it changes who
+    could lead.
+
+    $ rankproof leaderboard qrels.txt runs/
+    $ rankproof leaderboard qrels.txt runs/*.trec -m nDCG@10,RR --format latex
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"]).runs
+    ('b', 'a')
+    """
+    from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.comparison.leaderboard import rank_evaluations
+
+    if not isinstance(runs, Mapping):
+        paths = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
+        if all(isinstance(path, str | os.PathLike) for path in paths):
+            runs = _expand([os.fspath(path) for path in paths], {"qrels": qrels})
+    inputs = EvaluationInputs.of("leaderboard", qrels, runs, measures, options)
+    evaluations, view = inputs.evaluate(holes=holes)
+    board = rank_evaluations(evaluations, seed=seed, holes=view)
+    return board if view is None or holes else board.where_others_could_lead()
