@@ -1,16 +1,15 @@
-"""Whatever people hold → Run and Qrels. The only input validation there is.
+"""Read runs and judgments from whatever holds them: the only place that validates input.
 
-read.py       read_run, read_qrels: a path, `-`, a dict of dicts, a frame or rows
-sources.py    a file: what its name says, and its bytes decompressed
-formats.py    which format a file is written in; a format of one's own
-trec.py       TREC runs and qrels, compiled and in polars
-frames.py     polars, pandas, pyarrow; CSV, TSV, Parquet, Arrow
-plain.py      three columns: MS MARCO's ranks, scores, grades
-peers.py      what ranx, Hugging Face, trectools and ir_datasets hold
-hits.py       what a retriever returned for a query
-objects.py    dicts and rows; JSON, JSON lines
-beir.py       folders of passages and questions
-columns.py    what each of these hands to read.py
+read                       read_run, read_qrels: a path, `-`, a dict of dicts, a frame or rows
+sources, formats           bytes of files and pipes, decompressed; in which format they are
+trec, three_columns        lines: TREC runs and qrels, MS MARCO's ranks, scores, grades
+frames, arrow              CSV, TSV, Parquet, Arrow; frames of polars, pandas, pyarrow
+objects, hits              dicts, rows and JSON; what a retriever returned for a query
+foreign_tables, beir       tables of ranx, Hugging Face, trectools, ir_datasets; BEIR folders
+columns, tables, scales    the columns that readers return; Run and Qrels; what grades mean
+ties                       scores to tie groups: the only place that ranks
+
+It does not evaluate anything (measures, evaluation).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/test.tsv (or graded.tsv, of a golden set)."""
+"""Read BEIR folders: corpus.jsonl, queries.jsonl, qrels/test.tsv (graded.tsv of golden sets)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankproof.foundation.files import check_folder
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Passages to be searched and questions to be asked of them."""
+    """Passages, questions about them, and the place of the judgments."""
 
     document_ids: list[str]
     documents: list[str]  # title and text
@@ -27,52 +27,52 @@ class Corpus:
     queries: list[str]
     qrels: Path
     label: str
-    sources: list[str | None]  # what each passage comes from, where the file says: a book, a page
-    empty: int  # passages that have neither title nor text
+    sources: list[str | None]  # the source of each passage (a book, a page), if the file states it
+    empty: int  # number of passages with neither title nor text
 
     @property
     def files(self) -> dict[str, Path]:
-        """What was read, by role."""
-        found = {name: _file(Path(self.label), name) for name in ("corpus", "queries")}
-        return {name: file for name, file in found.items() if file is not None}
+        """The files that were read, by role."""
+        files = {name: _file(Path(self.label), name) for name in ("corpus", "queries")}
+        return {name: file for name, file in files.items() if file is not None}
 
 
 def read_corpus(
     folder: str | Path, qrels: str | Path | None = None, queries: str | Path | None = None
 ) -> Corpus:
-    """The texts of a BEIR folder, and where its judgements are.
+    """Read the texts of a BEIR folder.
 
-    Files may be compressed (corpus.jsonl.gz). A passage's source is its "source", or that of its
-    "metadata". `queries` is a file in place of queries.jsonl.
+    Files may be compressed (corpus.jsonl.gz). A passage's source is its "source", or that in its
+    "metadata". `queries` is a file to use in place of queries.jsonl.
     """
     place = Path(folder)
     judgements = Path(qrels_file(place)) if qrels is None else Path(qrels)
-    texts = _named(place, "corpus")  # all must be there before the first is read
-    questions = _named(place, "queries") if queries is None else queries
+    texts = _text_file(place, "corpus")  # all files must exist before the first is read
+    questions = _text_file(place, "queries") if queries is None else queries
     if qrels is None and not judgements.is_file():
         raise InputError(
             "there is no qrels/test.tsv in this folder",
             place=str(place),
             remedy="name the judgements (`qrels: golden/qrels.txt`), or put them there",
         )
-    passages, asked = _texts(texts), read_questions(questions)
+    passages, questions_by_id = _texts(texts), read_questions(questions)
     documents = [text for _, text in passages]
     return Corpus(
-        [row["_id"] for row, _ in passages],
-        documents,
-        list(asked),
-        list(asked.values()),
-        judgements,
-        str(folder),
-        [_source(row) for row, _ in passages],
-        sum(not text.strip() for text in documents),
+        document_ids=[row["_id"] for row, _ in passages],
+        documents=documents,
+        query_ids=list(questions_by_id),
+        queries=list(questions_by_id.values()),
+        qrels=judgements,
+        label=str(folder),
+        sources=[_source(row) for row, _ in passages],
+        empty=sum(not text.strip() for text in documents),
     )
 
 
 def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The judgements of a BEIR folder; a path that is none as it is.
+    """Return the judgments in a BEIR folder; any other path unchanged.
 
-    A golden set's export also has them as they were graded: those are meant.
+    The export of a golden set also has graded.tsv, with all its grades, which is preferred.
     """
     folder = os.fspath(source)
     if not is_folder(Path(folder) / "qrels"):
@@ -80,90 +80,89 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
     graded = Path(folder) / "qrels" / "graded.tsv"
     if graded.is_file():
         return graded
-    found = _judgements(Path(folder) / "qrels")
-    tests = [file for file in found if file.name.startswith("test.")]
-    if len(found) != 1 and len(tests) != 1:
-        have = ", ".join(file.name for file in found) or "nothing"
+    files = _judgment_files(Path(folder) / "qrels")
+    tests = [file for file in files if file.name.startswith("test.")]
+    if len(files) != 1 and len(tests) != 1:
+        names = ", ".join(file.name for file in files) or "nothing"
         raise InputError(
-            f"which judgements are meant? qrels holds {have}",
+            f"which judgements are meant? qrels holds {names}",
             place=folder,
             remedy="name the file",
         )
-    return (tests or found)[0]
+    return (tests or files)[0]
 
 
 def chosen_among(source: str | os.PathLike[str], file: str | os.PathLike[str]) -> tuple[str, ...]:
-    """A line on which judgements of a BEIR folder are meant, where it has others."""
+    """Return a note on which judgments of a BEIR folder are used, if it has others."""
     if file is source or Path(file).name == "graded.tsv":
         return ()
-    others = [each for each in _judgements(Path(file).parent) if each != Path(file)]
-    told = f"{Path(source).name}: the judgements are those of qrels/{Path(file).name}"
-    return (told,) if others else ()
+    if _judgment_files(Path(file).parent) == [Path(file)]:
+        return ()
+    return (f"{Path(source).name}: the judgements are those of qrels/{Path(file).name}",)
 
 
-def _judgements(folder: Path) -> list[Path]:
+def _judgment_files(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob("*.tsv*")) if file.suffix != ".scale"]
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:
-    """Title and text of each passage of a BEIR folder, by id.
+    """Return title and text of each passage of a BEIR folder, by id.
 
     >>> from rankproof.data.beir import read_passages
     >>> len(read_passages("try/corpus"))
     172
     """
-    return {row["_id"]: text for row, text in _texts(_named(Path(folder), "corpus"))}
+    return {row["_id"]: text for row, text in _texts(_text_file(Path(folder), "corpus"))}
 
 
 def read_questions(source: str | Path) -> dict[str, str]:
-    """The questions of a BEIR folder, or of a file like queries.jsonl, by id."""
+    """Return the questions of a BEIR folder, or of a file like queries.jsonl, by id."""
     place = Path(source)
-    file = _named(place, "queries") if place.is_dir() else place
-    asked = {row["_id"]: row["text"] for row, _ in _texts(file)}
-    silent = next((name for name, text in asked.items() if not text.strip()), None)
-    if silent is not None:
+    file = _text_file(place, "queries") if place.is_dir() else place
+    questions = {row["_id"]: row["text"] for row, _ in _texts(file)}
+    empty = next((name for name, text in questions.items() if not text.strip()), None)
+    if empty is not None:
         raise InputError(
-            f"query {shorten(silent)} has no text",
+            f"query {shorten(empty)} has no text",
             place=str(file),
             remedy="write the question, or drop the line",
         )
-    return asked
+    return questions
 
 
 def read_answers(file: str | Path) -> dict[str, list[str]]:
-    """Reference answers of a file like queries.jsonl, by id: "answer" or "answers" of a line, or of
-    its "metadata"; questions without one are left out."""
-    found = {}
+    """Return the reference answers of a file like queries.jsonl, by id.
+
+    They are the "answer" or "answers" of a line or of its "metadata"; questions without one are
+    skipped.
+    """
+    answers = {}
     for row in _rows(Path(file)):
-        inside = row.get("metadata")
-        said = {**(inside if isinstance(inside, dict) else {}), **row}
-        given = said.get("answers", said.get("answer"))
-        several = given if isinstance(given, list) else [given]
-        texts = [text for text in several if isinstance(text, str) and text.strip()]
+        metadata = row.get("metadata")
+        fields = {**(metadata if isinstance(metadata, dict) else {}), **row}
+        value = fields.get("answers", fields.get("answer"))
+        candidates = value if isinstance(value, list) else [value]
+        texts = [text for text in candidates if isinstance(text, str) and text.strip()]
         if texts:
-            found[row["_id"]] = texts
-    return found
+            answers[row["_id"]] = texts
+    return answers
 
 
-def _named(folder: Path, name: str) -> Path:
-    """The file of a BEIR folder that holds these texts."""
+def _text_file(folder: Path, name: str) -> Path:
+    """Return the file of a BEIR folder with the passages or the questions."""
     check_folder(folder)
     file = _file(folder, name)
     if file is None:
-        raise _absent(folder, f"{name}.jsonl")
+        raise InputError(
+            f"there is no {name}.jsonl in this folder",
+            place=str(folder),
+            remedy="name a BEIR folder: corpus.jsonl, queries.jsonl, qrels/test.tsv",
+        )
     return file
 
 
-def _absent(folder: Path, name: str) -> InputError:
-    return InputError(
-        f"there is no {name} in this folder",
-        place=str(folder),
-        remedy="name a BEIR folder: corpus.jsonl, queries.jsonl, qrels/test.tsv",
-    )
-
-
 def _texts(file: Path) -> list[tuple[dict[str, Any], str]]:
-    """The rows of a file, and title and text of each."""
+    """Return the rows of a file, each with its title and text joined."""
     rows = list(_rows(file))
     texts = [" ".join(filter(None, (_title(row), row["text"]))) for row in rows]
     if not any(text.strip() for text in texts):
@@ -187,12 +186,13 @@ def _title(row: dict[str, Any]) -> str:
 
 def _source(row: dict[str, Any]) -> str | None:
     metadata = row.get("metadata")
-    inside = metadata.get("source") if isinstance(metadata, dict) else None
-    found = row.get("source", inside)
-    return None if found is None else str(found)
+    default = metadata.get("source") if isinstance(metadata, dict) else None
+    source = row.get("source", default)
+    return None if source is None else str(source)
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSON lines file, each checked: _id, text, characters, distinct ids."""
     seen: dict[str, int] = {}
     for number, line in enumerate(Source(file).text().split("\n"), 1):
         if not line.strip():
@@ -221,7 +221,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                 place=f"{file}:{number}",
                 remedy="check how the file was made",
             )
-        if not row["_id"] or not row["_id"].isprintable():  # which some that are fit are not
+        if not row["_id"] or not row["_id"].isprintable():  # a quick test that some valid ids fail
             place = f"{file}:{number}"
             check_ids(pl.Series([row["_id"]]), "text's", lambda _, place=place: place)  # type: ignore[misc]
         if row["_id"] in seen:

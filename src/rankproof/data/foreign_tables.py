@@ -1,6 +1,6 @@
-"""Tables as other packages hold them → a dict, a frame or rows.
+"""Turn tables of other packages into a dict, a frame or rows.
 
-Told by the module of their type, so that no package is imported to look.
+They are recognized by the module of their type, so that no package has to be imported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rankproof.foundation.errors import InputError
 
 
 def unpacked(source: Any, kind: Kind) -> tuple[str | None, Any]:
-    """The name that a peer's table bears, and what it holds; anything else as it is."""
+    """Return the name and content of another package's table; any other object unchanged."""
     package, _, _ = type(source).__module__.partition(".")
     if package == "ranx" and hasattr(source, "to_dict"):
         _check_kind(source, kind, {"Run": "run", "Qrels": "qrels"})
@@ -28,15 +28,16 @@ def unpacked(source: Any, kind: Kind) -> tuple[str | None, Any]:
 
 
 def _check_kind(source: Any, kind: Kind, kinds: dict[str, Kind]) -> None:
+    """Refuse a run where judgments are expected, or the reverse, by the name of its type."""
     other = kinds.get(type(source).__name__, kind)
     if other != kind:
         raise swapped(kind, "judgements" if other == "qrels" else "a run")
 
 
-def swapped(kind: Kind, given: str) -> InputError:
-    """The error for a run in the place of judgements, or the other way round."""
+def swapped(kind: Kind, actual: str) -> InputError:
+    """Return the error for a run in the place of judgments, or the reverse."""
     return InputError(
-        f"{given} in the place of {'the run' if kind == 'run' else 'the judgements'}",
+        f"{actual} in the place of {'the run' if kind == 'run' else 'the judgements'}",
         place=kind,
         remedy="name the judgments first and the run second: evaluate(qrels, run, …)",
     )

@@ -1,12 +1,12 @@
-"""What somebody's engine answers, whatever it is made of → ids and scores.
+"""Read ids and scores from the answer of a search engine, whatever objects it consists of.
 
     [("d7", 0.9), …]    ["d7", …]    {"d7": 0.9, …}    [{"id": "d7", "score": 0.9}, …]
     objects with an id and a score: LangChain's, Haystack's documents, LlamaIndex's nodes
     {"documents": […]}, {"retriever": {"documents": […]}}: Haystack's components and pipelines
 
-A dotted path says where the id is (`metadata.id`: attributes or keys). Without scores the order is
-all there is: they become minus the rank, and the run's format is `ranks`, so that nobody takes the
-absence of ties for a finding. Of a passage that is named twice (two chunks of it) the best stays.
+A dotted path names the id's attribute or key (`metadata.id`). Hits without scores get minus the
+rank, and the run's format becomes `ranks`, so that the absence of ties is not taken for a finding.
+A passage that is returned twice (two chunks of it) keeps its best score.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import polars as pl
 from rankproof.data.columns import is_text, not_unicode, past_every_number, to_float
 from rankproof.foundation.errors import InputError, shorten
 
-RANKS = "ranks"  # the format of scores that were none
+RANKS = "ranks"  # the format of scores that are minus the rank
 IDS = ("id", "_id", "doc_id", "node_id")
 SCORES = ("score", "_score", "relevance_score", "_relevance_score")
 _ABSENT = object()
@@ -31,18 +31,18 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The passages of one query, best first as the engine sees it."""
+    """The passages of one query, in the engine's order."""
 
     ids: list[str]
     scores: list[float]
-    ranked: bool = False  # whether the scores are only minus the rank
+    ranked: bool = False  # True if the scores are only minus the rank
 
 
-def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = False) -> Hits:
-    """Ids and scores of an answer; InputError says what is wrong with it.
+def read_hits(answer: Any, place: str, path: str | None = None, stored: bool = False) -> Hits:
+    """Return the hits of an answer, or raise InputError.
 
-    Of answers that somebody `kept` there is nobody to ask: an id may also be in the metadata, and a
-    document that is named twice is refused.
+    In a `stored` answer (a run that a user holds), an id may also be in the metadata, and a
+    repeated document is refused.
     """
     answer = unwrapped(answer)
     if isinstance(answer, set | frozenset):
@@ -56,47 +56,47 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
             remedy="return [(id, score), …]",
         )
     else:
-        pairs = [_pair(item, place, path, kept) for item in answer]
-    ids = [_id(found, place, path, kept) for found, _ in pairs]
+        pairs = [_id_and_score(item, place, path, stored) for item in answer]
+    ids = [_text_id(value, place, path, stored) for value, _ in pairs]
     if not is_text("".join(ids)):
-        half = next(found for found in ids if not is_text(found))
-        raise not_unicode("document", half, place)
-    again = _second(ids) if kept and len(set(ids)) < len(ids) else None
-    if again is not None:
+        invalid = next(text for text in ids if not is_text(text))
+        raise not_unicode("document", invalid, place)
+    if stored and len(set(ids)) < len(ids):
+        repeated = shorten(_first_repeated(ids))
         raise InputError(
-            f"document {shorten(again)} a second time", place=place, remedy="keep one of the two"
+            f"document {repeated} a second time", place=place, remedy="keep one of the two"
         )
     scores = [score for _, score in pairs]
-    silent = sum(score is None for score in scores)
-    if 0 < silent < len(scores):
+    without_score = sum(score is None for score in scores)
+    if 0 < without_score < len(scores):
         raise InputError(
-            f"{silent} of {len(scores)} hits have no score",
+            f"{without_score} of {len(scores)} hits have no score",
             place=place,
             remedy="score all of them, or none",
         )
-    if silent:
+    if without_score:
         return best_of_repeated(ids, [-float(rank) for rank in range(1, len(ids) + 1)], True)
     numbers = [_score(score, place) for score in scores]
-    # What was kept is handed on as it is: its reader sees what a float would leave of it.
-    return best_of_repeated(ids, scores if kept else numbers)
+    # Stored scores keep their type: their reader also uses what a float cannot hold.
+    return best_of_repeated(ids, scores if stored else numbers)
 
 
 def unwrapped(answer: Any) -> Any:
-    """The documents of an answer that names them as Haystack's do; else the answer."""
+    """Return the documents inside an answer of Haystack, or values of numpy, torch and pandas."""
     inner = answer
     if isinstance(inner, Mapping) and len(inner) == 1 and "documents" not in inner:
         (inner,) = inner.values()
     if isinstance(inner, Mapping) and isinstance(inner.get("documents"), list | tuple):
         return inner["documents"]
-    if hasattr(answer, "tolist"):  # of numpy, torch, pandas
-        named = getattr(answer, "index", None)
-        scores = hasattr(named, "dtype") and not hasattr(named, "step")  # not 0, 1, 2, …
-        return answer.to_dict() if scores else answer.tolist()
+    if hasattr(answer, "tolist"):
+        index = getattr(answer, "index", None)  # of a pandas Series: ids, unless it is 0, 1, 2, …
+        has_ids = hasattr(index, "dtype") and not hasattr(index, "step")
+        return answer.to_dict() if has_ids else answer.tolist()
     return answer.to_list() if isinstance(answer, pl.Series) else answer
 
 
-def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[Any, Any]:
-    """(id, score) of one hit; a score of None where it has none."""
+def _id_and_score(item: Any, place: str, path: str | None, stored: bool = False) -> tuple[Any, Any]:
+    """Return id and score of one hit; None for what it lacks."""
     if isinstance(item, str | Integral):
         return item, None
     if isinstance(item, Sequence) and not isinstance(item, bytes):
@@ -104,45 +104,51 @@ def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[
             raise InputError(
                 f"returns {shorten(item)} for a hit", place=place, remedy="return (id, score)"
             )
-        first, score = item
-        return (
-            first if isinstance(first, str | Integral) else _pair(first, place, path, kept)[0]
-        ), score
+        document, score = item
+        if not isinstance(document, str | Integral):
+            document, _ = _id_and_score(document, place, path, stored)
+        return document, score
     if path is not None:
-        found = _follow(item, path)
+        identifier = _follow(item, path)
     else:
-        beside = [_step(item, name) for name in ("metadata", "meta", "payload") if kept]
-        homes = [item, *(home for home in beside if isinstance(home, Mapping))]
-        named = (_step(home, name) for home in homes for name in IDS)
-        found = next((f for f in named if f is not _ABSENT and f is not None), None)
-    score = next((s for s in (_step(item, n) for n in SCORES) if s is not _ABSENT), None)
-    return (None if found is _ABSENT else found), score
+        holders = [item]
+        if stored:
+            inner = (_attribute(item, name) for name in ("metadata", "meta", "payload"))
+            holders += [holder for holder in inner if isinstance(holder, Mapping)]
+        identifier = _first_attribute(holders, IDS)
+    return identifier, _first_attribute([item], SCORES)
+
+
+def _first_attribute(holders: Sequence[Any], names: Sequence[str]) -> Any:
+    """Return the first of these attributes or keys that is present and not None."""
+    values = (_attribute(holder, name) for holder in holders for name in names)
+    return next((value for value in values if value is not _ABSENT and value is not None), None)
 
 
 def _follow(item: Any, path: str) -> Any:
     for name in path.split("."):
-        item = _step(item, name)
+        item = _attribute(item, name)
         if item is _ABSENT:
             return None
     return item
 
 
-def _step(item: Any, name: str) -> Any:
+def _attribute(item: Any, name: str) -> Any:
     if isinstance(item, Mapping):
         return item.get(name, _ABSENT)
     return getattr(item, name, _ABSENT)
 
 
-def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
-    if not isinstance(found, bool) and isinstance(found, str | Integral):
-        return str(found)
-    if found is None:
-        said = f"no {path!r}" if path else "no id"
+def _text_id(value: Any, place: str, path: str | None, stored: bool) -> str:
+    if not isinstance(value, bool) and isinstance(value, str | Integral):
+        return str(value)
+    if value is None:
+        lack = f"no {path!r}" if path else "no id"
         remedy = 'say where it is: id="metadata.id", say'
-        if kept:
+        if stored:
             remedy = "write {query: [(id, score)]}, or give each an id"
-        raise InputError(f"a hit has {said}", place=place, remedy=remedy)
-    raise InputError(f"id {shorten(found)} is not text", place=place, remedy="return ids as text")
+        raise InputError(f"a hit has {lack}", place=place, remedy=remedy)
+    raise InputError(f"id {shorten(value)} is not text", place=place, remedy="return ids as text")
 
 
 def _score(score: Any, place: str) -> float:
@@ -162,9 +168,13 @@ def _score(score: Any, place: str) -> float:
     return value
 
 
-def _second(ids: list[str]) -> str:
+def _first_repeated(ids: list[str]) -> str:
     seen: set[str] = set()
-    return next(found for found in ids if found in seen or seen.add(found))  # type: ignore[func-returns-value]
+    for text in ids:
+        if text in seen:
+            break
+        seen.add(text)
+    return text
 
 
 def best_of_repeated(ids: list[str], scores: list[float], ranked: bool = False) -> Hits:

@@ -126,7 +126,7 @@ def _scores_of_hits(
             raise InputError(
                 f"{shorten(listed)} where a dict of documents belongs", place=place, remedy=remedy
             )
-        hits = read_hits(listed, place, kept=True)
+        hits = read_hits(listed, place, stored=True)
         if hits.ranked and kind == "qrels" and hits.ids:
             raise InputError(
                 f"document {shorten(hits.ids[0])} has no grade",

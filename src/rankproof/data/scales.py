@@ -1,9 +1,9 @@
-"""The scale of judgements, in a file beside them: `qrels.txt.scale` is that of `qrels.txt`.
+"""Read the scale of judgments from the file beside them: `qrels.txt.scale` for `qrels.txt`.
 
     {"grades": [1, 5], "relevant": 4, "gains": 3}
 
-TREC and BEIR files hold grades and not what they mean, and their readers know no comments: so the
-file itself stays as it is for all of them.
+TREC and BEIR files cannot state what their grades mean, and their readers know no comments, so the
+scale has a file of its own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ENDING = ".scale"
 
 
 def read_scale(qrels: str) -> Scale | None:
-    """What lies beside a file of judgements; None where nothing does."""
+    """Return the scale beside a file of judgments; None if there is none."""
     if qrels == "-" or "\0" in qrels or not (file := Path(f"{qrels}{ENDING}")).is_file():
         return None
-    figures: list[Any] = []
+    values: list[Any] = []
     with suppress(OSError, ValueError, TypeError, KeyError):
-        said = json.loads(file.read_text(encoding="utf-8"))
-        figures = [*said["grades"], said["relevant"], said["gains"]]
-    if len(figures) == 4 and all(type(figure) is int for figure in figures):
-        lowest, highest, relevant, gains = figures
+        content = json.loads(file.read_text(encoding="utf-8"))
+        values = [*content["grades"], content["relevant"], content["gains"]]
+    if len(values) == 4 and all(type(value) is int for value in values):
+        lowest, highest, relevant, gains = values
         if lowest <= min(relevant, gains) <= max(relevant, gains) <= highest:
             return Scale(lowest, highest, relevant, gains)
     raise InputError(
@@ -39,6 +39,6 @@ def read_scale(qrels: str) -> Scale | None:
 
 
 def scale_text(scale: Scale) -> str:
-    """A scale as its file holds it."""
+    """Return a scale as its file contains it."""
     grades = [scale.lowest, scale.highest]
     return json.dumps({"grades": grades, "relevant": scale.relevant, "gains": scale.gains})

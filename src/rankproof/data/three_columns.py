@@ -1,10 +1,10 @@
-"""Lines of three columns without a header: query, document, and a number.
+"""Read lines of three columns without a header: query, document, and a number.
 
-    plain     the number is a score, or a grade
-    msmarco   it is a rank, as in MS MARCO's submissions: the score is minus the rank
+    plain     the number is a score or a grade
+    msmarco   the number is a rank, as in MS MARCO's submissions; the score is minus the rank
 
-Which of the two a run is can only be guessed: it is MS MARCO's where the third column counts 1, 2,
-3, … through each list of the first lines.
+Which of the two a run is has to be guessed: msmarco if the third column counts 1, 2, 3, … within
+each list of the first lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rankproof.foundation.phrasing import plural
 
 
 def guess(head: bytes, kind: Kind) -> str | None:
-    """`plain` or `msmarco` where the first lines have three columns; None otherwise."""
+    """Return `plain` or `msmarco` if the first lines have three columns, else None."""
     lines = map(bytes.split, head.split(b"\n"))
     rows = [row for row in lines if row and not row[0].startswith(b"#")]
     if not rows or any(len(row) != 3 for row in rows):
@@ -31,52 +31,54 @@ def guess(head: bytes, kind: Kind) -> str | None:
         return "plain"
     next_rank: dict[bytes, int] = {}
     for query, _, number in rows:
-        wanted = next_rank.get(query, 1)
-        if number.lstrip(b"0") != b"%d" % wanted:
+        rank = next_rank.get(query, 1)
+        if number.lstrip(b"0") != b"%d" % rank:
             return "plain"
-        next_rank[query] = wanted + 1
+        next_rank[query] = rank + 1
     return "msmarco"
 
 
 def read_plain(source: Source, kind: Kind) -> Columns:
+    """Return query, document and score or grade."""
     return _columns(source, kind)
 
 
 def read_msmarco(source: Source, kind: Kind) -> Columns:
-    """Ranks as scores that fall; a rank that two documents share is no tie that was measured."""
+    """Return ranks as descending scores; documents that share a rank are not a measured tie."""
     if kind == "qrels":
         raise InputError(
             "MS MARCO's ranks are a run", place=source.label, remedy="name the judgements"
         )
-    found = _columns(source, kind)
-    wrong = (found.value < 1) | (found.value != np.trunc(found.value)) | np.isinf(found.value)
-    if wrong.any():
-        at = int(wrong.argmax())
+    columns = _columns(source, kind)
+    rank = columns.value
+    is_invalid = (rank < 1) | (rank != np.trunc(rank)) | np.isinf(rank)
+    if is_invalid.any():
+        row = int(is_invalid.argmax())
         raise InputError(
-            f"rank {found.value[at]:g} is not 1, 2, 3, …",
-            place=found.place(at),
+            f"rank {rank[row]:g} is not 1, 2, 3, …",
+            place=columns.place(row),
             remedy="name the format that it is (format=, --input-format plain)",
         )
-    return replace(found, value=-found.value, dtype=RANKS, rest=None)
+    return replace(columns, value=-rank, dtype=RANKS, rest=None)
 
 
 def _columns(source: Source, kind: Kind) -> Columns:
     place = place_in(source)
-    text, wrong = source.decoded(source.read(source.report))
+    text, encoding_error = source.decoded(source.read(source.report))
     lines, fields = split_fields(text)
-    query, doc, number = (fields.list.get(at, null_on_oob=True) for at in range(3))
+    query, doc, number = (fields.list.get(column, null_on_oob=True) for column in range(3))
 
-    def not_three(at: int) -> InputError:
+    def not_three(row: int) -> InputError:
         return InputError(
-            f"{plural(len(fields[at]), 'column')} where the others have 3: {shorten(lines[at])}",
-            place=place(at),
+            f"{plural(len(fields[row]), 'column')} where the others have 3: {shorten(lines[row])}",
+            place=place(row),
             remedy="fix the line, or name the file's format (format=, --input-format)",
         )
 
     uneven = first_of(fields.list.len() != 3), not_three
-    found = columns_of(query, doc, number, kind, place, uneven)
-    if wrong is not None:  # and none before it
-        raise wrong
+    columns = columns_of(query, doc, number, kind, place, uneven)
+    if encoding_error is not None:  # all lines before it are valid
+        raise encoding_error
     if not len(lines):
         raise no_rows(source.label)
-    return found
+    return columns
