@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rankproof.commands.health import Health, doctor
     from rankproof.commands.holes import holes
     from rankproof.commands.leaderboard import leaderboard
+    from rankproof.commands.parts import ComponentList, parts
+    from rankproof.commands.search import SearchResult, search
     from rankproof.commands.ties import ties
     from rankproof.commands.verification import Verification, verify
     from rankproof.comparison.gate import Gate
@@ -62,6 +64,8 @@ HOME = {
     "commands.gate": ("gate",),
     "commands.holes": ("holes",),
     "commands.leaderboard": ("leaderboard",),
+    "commands.parts": ("ComponentList", "parts"),
+    "commands.search": ("SearchResult", "search"),
     "commands.ties": ("ties",),
     "data.tables": ("Qrels", "Run"),
     "data.ties": ("TieGroups",),
@@ -81,6 +85,7 @@ __all__ = [
     "Audit",
     "Chosen",
     "Comparison",
+    "ComponentList",
     "Evaluation",
     "Evaluations",
     "Gate",
@@ -94,6 +99,7 @@ __all__ = [
     "Qrels",
     "RankproofError",
     "Run",
+    "SearchResult",
     "Summary",
     "TieGroups",
     "TieReport",
@@ -113,8 +119,10 @@ __all__ = [
     "holes",
     "init",
     "leaderboard",
+    "parts",
     "read_qrels",
     "read_run",
+    "search",
     "tie_statistics",
     "ties",
     "verify",

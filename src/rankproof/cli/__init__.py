@@ -29,7 +29,6 @@ VERBS: dict[str, str] = {
     "trec_eval": "Print what trec_eval 9 prints, byte for byte, so that a script changes one word.",
     "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
     "orders.",
-    "search": "Search a corpus with any retriever that a sweep could measure.",
     "sweep": "Run every configuration of a grid on one corpus.",
     "ceilings": "Say what the candidates allow: actual, PROC, and whether to work on the pool or "
     "the order.",
@@ -39,7 +38,6 @@ VERBS: dict[str, str] = {
     "diagnostics.",
     "verify": "Digest the inputs of a result again, make it again, and compare every figure.",
     "measures": "List the measures, their parameters and what they mean.",
-    "parts": "List the parts of a retrieval stack: what `type:` takes, and what each needs.",
     "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
     "rest.",
     "demo": "Run `choose` and the other verbs on a small bilingual corpus, and write a report.",

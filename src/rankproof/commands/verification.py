@@ -316,13 +316,12 @@ UNMADE = {
     "sweep": "a sweep measures times, which no two runs share",
     "names": "an embedder was run",
     "noise": "an embedder was run",
-    "search": "a retriever was asked",
     "golden": "a judge was asked",
     "status": "it tells how a golden set stood",
     **dict.fromkeys(
         (
             *("assignment", "doctor", "documents", "dry run", "embed", "golden diff", "golden try"),
-            *("measures", "parts", "plan", "score", "verification"),
+            *("measures", "plan", "score", "verification"),
         ),
         "it holds none that follows from its inputs alone",
     ),

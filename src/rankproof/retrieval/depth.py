@@ -1,9 +1,10 @@
-"""Dynamic K: rerank few candidates, and more only where the reranker is unsure of them.
+"""Dynamic depth: rerank few candidates, and more only where the reranker is uncertain.
 
     doubt(s) = − Σ p ln p / ln n,  p = softmax((s − mean)/std)    0 certain, 1 where all are equal
 
-Standard scores make it the same whatever scale a reranker uses: probabilities, logits, cosines. At
-which doubt it pays to go deep is learned on pilot queries, whose grades are known.
+This is the normalized entropy of the scores. Standardizing them makes it independent of the scale
+that a reranker uses: probabilities, logits, cosines. The threshold of doubt above which it pays to
+rerank deep is learned on pilot queries, whose grades are known.
 """
 
 from __future__ import annotations
@@ -27,34 +28,35 @@ class DepthSettings(Settings):
 
 
 def doubt(scores: Any) -> float:
-    """How evenly softmax spreads over n standard scores: 0 certain, 1 uniform.
+    """Return the normalized entropy of one query's scores: 0 certain, 1 uniform.
 
-    A single score has nothing that it could be mistaken for: 0.
+    It is 0 for a single score.
 
     >>> from rankproof.retrieval.depth import doubt
     >>> doubt([0.82, 0.31, 0.30, 0.29]) < doubt([0.62, 0.61, 0.30, 0.29])
     True
     """
-    values = _scores(scores)
+    values = _check_scores(scores)
     if len(values) == 1:
         return 0.0
     values = values / (np.abs(values).max() or 1.0)  # squares stay in range
     spread = values.std()
     if spread < 1e-12:
         return 1.0
-    below = (values - values.max()) / spread
-    weight = np.exp(below)
+    log_weight = (values - values.max()) / spread
+    weight = np.exp(log_weight)
     total = weight.sum()
-    # ln Σw − Σ w ln w / Σw is −Σ p ln p, without the logarithm of a p that is 0.
-    plain = np.log(total) - (weight * below).sum() / total
-    return float(np.clip(plain / np.log(len(values)), 0.0, 1.0))
+    # −Σ p ln p written as ln Σw − Σ w ln w / Σw, which avoids the logarithm of a p that is 0.
+    entropy = np.log(total) - (weight * log_weight).sum() / total
+    return float(np.clip(entropy / np.log(len(values)), 0.0, 1.0))
 
 
 def learn_threshold(doubts: Float, gained: Float, lose: float) -> float:
-    """The doubt above which to go deep: the fewest of the pilot queries, the most doubtful first,
-    such that staying shallow with the others loses no more than `lose` on average.
+    """Return the doubt above which to rerank deep.
 
-    `gained` (P,) is what each query's quality gains by going deep; undefined ones do not count.
+    As few pilot queries as possible are reranked deep, those with the largest doubt first, such
+    that the mean quality lost on the others is at most `lose`. `gained` (P,) is what each query
+    gains by depth; NaN does not count.
 
     >>> from rankproof.retrieval.depth import learn_threshold
     >>> doubts, gained = np.array([0.5, 0.6, 0.8, 0.9]), np.array([0.0, 0.0, 0.1, 0.2])
@@ -65,18 +67,18 @@ def learn_threshold(doubts: Float, gained: Float, lose: float) -> float:
     if not known.any():
         return -np.inf
     order = np.argsort(-doubts[known], kind="stable")
-    falling, lost = doubts[known][order], gained[known][order]
-    # left[j]: the mean loss where the j most doubtful go deep.
-    left = (lost.sum() - np.concatenate([[0.0], np.cumsum(lost)])) / len(lost)
-    # Queries of equal doubt go together.
-    possible = np.concatenate([[True], falling[1:] < falling[:-1], [True]])
-    deep = int(np.flatnonzero((left <= lose + 1e-12) & possible)[0])
-    if deep == len(falling):
+    doubts, gained = doubts[known][order], gained[known][order]  # the largest doubt first
+    # mean_loss[j]: where the first j queries are reranked deep.
+    mean_loss = (gained.sum() - np.concatenate([[0.0], np.cumsum(gained)])) / len(gained)
+    # A threshold cannot separate queries of equal doubt.
+    is_boundary = np.concatenate([[True], doubts[1:] < doubts[:-1], [True]])
+    deep = int(np.flatnonzero((mean_loss <= lose + 1e-12) & is_boundary)[0])
+    if deep == len(doubts):
         return -np.inf
-    return float(falling[deep] if deep == 0 else (falling[deep - 1] + falling[deep]) / 2)
+    return float(doubts[deep] if deep == 0 else (doubts[deep - 1] + doubts[deep]) / 2)
 
 
-def _scores(scores: Any) -> Float:
+def _check_scores(scores: Any) -> Float:
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not len(values):
         raise InputError(

@@ -1,6 +1,8 @@
-"""Passages nearly equal to a better one, left out before they cost a reranker anything.
+"""Near-duplicate passages, dropped before a reranker is paid for them.
 
-similarity(a, b) = |A ∩ B| / |A ∪ B|,  A and B the sets of n consecutive words of each text
+    similarity(a, b) = |A ∩ B| / |A ∪ B|
+
+where A and B are the sets of shingles (n consecutive words) of the two texts (Broder 1997).
 """
 
 from __future__ import annotations
@@ -30,16 +32,16 @@ class DuplicatesSettings(Settings):
     0.9
     """
 
-    # Jaccard similarity of word shingles; with 0 every passage repeats every other.
+    # Jaccard similarity of word shingles; with 0 every passage would repeat every other.
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
     shingle: Count = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """What is left of a ranked pool, and what was dropped for which."""
+    """The passages of a ranked pool that were kept and dropped."""
 
-    kept: Int  # (K,) positions, in the order given
+    kept: Int  # (K,) positions in the pool, ascending
     dropped: dict[str, str]  # id → id of the kept passage that it nearly repeats
 
 
@@ -48,101 +50,105 @@ def suppress(
 ) -> Suppressed:
     """Drop each passage that is at least `threshold` similar to a better one that was kept.
 
-    Passages stand best first. A passage is compared with those kept alone: where b repeats a, and c
-    repeats b but not a, c stays. One that repeats several goes for the most similar, of equally
-    similar ones for the best. A passage without words repeats nothing.
+    Passages are given best first. A passage is compared only with those kept: where b repeats a,
+    and c repeats b but not a, c stays. One that repeats several is recorded with the most similar,
+    among equally similar ones with the best. A passage without words repeats nothing.
 
     >>> from rankproof.retrieval.duplicates import suppress
     >>> suppress(["d1", "d2"], ["the red fox saw a hen", "The red fox saw a hen."]).dropped
     {'d2': 'd1'}
     """
     settings = settings or DuplicatesSettings()
-    sets = _ordered([shingles(text, settings.shingle) for text in texts])
+    sets = _number_by_rarity([shingles(text, settings.shingle) for text in texts])
     kept: list[int] = []
     dropped: dict[str, str] = {}
-    index = _Index(settings.threshold)
-    for position, (identity, own) in enumerate(zip(ids, sets, strict=True)):
-        found = index.nearest(own)
-        if found is None:
-            index.add(own)
+    index = _SimilarSets(settings.threshold)
+    for position, numbers in enumerate(sets):
+        similar = index.most_similar(numbers)
+        if similar is None:
+            index.add(numbers)
             kept.append(position)
         else:
-            dropped[identity] = ids[kept[found]]
+            dropped[ids[position]] = ids[kept[similar]]
     return Suppressed(np.array(kept, np.int64), dropped)
 
 
-def _ordered(sets: Sequence[Collection[Hashable]]) -> list[Int]:
-    """Each set as numbers, ascending; the rarer a shingle, the lower its number."""
-    held = Counter(chain.from_iterable(sets))
-    by_rarity = {shingle: at for at, (shingle, _) in enumerate(reversed(held.most_common()))}
-    return [np.sort(np.array([by_rarity[x] for x in own], np.int64)) for own in sets]
+def _number_by_rarity(sets: Sequence[Collection[Hashable]]) -> list[Int]:
+    """Return each set as ascending numbers; the rarer a shingle, the lower its number."""
+    counts = Counter(chain.from_iterable(sets))
+    number = {shingle: n for n, (shingle, _) in enumerate(reversed(counts.most_common()))}
+    return [np.sort(np.array([number[x] for x in members], np.int64)) for members in sets]
 
 
-class _Index:
-    """Which of the sets kept may be so similar to another, without a look at the common shingles.
+_ROUNDING = 1e-6  # shingles by which a computed bound may be too high
+
+
+class _SimilarSets:
+    """Finds the most similar of the sets added, without comparing with all of them.
 
     Sets a and b with similarity t share at least α = t/(1+t) · (|a| + |b|) shingles, and so at
-    least t·|a|: by number, the first they share is among the |a| − ⌈t·|a|⌉ + 1 first of a, and of b
-    likewise. From there on both must hold α more. What all passages share stands last.
+    least t·|a|. By number, the first shared one is therefore among the |a| − ⌈t·|a|⌉ + 1 first of
+    a (its prefix), and likewise of b; from there on both must contain α more. Shingles that all
+    passages share have the highest numbers and are in no prefix (Bayardo, Ma and Srikant 2007).
     """
 
     def __init__(self, threshold: float):
         self._threshold = threshold
-        # Of each shingle: which sets hold it, how much of the set is left there, and its size.
-        self._holders: dict[int, tuple[array[int], array[int], array[int]]] = {}
+        # By shingle: the sets with it in their prefix, how many of each set's shingles follow
+        # (itself included), and the size of each set.
+        self._postings: dict[int, tuple[array[int], array[int], array[int]]] = {}
         self._shingles = array("q")  # of all sets, one after the other
         self._start = array("q", [0])
 
-    def _first(self, own: Int) -> Int:
-        least = math.ceil(self._threshold * len(own) - _ROUNDING)
-        return own[: len(own) - least + 1]
+    def _prefix(self, members: Int) -> Int:
+        shared = math.ceil(self._threshold * len(members) - _ROUNDING)
+        return members[: len(members) - shared + 1]
 
-    def add(self, own: Int) -> None:
-        count = len(self._start) - 1
-        for at, shingle in enumerate(self._first(own).tolist()):
-            holders = self._holders.setdefault(shingle, (array("q"), array("q"), array("q")))
-            for column, value in zip(holders, (count, len(own) - at, len(own)), strict=True):
+    def add(self, members: Int) -> None:
+        set_number = len(self._start) - 1
+        for position, shingle in enumerate(self._prefix(members).tolist()):
+            posting = self._postings.setdefault(shingle, (array("q"), array("q"), array("q")))
+            values = (set_number, len(members) - position, len(members))
+            for column, value in zip(posting, values, strict=True):
                 column.append(value)
-        self._shingles.frombytes(own.tobytes())
+        self._shingles.frombytes(members.tobytes())
         self._start.append(len(self._shingles))
 
-    def nearest(self, own: Int) -> int | None:
-        """The number of the most similar set, of equally similar ones the first; None where all are
-        less similar than the threshold.
+    def most_similar(self, members: Int) -> int | None:
+        """Return the number of the most similar set, the first among equally similar ones.
+
+        Return None if all are less similar than the threshold.
         """
-        some = self._candidates(own)
-        if not len(some):
+        candidates = self._candidates(members)
+        if not len(candidates):
             return None
         start = np.frombuffer(self._start, np.int64)
-        size = start[some + 1] - start[some]
+        size = start[candidates + 1] - start[candidates]
         ends = np.cumsum(size)
-        at = np.arange(ends[-1]) + np.repeat(start[some] - ends + size, size)
-        theirs = np.frombuffer(self._shingles, np.int64)[at]
-        shared = own[np.minimum(np.searchsorted(own, theirs), len(own) - 1)] == theirs
+        rows = np.arange(ends[-1]) + np.repeat(start[candidates] - ends + size, size)
+        others = np.frombuffer(self._shingles, np.int64)[rows]
+        shared = members[np.minimum(np.searchsorted(members, others), len(members) - 1)] == others
         count = np.add.reduceat(shared, ends - size, dtype=np.int64)
-        similarity = count / (len(own) + size - count)
+        similarity = count / (len(members) + size - count)
         best = int(similarity.argmax())
-        return int(some[best]) if similarity[best] >= self._threshold else None
+        return int(candidates[best]) if similarity[best] >= self._threshold else None
 
-    def _candidates(self, own: Int) -> Int:
-        """The numbers of the sets that may be as similar, ascending."""
-        found = [np.empty(0, np.int64)]
+    def _candidates(self, members: Int) -> Int:
+        """Return the numbers of the sets that may reach the threshold, ascending."""
+        candidates = [np.empty(0, np.int64)]
         share = self._threshold / (1 + self._threshold)
-        for at, shingle in enumerate(self._first(own).tolist()):
-            if shingle not in self._holders:
+        for position, shingle in enumerate(self._prefix(members).tolist()):
+            if shingle not in self._postings:
                 continue
-            number, left, size = (np.frombuffer(x, np.int64) for x in self._holders[shingle])
-            most = np.minimum(len(own) - at, left)
-            enough = most >= share * (len(own) + size) - _ROUNDING
-            found.append(number[enough])
-        return np.unique(np.concatenate(found))
-
-
-_ROUNDING = 1e-6  # shingles: a bound may be off by that, a similarity never
+            number, following, size = (np.frombuffer(x, np.int64) for x in self._postings[shingle])
+            possible = np.minimum(len(members) - position, following)
+            is_enough = possible >= share * (len(members) + size) - _ROUNDING
+            candidates.append(number[is_enough])
+        return np.unique(np.concatenate(candidates))
 
 
 def shingles(text: str, size: int) -> frozenset[tuple[str, ...]]:
-    """Each run of `size` words; of a shorter text all its words as one. Case does not count."""
+    """Return each run of `size` words, ignoring case; a shorter text is one shingle."""
     words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     if not words:
         return frozenset()

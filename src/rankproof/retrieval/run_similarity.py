@@ -1,4 +1,4 @@
-"""How alike two runs rank: overlap@K and Kendall's τ of their top K."""
+"""Similarity of two runs' rankings: overlap@K and Kendall's τ of their top K."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from rankproof.statistics.rank_similarity import kendall_tau as tau_b
 
 
 def overlap(a: Run, b: Run, k: int) -> pl.DataFrame:
-    """query, overlap: |top K of a ∩ top K of b| / K', K' the longer of the two lists.
+    """Return query and overlap: |top K of a ∩ top K of b| / K', K' the longer of the two lists.
 
-    Over the queries of both; lists that end before K are as long as they are.
+    Only queries of both runs count. K' is less than K where both lists are shorter.
     """
-    joined = _both(a, b, k)
-    return joined.select("query", overlap=pl.col("shared") / pl.max_horizontal("long_a", "long_b"))
+    sizes = _shared_documents(a, b, k)
+    return sizes.select("query", overlap=pl.col("shared") / pl.max_horizontal("long_a", "long_b"))
 
 
 def kendall(a: Run, b: Run, k: int) -> pl.DataFrame:
-    """query, tau: Kendall's τ-b over the documents in either top K.
+    """Return query and tau: Kendall's τ-b over the documents in either top K.
 
-    A document that one list lacks stands behind all that it has, tied with the others it lacks;
-    documents of equal score tie. Undefined (NaN) where a list ties all of them.
+    A document that one list lacks is ranked behind all of it, tied with the others it lacks;
+    documents of equal score tie. τ is undefined (NaN) where a list ties all documents.
     """
     ranks = _ranks(a, k).join(_ranks(b, k), on=["query", "doc"], how="full", coalesce=True)
     queries = set(a.queries.to_list()) & set(b.queries.to_list())
     ranks = ranks.filter(pl.col("query").is_in(pl.Series(sorted(queries)).implode()))
-    behind = float(k + 1)
-    ranks = ranks.with_columns(pl.col("rank", "rank_right").fill_null(behind))
+    last_rank = float(k + 1)
+    ranks = ranks.with_columns(pl.col("rank", "rank_right").fill_null(last_rank))
     ranks = ranks.sort("query", "doc").with_columns(count=pl.len().over("query"))
-    found = [pl.DataFrame(schema={"query": pl.String, "tau": pl.Float64})]
-    for (count,), some in ranks.group_by("count", maintain_order=True):  # lists of one length
-        one, other = (
-            some[name].to_numpy().reshape(-1, int(str(count))) for name in ("rank", "rank_right")
+    frames = [pl.DataFrame(schema={"query": pl.String, "tau": pl.Float64})]
+    for (key,), group in ranks.group_by("count", maintain_order=True):  # lists of one length
+        count = int(str(key))
+        ranks_a, ranks_b = (
+            group[name].to_numpy().reshape(-1, count) for name in ("rank", "rank_right")
         )
-        asked = some["query"].gather_every(int(str(count)))
-        found.append(pl.DataFrame({"query": asked, "tau": tau_b(one, other)}))
-    return pl.concat(found).sort("query")
+        query = group["query"].gather_every(count)
+        frames.append(pl.DataFrame({"query": query, "tau": tau_b(ranks_a, ranks_b)}))
+    return pl.concat(frames).sort("query")
 
 
-def _both(a: Run, b: Run, k: int) -> pl.DataFrame:
+def _shared_documents(a: Run, b: Run, k: int) -> pl.DataFrame:
+    """Return query, long_a and long_b (lengths of the two lists), and shared documents."""
     one, other = (keep_first(run, k).to_frame().select("query", "doc") for run in (a, b))
     shared = one.join(other, on=["query", "doc"]).group_by("query").agg(shared=pl.len())
     return (
@@ -57,7 +59,7 @@ def _both(a: Run, b: Run, k: int) -> pl.DataFrame:
 
 
 def _ranks(run: Run, k: int) -> pl.DataFrame:
-    """query, doc, rank of the top k; documents that tie share their mean rank."""
+    """Return query, doc and rank of the top k; documents that tie share their mean rank."""
     return (
         keep_first(run, k)
         .to_frame()
@@ -67,6 +69,6 @@ def _ranks(run: Run, k: int) -> pl.DataFrame:
 
 
 def mean(values: pl.Series) -> float:
-    """Over the queries where it is defined."""
+    """Return the mean over the queries for which a value is defined."""
     defined: Float = values.drop_nulls().drop_nans().to_numpy()
     return math.fsum(defined) / len(defined) if len(defined) else math.nan

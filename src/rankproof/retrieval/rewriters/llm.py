@@ -1,16 +1,15 @@
-"""A chat model rewrites the question; what it may not do is lose it, or answer it.
+"""Rewriter that asks a chat model, and refuses replies that lose the question or answer it.
 
-The text is shown as data between marks that it does not hold, with the instruction after it: a bare
-question is answered. A reply is taken only where it can be a rewriting; the question stays as it
-was where the reply
+The question is shown as data between marks that it does not contain, with the instruction after it,
+since models answer a bare question. The question stays as typed where the reply
 
     is empty                    or longer than three times the question
     drops the question          the text asks and the reply states
-    brings a number or a name   that the text does not hold
+    adds a number or a name     that the text does not contain
     loses the topic             more than half of the content words of what is asked (two thirds
                                 where it takes several sentences, and of those that ask), or
                                 all that the question points back to
-    brings new words            more than half of its own content words
+    adds new words              more than half of its own content words
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from rankproof.retrieval.languages import LANGUAGES, Language, Name, language_of
 from rankproof.retrieval.protocols import Rewritten
 from rankproof.retrieval.rewriters.rules import RulesRewriter
 
-_LONGEST = 3  # times the question: past that it is an answer, or chat
-_LEAST_KEPT = 0.5  # of the content words of a sentence
-_LEAST_OF_MANY = 1 / 3  # and of several
-_MOST_NEW = 0.5  # of its own
+_MAX_LENGTH = 3  # times the question: a longer reply is an answer, or chat
+_MIN_KEPT = 0.5  # share of the content words of one sentence
+_MIN_KEPT_OF_SEVERAL = 1 / 3  # share of the content words of several sentences
+_MAX_NEW = 0.5  # share of the reply's content words
 _STEM = 5  # letters in which two forms of a word agree
-_GENERAL = {"happe", "occur", "mean", "passe", "arriv", "signi"}  # stems: of whatever was said
-_IMPERSONAL = re.compile(  # "is it safe to": it points to nothing
+_GENERAL = {"happe", "occur", "mean", "passe", "arriv", "signi"}  # stems that fit any topic
+_IMPERSONAL = re.compile(  # "is it safe to": such an "it" points to nothing
     r"\bit(?= (?:\w+ ){1,3}(?:to|that)\b)|\bil(?= (?:est|faut|y)\b)", re.IGNORECASE
 )
 _WORD = re.compile(r"[^\W_]+")
@@ -61,23 +60,21 @@ class LlmRewriterSettings(Endpoint):
 
     @property
     def decides(self) -> dict[str, Any]:
-        """All that the model may be told: it decides what comes of a question."""
+        """The prompts that ship with the package."""
         return {"prompts": digest([template(name) for name in LANGUAGES])}
 
 
-class Asks(Protocol):
+class ChatModel(Protocol):
     """Anything that answers a prompt; the answer has a `text`."""
 
     def ask(self, system: str, user: str) -> Any: ...
 
 
 class LlmRewriter:
-    """`rewritten` says what came of a question; `kept` counts those that stayed as they were, and
-    `reasons` why.
-    """
+    """Rewrites questions with a chat model; `reasons` counts why replies were refused."""
 
     def __init__(
-        self, chat: Asks, language: Literal["en", "fr", "auto"] = "auto", *, name: str = "llm"
+        self, chat: ChatModel, language: Literal["en", "fr", "auto"] = "auto", *, name: str = "llm"
     ):
         self.name = name
         self.reasons: Counter[Kept] = Counter()
@@ -85,83 +82,93 @@ class LlmRewriter:
 
     @property
     def kept(self) -> int:
-        """Questions that stayed as they were, since the reply could not be used."""
+        """Number of questions that stayed as typed, because the reply was refused."""
         return self.reasons.total()
 
     def rewrite(self, query: str) -> str:
         return self.rewritten(query).text
 
     def rewritten(self, query: str) -> Rewritten:
-        """The question as it is searched, and whether it had to be kept as it was."""
+        """Return the question as it is searched, and why it stayed as typed if it did."""
         if not query.strip():
             return Rewritten(query)
         name = language_of(query) if self._language == "auto" else self._language
         answer = self._chat.ask(*prompt(name, query))
-        reply, taken = answer.text, _taken(answer)
-        text = _plain(reply) if isinstance(reply, str) else ""
+        reply, tokens = answer.text, _counted_tokens(answer)
+        text = _strip_marks(reply) if isinstance(reply, str) else ""
         reason = refusal(query, text, LANGUAGES[name], name)
         if reason is None:
-            return Rewritten(text, tokens=taken)
+            return Rewritten(text, tokens=tokens)
         self.reasons[reason] += 1
-        return Rewritten(query, reason, reply if isinstance(reply, str) else None, taken)
+        return Rewritten(query, reason, reply if isinstance(reply, str) else None, tokens)
 
 
-def _taken(answer: Any) -> tuple[float, float] | None:
-    """Tokens read and written, where whoever answered counted them."""
+def _counted_tokens(answer: Any) -> tuple[float, float] | None:
+    """Return tokens read and written, if they are not estimates."""
     if not getattr(answer, "counted", False):
         return None
     return float(answer.tokens_in), float(answer.tokens_out)
 
 
 def prompt(language: Name, text: str) -> tuple[str, str]:
-    """What the model is told, and the text with what to do with it."""
+    """Return the system prompt, and the user prompt with the question in it."""
     system, user = template(language)
     return system, user.replace("{code}", unused_code(text)).replace("{text}", text.strip())
 
 
 @cache
 def template(language: Name) -> tuple[str, str]:
-    """The two parts of the file that the package ships."""
+    """Read the system and the user prompt that the package ships."""
     file = files("rankproof") / "resources" / "prompts" / f"rewrite.{language}.txt"
     system, _, user = file.read_text(encoding="utf-8").partition("\n---\n")
     return system.strip(), user.strip()
 
 
 def refusal(query: str, text: str, language: Language, name: Name) -> Kept | None:
-    """Why a reply is no rewriting of a question; None where it can be one."""
+    """Return why a reply cannot be a rewriting of the question; None if it can."""
     if not text:
         return "empty"
-    if len(text) > _LONGEST * len(query):
+    if len(text) > _MAX_LENGTH * len(query):
         return "too long"
     if _asks(query, language) and not _is_question(text, language):
         return "no question"
-    held = _folded(query)
     if not set(_numbers(text)) <= set(_numbers(query)):
         return "a new number"
-    if any(_folded(word) not in held for word in _names(text, language)):
+    folded_query = _fold(query)
+    if any(_fold(word) not in folded_query for word in _names(text, language)):
         return "a new name"
-    asked = RulesRewriter(name, "question").rewrite(query)  # without what people write around it
-    topic = {_stem(word) for word in _content(asked, language)}
-    found = {_stem(word) for word in _content(text, language)}
-    # Where the question points back to other sentences, they stay, and with them what is not asked.
-    least = _LEAST_KEPT if len(re.findall(r"[.!?…]+(?:\s|$)", asked)) < 2 else _LEAST_OF_MANY
-    if topic and len(topic & found) < least * len(topic):
+    stems = _topic_stems(text, language)
+    if _loses_topic(query, stems, language, name):
         return "lost its topic"
-    sentences = re.split(r"(?<=[.!?…])\s+", query)
-    asking = [some for some in sentences if _asks(some, language)]
-    core = {_stem(word) for some in asking for word in _content(some, language)} - _GENERAL
-    if len(core & found) < _LEAST_OF_MANY * len(core):  # asks for something else that was said
-        return "lost its topic"
-    before = [word for some in sentences if some not in asking for word in _content(some, language)]
-    back = any(language.reference.search(_IMPERSONAL.sub("", some)) for some in asking)
-    if back and before and found.isdisjoint(map(_stem, before)):  # "which of these cities"
-        return "lost its topic"
-    new = found - {_stem(word) for word in _content(query, language)}
-    return "new words" if len(new) > _MOST_NEW * len(found) else None
+    new = stems - _topic_stems(query, language)
+    return "new words" if len(new) > _MAX_NEW * len(stems) else None
 
 
-def _plain(reply: str) -> str:
-    """A reply on one line, without marks, a label or quotation marks around it."""
+def _loses_topic(query: str, stems: set[str], language: Language, name: Name) -> bool:
+    """True if the stems of a reply lack too many of the question's content words."""
+    # Sentences to which the question points back stay in its core, with words it does not ask for.
+    core = RulesRewriter(name, "question").rewrite(query)
+    topic = _topic_stems(core, language)
+    has_one_sentence = len(re.findall(r"[.!?…]+(?:\s|$)", core)) < 2
+    min_kept = _MIN_KEPT if has_one_sentence else _MIN_KEPT_OF_SEVERAL
+    if topic and len(topic & stems) < min_kept * len(topic):
+        return True
+    sentences = _split_sentences(query)
+    questions = [sentence for sentence in sentences if _asks(sentence, language)]
+    asked = set().union(*(_topic_stems(question, language) for question in questions)) - _GENERAL
+    if len(asked & stems) < _MIN_KEPT_OF_SEVERAL * len(asked):  # it asks for something else
+        return True
+    others = [sentence for sentence in sentences if sentence not in questions]
+    context = set().union(*(_topic_stems(sentence, language) for sentence in others))
+    points_back = any(
+        language.reference.search(_IMPERSONAL.sub("", question)) for question in questions
+    )
+    # "Which of these cities" is lost without the sentence that names the cities.
+    return points_back and bool(context) and stems.isdisjoint(context)
+
+
+def _strip_marks(reply: str) -> str:
+    """Return a reply on one line, without marks, a label or quotation marks around it."""
     lines = (line for line in reply.splitlines() if not line.strip().startswith(("<<<", "```")))
     text = _LABEL.sub("", " ".join(" ".join(lines).split()))
     inner = text[1:-1]
@@ -170,16 +177,20 @@ def _plain(reply: str) -> str:
     return text
 
 
+def _split_sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.!?…])\s+", text)
+
+
 def _asks(text: str, language: Language) -> bool:
-    """Whether a text asks, somewhere: people forget the question mark."""
-    leads = "|".join(language.lead_ins)
-    begins = language.compiled(rf"(?:(?:{language.asks})\b|(?:{leads})(?![\w-]))")
-    return "?" in text or any(begins.match(some) for some in re.split(r"[.!…;:,]\s+", text))
+    """True if a text asks anywhere, with or without a question mark."""
+    begins = language.compile(rf"(?:(?:{language.asks})\b|(?:{language.lead_ins})(?![\w-]))")
+    clauses = re.split(r"[.!…;:,]\s+", text)
+    return "?" in text or any(begins.match(clause) for clause in clauses)
 
 
 def _is_question(text: str, language: Language) -> bool:
-    """Whether a reply does: with its mark, or from its first word on."""
-    return "?" in text or language.compiled(rf"(?:{language.asks})\b").match(text) is not None
+    """True if a reply has a question mark, or begins with a question word."""
+    return "?" in text or language.compile(rf"(?:{language.asks})\b").match(text) is not None
 
 
 def _numbers(text: str) -> list[str]:
@@ -187,31 +198,30 @@ def _numbers(text: str) -> list[str]:
 
 
 def _names(text: str, language: Language) -> list[str]:
-    """Words with a capital inside a sentence, or in capitals."""
-    found = []
-    for sentence in re.split(r"(?<=[.!?…])\s+", text):
-        for at, word in enumerate(_WORD.findall(sentence)):
-            acronym = word.isupper() and len(word) > 1 and not word.isdigit()
-            capital = at > 0 and word[0].isupper() and word.lower() not in language.empty
-            if acronym or (capital and len(word) > 1):
-                found.append(word)
-    return found
+    """Return words in capitals, and words with a capital inside a sentence."""
+    names = []
+    for sentence in _split_sentences(text):
+        for position, word in enumerate(_WORD.findall(sentence)):
+            if len(word) < 2:
+                continue
+            is_acronym = word.isupper() and not word.isdigit()
+            is_ordinary = word.lower() in language.empty
+            if is_acronym or (position > 0 and word[0].isupper() and not is_ordinary):
+                names.append(word)
+    return names
 
 
-def _content(text: str, language: Language) -> list[str]:
-    """Words that name a topic."""
+def _topic_stems(text: str, language: Language) -> set[str]:
+    """Return the stems of the words that name a topic."""
     words = [word.lower() for word in _WORD.findall(text)]
-    return [w for w in words if (len(w) > 2 or w.isdigit()) and w not in language.empty]
+    content = [w for w in words if (len(w) > 2 or w.isdigit()) and w not in language.empty]
+    return {_fold(word).rstrip("s")[:_STEM] for word in content}
 
 
-def _folded(text: str) -> str:
-    """Without accents and capitals: people type as they can."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(c for c in plain if not unicodedata.combining(c))
-
-
-def _stem(word: str) -> str:
-    return _folded(word).rstrip("s")[:_STEM]
+def _fold(text: str) -> str:
+    """Return a text without accents and capitals, as people may type it."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 @part("rewriter", "llm", extra="judge", imports=("httpx2",), network=True)

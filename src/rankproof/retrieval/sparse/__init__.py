@@ -1,1 +1,1 @@
-"""Texts → the best passages of each query, by their words."""
+"""Sparse indexes: find the best passages of a query by their words."""

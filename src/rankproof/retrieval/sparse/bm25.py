@@ -1,8 +1,8 @@
-"""BM25 by bm25s, with the words of English or French brought to their stems by Snowball.
+"""BM25 by the library bm25s, over words stemmed by Snowball in English or French.
 
     score(q, d) = Σ over words t of q:  idf(t) · tf / (tf + k1 · (1 − b + b · |d|/mean |d|))
 
-is the `lucene` form, with idf(t) = ln(1 + (N − n + ½)/(n + ½)) where n of N documents hold t.
+is the `lucene` form, with idf(t) = ln(1 + (N − n + ½)/(n + ½)) where n of N documents contain t.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from rankproof.retrieval.protocols import Retrieved
 from rankproof.retrieval.ranked_lists import check_depth, run_from_rows, time_each
 
 _FILE = "bm25.npz"
-_KIND = "BM25 (2)"  # counted on when the words of a text are found otherwise
+_KIND = "BM25 (2)"  # the number grows when texts are split into words differently
 
 _POSSESSIVE = re.compile(r"['’ʼ]s\b")
-# The accents of Latin letters, and what lies beyond, some of which is marks too.
+# Accents of Latin letters; and all later characters, some of which are combining marks too.
 _MARKS, _BEYOND = re.compile("[\u0300-\u034e\u0350-\u036f]+"), re.compile("[\u0370-\U0010ffff]+")
 _ELISION = re.compile(r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’ʼ](?=\w)")
 
 
 class Words:
-    """Texts → the stems of their words, in a language; `none` leaves the words as they are.
+    """Splits a text into the stems of its words; the language `none` leaves words as they are.
 
-    Case, accents and ligatures do not tell words apart. English loses the possessive 's, French
-    its elisions (l'eau, qu'elle); a single letter is a word ("vitamin C"), and so is a character of
-    Chinese or Japanese. French is stemmed
-    before its accents go, since its endings need them; English after.
+    Case, accents and ligatures make no difference. English loses the possessive 's, French its
+    elisions (l'eau, qu'elle). A single letter is a word ("vitamin C"), and so is a character of
+    Chinese or Japanese. French is stemmed before its accents are removed, since its endings need
+    them; English afterwards.
     """
 
     def __init__(self, language: str):
@@ -56,7 +56,7 @@ class Words:
             self._stop = frozenset(stopwords.STOPWORDS_EN)
             self._stem = stemmer("english").stemWords
         elif language == "fr":
-            # Its letters (l, d, …) are elisions, which are gone by then.
+            # Single letters (l, d, …) are elisions, which are removed before.
             long = (w for w in stopwords.STOPWORDS_FRENCH if len(w) > 1)
             self._stop = frozenset(_fold(w) for w in (*long, "à", "y"))
             self._stem = stemmer("french").stemWords
@@ -69,24 +69,24 @@ class Words:
             return list(self._stem([w for w in words if w not in self._stop]))
         if self.language == "fr":
             words = WORD.findall(_ELISION.sub("", text))
-            kept = [w for w in words if _folded(w) not in self._stop]
-            return [_folded(w) for w in self._stem(kept)]
+            kept = [w for w in words if _fold_word(w) not in self._stop]
+            return [_fold_word(w) for w in self._stem(kept)]
         return WORD.findall(_fold(text))
 
 
 def _fold(text: str) -> str:
-    """A text without its accents."""
+    """Return a text without accents."""
     if text.isascii():
         return text
-    parts = _MARKS.sub("", unicodedata.normalize("NFD", text))
-    return unicodedata.normalize("NFC", _BEYOND.sub(_without_marks, parts))
+    letters = _MARKS.sub("", unicodedata.normalize("NFD", text))
+    return unicodedata.normalize("NFC", _BEYOND.sub(_without_marks, letters))
 
 
-def _without_marks(found: re.Match[str]) -> str:
-    return "".join(c for c in found[0] if not unicodedata.combining(c))
+def _without_marks(match: re.Match[str]) -> str:
+    return "".join(c for c in match[0] if not unicodedata.combining(c))
 
 
-_folded = lru_cache(1 << 16)(_fold)  # for words, which come again
+_fold_word = lru_cache(1 << 16)(_fold)  # words repeat
 
 
 class Bm25Settings(Settings):
@@ -100,12 +100,12 @@ class Bm25Settings(Settings):
 
     @property
     def decides(self) -> dict[str, str]:
-        """How words are found, which no setting says."""
+        """The version of the splitting into words, which no key states."""
         return {"words": _KIND}
 
 
 class Bm25:
-    """An inverted index of documents, each word's share of the score worked out beforehand.
+    """An inverted index of documents with the score of each word computed beforehand.
 
     >>> from rankproof.retrieval.sparse.bm25 import Bm25
     >>> bm25 = Bm25(["Whales breathe air.", "Sharks are fish."], ["whales", "sharks"])
@@ -122,7 +122,7 @@ class Bm25:
         self.settings = settings or Bm25Settings()
         self.document_ids = row_ids(document_ids, len(documents), "document_ids")
         self._words = Words(self.settings.language)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._vocabulary: dict[str, int] = {}
         code = self._vocabulary.setdefault
         tokens = [
@@ -138,7 +138,7 @@ class Bm25:
         self._engine.index(
             (tokens, self._vocabulary), create_empty_token=False, show_progress=False
         )
-        self.build_seconds = time.perf_counter() - begun
+        self.build_seconds = time.perf_counter() - start
 
     @property
     def name(self) -> str:
@@ -146,7 +146,7 @@ class Bm25:
 
     @property
     def bytes(self) -> int:
-        """Postings and offsets, and the text of the vocabulary."""
+        """Size of postings, offsets and the vocabulary."""
         arrays = (self._engine.scores[part] for part in ("data", "indices", "indptr"))
         text = sum(len(word.encode()) for word in self._vocabulary)
         return int(sum(a.nbytes for a in arrays)) + text
@@ -154,34 +154,34 @@ class Bm25:
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
     ) -> Retrieved:
-        """The k best documents of each query; those that score nothing are left out.
+        """Return the k best documents of each query, without those that contain none of its words.
 
-        Of equal scores the document that comes first is kept; `Run.cut` counts the others.
+        Of equal scores the first documents are kept; `Run.cut` counts the others.
         """
         check_depth(k)
         best, seconds = time_each(queries, lambda text: self.best(text, k))
-        cut = np.array([left for *_, left in best], np.int64)
-        found = [(rows, scores) for rows, scores, _ in best]
-        run = run_from_rows(self.name, query_ids, self.document_ids, found, "float32", cut)
+        cut = np.array([ties for *_, ties in best], np.int64)
+        lists = [(rows, scores) for rows, scores, _ in best]
+        run = run_from_rows(self.name, query_ids, self.document_ids, lists, "float32", cut)
         return Retrieved(run, seconds)
 
     def best(self, text: str, k: int) -> tuple[Array, Array, int]:
-        """Rows and scores of one query, and how many tie with the last but are left out."""
-        return _best(*self._score(text), k)
+        """Return rows and scores of one query, and how many others tie with the last."""
+        return _select_best(*self._score(text), k)
 
     def _score(self, text: str) -> tuple[Array, float]:
-        """(N,) scores, and the score of a document that holds none of the words."""
+        """Return (N,) scores, and the score of a document that contains none of the words."""
         known = [self._vocabulary[word] for word in self._words(text) if word in self._vocabulary]
         if not known:
             return np.zeros(len(self.document_ids), np.float32), 0.0
         scores: Array = self._engine.get_scores_from_ids(known)
-        absent = self._engine.nonoccurrence_array  # bm25+ and bm25l give something for nothing
+        absent = self._engine.nonoccurrence_array  # bm25+ and bm25l: scores of missing words
         return scores, 0.0 if absent is None else float(absent[np.array(known)].sum())
 
     def save(self, folder: str | Path) -> Path:
         """Write the index into a folder: all of it or nothing."""
         engine = self._engine
-        said = {
+        header = {
             "settings": self.settings.model_dump(),
             "build_seconds": self.build_seconds,
             "vocabulary": list(self._vocabulary),
@@ -190,18 +190,18 @@ class Bm25:
         arrays = {part: engine.scores[part] for part in ("data", "indices", "indptr")}
         if engine.nonoccurrence_array is not None:
             arrays["absent"] = engine.nonoccurrence_array
-        return write_archive(Path(folder) / _FILE, _KIND, said, arrays)
+        return write_archive(Path(folder) / _FILE, _KIND, header, arrays)
 
     @classmethod
     def load(cls, folder: str | Path) -> Bm25:
-        """An index that was saved; InputError where there is none or it cannot be read."""
-        said, arrays = read_archive(Path(folder) / _FILE, _KIND)
+        """Load a saved index; raise InputError where there is none or it cannot be read."""
+        header, arrays = read_archive(Path(folder) / _FILE, _KIND)
         index = cls.__new__(cls)
-        index.settings = Bm25Settings.model_validate(said["settings"])
-        index.document_ids = pl.Series(said["document_ids"], dtype=pl.String)
-        index.build_seconds = said["build_seconds"]
+        index.settings = Bm25Settings.model_validate(header["settings"])
+        index.document_ids = pl.Series(header["document_ids"], dtype=pl.String)
+        index.build_seconds = header["build_seconds"]
         index._words = Words(index.settings.language)
-        index._vocabulary = {word: code for code, word in enumerate(said["vocabulary"])}
+        index._vocabulary = {word: code for code, word in enumerate(header["vocabulary"])}
         index._engine = _engine(index.settings)
         index._engine.scores = {
             **{part: arrays[part] for part in ("data", "indices", "indptr")},
@@ -213,22 +213,22 @@ class Bm25:
 
 def _engine(settings: Bm25Settings) -> Any:
     bm25s = import_extra("bm25s", "BM25", "retrieval")
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it speaks of every step otherwise
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every step
     return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
 
 
-def _best(scores: Array, floor: float, k: int) -> tuple[Array, Array, int]:
-    """Rows and scores of the k best above the floor, and how many tie with the last but are out."""
+def _select_best(scores: Array, floor: float, k: int) -> tuple[Array, Array, int]:
+    """Return rows and scores of the k best above the floor, and how many tie with the last."""
     rows = np.flatnonzero(scores > floor)
-    left = 0
+    ties = 0
     if len(rows) > k:
         values = scores[rows]
-        bar = np.partition(values, len(values) - k)[len(values) - k]
-        above, level = rows[values > bar], rows[values == bar]
-        left = len(above) + len(level) - k
-        rows = np.concatenate([above, level[: k - len(above)]])
+        last = np.partition(values, len(values) - k)[len(values) - k]  # the k-th score
+        above, tied = rows[values > last], rows[values == last]
+        ties = len(above) + len(tied) - k
+        rows = np.concatenate([above, tied[: k - len(above)]])
     rows = rows[np.lexsort((rows, -scores[rows]))]
-    return rows, scores[rows].astype(np.float64), left
+    return rows, scores[rows].astype(np.float64), ties
 
 
 @part(
@@ -244,12 +244,12 @@ def make_bm25(
     document_ids: Sequence[str] | None = None,
     folder: Path | None = None,
 ) -> Bm25:
-    """Built, or taken from the folder where it was kept."""
+    """Load the index from the folder, or build it and save it there."""
     if folder is None:
         return Bm25(documents, document_ids, settings)
     try:
         return Bm25.load(folder)
-    except InputError:  # not built yet, or killed while it was written
+    except InputError:  # not built yet, or interrupted
         built = Bm25(documents, document_ids, settings)
         built.save(folder)
         return built
