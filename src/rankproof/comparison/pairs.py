@@ -1,4 +1,10 @@
-"""Two runs or more: paired tests, and what ties alone could change."""
+"""Compare runs pairwise on the same queries.
+
+For each pair and measure, the difference of means comes with a p-value (paired randomization test),
+a 95% interval over queries, and what the arbitrary order of ties and the grades of unjudged
+documents could change. Columns of values (P pairs, M measures) hold all pairs; a `Difference` is
+made when it is read.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +23,14 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.foundation.progress import advance
-from rankproof.measures import Measure
+from rankproof.measures import Measure, Outcomes
 from rankproof.presentation.charts import Chart, Range, range_charts
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
 from rankproof.presentation.judged_column import CONDENSED, NOTE, at_most, some_unjudged
 from rankproof.presentation.lead_wording import ZERO, asked, could, rests, sign, turned
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics import flips
 from rankproof.statistics.intervals import (
     MIN_QUERIES,
@@ -40,83 +46,85 @@ from rankproof.statistics.randomization import holm, randomization_test, t_test
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
 
-_CELLS = 1 << 20  # of the differences held at a time
-_NAMED = 5  # runs that a note on missing queries names
+_CELLS = 1 << 20  # values of (pair, query) in memory at a time
+_NAMED_RUNS = 5  # in a note on missing queries
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A measure of run a minus that of run b: means over the queries both have it for."""
+    """A measure of run a minus that of run b, over the queries for which both have a value."""
 
     expected: float
     oblivious: float
-    lowest: float  # over every tie-break of both runs
+    lowest: float  # over all orders of the ties in both runs
     highest: float
     p: float  # paired randomization test on per-query expected values
     p_holm: float  # corrected for every pair and measure compared
-    ci: Interval | None  # 95%; None where fewer than six queries differ, or no end is known
+    ci: Interval | None  # 95%; None if fewer than six queries differ, or an end is unknown
     queries: int
     differing: int = -1  # queries on which the two differ; −1: not counted
-    flip: float = math.nan  # chance that a random order of ties turns the sign; NaN: not known
+    flip: float = math.nan  # probability that a random order of ties reverses it
     queries_needed: int | None = None  # to see this difference with power 0.8
-    p_t: float | None = None  # Student's paired test, where asked for; NaN: all differ alike
-    judged: tuple[float, float] | None = None  # Judged@k of a and of b, where known
-    holes: Interval | None = None  # over every completion of unjudged documents, where asked for
-    holes_exact: bool | None = None  # whether completions reach these ends; else at most so far
+    p_t: float | None = None  # Student's paired test, if requested; NaN if all differ alike
+    judged: tuple[float, float] | None = None  # Judged@k of a and of b, if known
+    holes: Interval | None = None  # worst cases over unjudged documents, if requested
+    holes_exact: bool | None = None  # True if some grades reach these ends; else they are bounds
 
     @property
     def certain(self) -> bool:
-        """Whether every tie-break gives the same sign."""
+        """True if every order of ties gives the same sign."""
         return sign(self.lowest) == sign(self.highest)
 
     @property
     def reversed(self) -> bool:
-        """Whether the stated tie-break and the expectation favour different runs."""
+        """True if the order as listed and the expectation favor different runs."""
         return sign(self.oblivious) * sign(self.expected) < 0
 
     @property
     def level_at_worst(self) -> bool:
-        """Whether some tie-break makes both level, and none puts the other one ahead."""
+        """True if some order of ties makes both equal, and none puts the other ahead."""
         return not self.certain and not sign(self.lowest) * sign(self.highest)
 
     @property
     def rests_on_ties(self) -> bool:
-        """Whether a random order of ties might well turn the sign."""
+        """True if a random order of ties reverses the sign with some probability."""
         return not self.certain and not self.flip < flips.LIKELY
 
     @property
     def rests_on_holes(self) -> bool:
-        """Whether grades of unjudged documents could turn the sign, beyond what ties do."""
-        tied = (self.lowest, self.highest)
-        return self.holes is not None and turned(self.expected, tied, self.holes)
+        """True if grades of unjudged documents could reverse the sign where ties cannot."""
+        over_ties = (self.lowest, self.highest)
+        return self.holes is not None and turned(self.expected, over_ties, self.holes)
 
     @property
-    def _settled(self) -> bool:
-        """Whether unjudged documents are known to change nothing in who is ahead."""
+    def _certain_over_unjudged(self) -> bool:
+        """True if no grades of unjudged documents change who is ahead."""
         ends = {sign(end) for end in self.holes or ()}
         return ends == {sign(self.expected)}
 
     @property
-    def _open(self) -> str:
-        may = could(self.holes_exact)
-        return f" Unjudged documents {may} turn it, too." if self.rests_on_holes else ""
+    def _unjudged_sentence(self) -> str:
+        if not self.rests_on_holes:
+            return ""
+        return f" Unjudged documents {could(self.holes_exact)} turn it, too."
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
-        found = told(self, *names, "p_holm", "ci", "queries", "differing", "queries_needed")
-        more = ("p_t", "judged", "holes", "holes_exact")
-        return found | told(self, *(name for name in more if getattr(self, name) is not None))
+        """Return the values as JSON has them; optional ones only if they are known."""
+        always = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
+        values = told(self, *always, "p_holm", "ci", "queries", "differing", "queries_needed")
+        optional = ("p_t", "judged", "holes", "holes_exact")
+        return values | told(self, *(name for name in optional if getattr(self, name) is not None))
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Difference:
-        """What `to_dict` wrote; a figure that is not there, or null, is not known."""
-        held = {each.name: found[each.name] for each in fields(cls) if each.name in found}
+    def from_dict(cls, stored: Mapping[str, Any]) -> Difference:
+        """Read what `to_dict` wrote; a missing or null value is unknown."""
+        values = {item.name: stored[item.name] for item in fields(cls) if item.name in stored}
         for name in ("expected", "oblivious", "lowest", "highest", "p", "p_holm", "flip"):
-            held[name] = math.nan if held.get(name) is None else held[name]
-        return cls(**{"ci": None, "queries": 0, **held})
+            values[name] = math.nan if values.get(name) is None else values[name]
+        return cls(**{"ci": None, "queries": 0, **values})
 
     def verdict(self, a: str, b: str, measure: Measure) -> str:
-        """The comparison in words."""
+        """Return the comparison as one sentence."""
         ahead, behind = (a, b) if measure.sign * self.expected > 0 else (b, a)
         size = amount(abs(self.expected))
         span = f"from {signed(self.lowest)} to {signed(self.highest)}"
@@ -124,56 +132,57 @@ class Difference:
             return (
                 f"{measure}: reversed. As its ties happen to be broken, {behind} leads by "
                 f"{amount(abs(self.oblivious))}; over all orders {ahead} leads by {size} ({span})."
-            ) + self._open
+            ) + self._unjudged_sentence
         if self.rests_on_ties:
-            open_ = asked(a, b, (self.lowest, self.highest), measure.sign)
+            question = asked(a, b, (self.lowest, self.highest), measure.sign)
             return (
-                f"{measure}: {open_} rests on how ties are broken "
-                f"({a} − {b} {span}, {signed(self.expected)} expected{self._chance})."
-            ) + self._open
+                f"{measure}: {question} rests on how ties are broken "
+                f"({a} − {b} {span}, {signed(self.expected)} expected{self._flip_phrase})."
+            ) + self._unjudged_sentence
         if self.rests_on_holes and self.holes is not None:
             low, high = self.holes
-            most = "" if self.holes_exact else "at most "
-            open_ = asked(a, b, self.holes, measure.sign)
+            at_most_phrase = "" if self.holes_exact else "at most "
+            question = asked(a, b, self.holes, measure.sign)
             return (
-                f"{measure}: {open_} {rests(self.holes_exact)} unjudged documents "
-                f"({a} − {b} {most}from {signed(low)} to {signed(high)} over what they could be, "
+                f"{measure}: {question} {rests(self.holes_exact)} unjudged documents "
+                f"({a} − {b} {at_most_phrase}from {signed(low)} to {signed(high)} "
+                "over what they could be, "
                 f"{signed(self.expected)} with all of them {measure.unjudged_count_as})."
             )
         if sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
-        how = "under every tie-break" if self.certain else "under nearly every tie-break"
+        certainty = "under every tie-break" if self.certain else "under nearly every tie-break"
         if self.level_at_worst:
-            how = "or level with it under every tie-break"
-        if self._settled:
-            how += " and whatever the unjudged documents are"
-        noise = "" if self.p_holm < 0.05 else ", a lead that chance could explain"
-        if noise:
-            noise += ": it rests on the sample of queries"
-        few = ""
+            certainty = "or level with it under every tie-break"
+        if self._certain_over_unjudged:
+            certainty += " and whatever the unjudged documents are"
+        chance = ""
+        if not self.p_holm < 0.05:
+            chance = ", a lead that chance could explain: it rests on the sample of queries"
+        few_queries = ""
         if 0 <= self.differing < MIN_QUERIES:
-            few = f"; only {plural(self.differing, 'query differs', 'queries differ')}"
+            few_queries = f"; only {plural(self.differing, 'query differs', 'queries differ')}"
         return (
-            f"{measure}: {ahead} is ahead of {behind} {how} "
-            f"(by {size}, p = {_p(self.p_holm)} after Holm{noise}{few})."
+            f"{measure}: {ahead} is ahead of {behind} {certainty} "
+            f"(by {size}, p = {_p_text(self.p_holm)} after Holm{chance}{few_queries})."
         )
 
     @property
-    def _chance(self) -> str:
+    def _flip_phrase(self) -> str:
         """What a random order of ties does, in words."""
         if math.isnan(self.flip):
             return ""
-        does = "turns it" if sign(self.expected) else "puts each of them ahead"
-        return f"; a random order {does} with probability {self.flip:.3f}"
+        effect = "turns it" if sign(self.expected) else "puts each of them ahead"
+        return f"; a random order {effect} with probability {self.flip:.3f}"
 
 
-def _p(value: float) -> str:
+def _p_text(value: float) -> str:
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.0e}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Run a against run b."""
+    """Run a compared with run b."""
 
     a: str
     b: str
@@ -182,7 +191,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs(Sequence[Pair]):
-    """Every pair, each made when it is asked for: a column of figures holds them all."""
+    """All pairs; each `Pair` is made from the columns when it is read."""
 
     names: tuple[str, ...]
     measures: tuple[Measure, ...]
@@ -194,73 +203,77 @@ class Pairs(Sequence[Pair]):
         return len(self.first)
 
     @overload
-    def __getitem__(self, at: int) -> Pair: ...
+    def __getitem__(self, index: int) -> Pair: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Pair]: ...
-    def __getitem__(self, at: int | slice) -> Pair | Sequence[Pair]:
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
-        if not -len(self) <= at < len(self):
-            raise IndexError(at)
+    def __getitem__(self, index: slice) -> Sequence[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | Sequence[Pair]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
         return Pair(
-            self.names[int(self.first[at])],
-            self.names[int(self.second[at])],
-            {measure: self._difference(at, m) for m, measure in enumerate(self.measures)},
+            self.names[int(self.first[index])],
+            self.names[int(self.second[index])],
+            {measure: self._difference(index, m) for m, measure in enumerate(self.measures)},
         )
 
-    def _difference(self, at: int, m: int) -> Difference:
-        f = {name: float(values[at, m]) for name, values in self.figures.items()}
-        ends, holes = (f["low"], f["high"]), _both(f, "holes_low", "holes_high")
+    def _difference(self, index: int, m: int) -> Difference:
+        values = {name: float(column[index, m]) for name, column in self.figures.items()}
+        holes = _interval(values, "holes_low", "holes_high")
         return Difference(
-            *(f["expected"], f["oblivious"], f["lowest"], f["highest"], f["p"], f["p_holm"]),
-            ci=None if math.isnan(ends[0]) else ends,
-            queries=int(f["queries"]),
-            differing=int(f["differing"]),
-            flip=f["flip"],
-            queries_needed=count_or_none(f["queries_needed"]),
-            p_t=f.get("p_t"),
-            judged=_both(f, "judged_a", "judged_b"),
+            expected=values["expected"],
+            oblivious=values["oblivious"],
+            lowest=values["lowest"],
+            highest=values["highest"],
+            p=values["p"],
+            p_holm=values["p_holm"],
+            ci=_interval(values, "low", "high"),
+            queries=int(values["queries"]),
+            differing=int(values["differing"]),
+            flip=values["flip"],
+            queries_needed=count_or_none(values["queries_needed"]),
+            p_t=values.get("p_t"),
+            judged=_interval(values, "judged_a", "judged_b"),
             holes=holes,
-            holes_exact=None if holes is None else bool(f["holes_exact"]),
+            holes_exact=None if holes is None else bool(values["holes_exact"]),
         )
 
 
-def _both(figures: Mapping[str, float], one: str, other: str) -> tuple[float, float] | None:
-    found = (figures.get(one, math.nan), figures.get(other, math.nan))
-    return None if any(map(math.isnan, found)) else found
+def _interval(values: Mapping[str, float], low: str, high: str) -> tuple[float, float] | None:
+    """Return two values by name; None if one is missing or NaN."""
+    ends = (values.get(low, math.nan), values.get(high, math.nan))
+    return None if any(map(math.isnan, ends)) else ends
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Displayed):
-    """Every pair of the runs, on every measure.
+    """Differences of all pairs of runs on all measures.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> found = rp.compare("try/qrels.txt", runs, ["nDCG@5"])
-    >>> found.verdicts()[0][:17]
+    >>> comparison = rp.compare("try/qrels.txt", runs, ["nDCG@5"])
+    >>> comparison.verdicts()[0][:17]
     'nDCG@5: reversed.'
     """
 
     evaluations: tuple[Evaluation, ...]
     pairs: Pairs
     seed: int
-    exact: bool  # every p counts all sign flips, rather than a sample
-    grades: str = ""  # that unjudged documents can have, in words, where there are their ends
+    exact: bool  # True if every p counts all sign flips rather than a sample
+    grades: str = ""  # those that unjudged documents could have, if worst cases were computed
 
     def __getitem__(self, pair: tuple[str, str]) -> dict[Measure, Difference]:
         names = self.pairs.names
         if all(name in names for name in pair):
-            chosen = [names.index(name) for name in pair]
-            found = np.flatnonzero(
-                (self.pairs.first == chosen[0]) & (self.pairs.second == chosen[1])
-            )
-            if len(found):
-                return self.pairs[int(found[0])].measures
+            a, b = (names.index(name) for name in pair)
+            rows = np.flatnonzero((self.pairs.first == a) & (self.pairs.second == b))
+            if len(rows):
+                return self.pairs[int(rows[0])].measures
         raise KeyError(f"{pair!r} was not compared; there are {', '.join(names)}, in this order")
 
     kind: ClassVar[str] = "comparison"
 
     def summary(self) -> Summary:
-        """One pair in words; of several the pairs whose leader is open."""
+        """Describe one pair; of several pairs those whose leader is uncertain."""
         return Summary(notes=comparison_sentences(self))
 
     def tables(self) -> list[Table]:
@@ -283,7 +296,7 @@ class Comparison(Displayed):
 
     @property
     def warnings(self) -> list[str]:
-        """What was guessed of the files."""
+        """Notes on what the readers assumed."""
         return [note for evaluation in self.evaluations for note in evaluation.notes]
 
     @property
@@ -311,22 +324,23 @@ class Comparison(Displayed):
         return f"<{pairs} of {names} on {', '.join(map(str, self.pairs.measures))}>"
 
     def over_holes(self, view: View | None, asked: bool = True) -> Comparison:
-        """With the ends of each difference over what unjudged documents could be.
+        """Add the worst cases of each difference over unjudged documents.
 
-        The view is of the same runs, in the same order. Not asked for, they are there where these
-        documents could turn who is ahead.
+        `view` has the same runs in the same order. Unless requested (`asked`), they are added only
+        if these documents could change who is ahead.
         """
         if view is None:
             return self
-        p = self.pairs
-        figures = {**p.figures, **_bounds(view, p.measures, p.first, p.second)}
-        grades = view.grades(p.measures)
-        wider = replace(self, pairs=replace(p, figures=figures), grades=grades)
-        every = (d for pair in wider.pairs for d in pair.measures.values())
-        return wider if asked or any(d.rests_on_holes for d in every) else self
+        pairs = self.pairs
+        bounds = _worst_cases(view, pairs.measures, pairs.first, pairs.second)
+        figures = {**pairs.figures, **bounds}
+        grades = view.grades(pairs.measures)
+        bounded = replace(self, pairs=replace(pairs, figures=figures), grades=grades)
+        differences = (d for pair in bounded.pairs for d in pair.measures.values())
+        return bounded if asked or any(d.rests_on_holes for d in differences) else self
 
     def verdicts(self) -> list[str]:
-        """Every comparison in words."""
+        """Return one sentence for each pair and measure."""
         return [
             difference.verdict(pair.a, pair.b, measure)
             for pair in self.pairs
@@ -335,7 +349,7 @@ class Comparison(Displayed):
 
     @property
     def missing(self) -> dict[str, int]:
-        """How many judged queries each run lacks; runs that lack none are not in it."""
+        """The number of judged queries that each run lacks, for runs that lack some."""
         return missing_queries(self.evaluations)
 
     @property
@@ -377,7 +391,7 @@ def compare_evaluations(
     seed: int = 0,
     with_t: bool = False,
 ) -> Comparison:
-    """`compare` for runs evaluated before, on the same judgements and measures."""
+    """Compare evaluations with the same judgments and measures."""
     check_two_runs(evaluations)
     measures = tuple(evaluations[0].outcomes)
     first, second = np.triu_indices(len(evaluations), 1)
@@ -387,117 +401,133 @@ def compare_evaluations(
     figures = {name: np.empty((pairs, len(measures))) for name in names}
     exact = True
     for m, measure in enumerate(measures):
-        figure = aligned(evaluations, measure)
-        orders = _Orders(evaluations, measure, figure, seed)
-        step = max(1, _CELLS // figure["expected"].shape[1])
+        aligned_values = aligned(evaluations, measure)
+        orders = _TieOrders(evaluations, measure, aligned_values, seed)
+        step = max(1, _CELLS // aligned_values["expected"].shape[1])
         for low in range(0, pairs, step):
-            some = slice(low, low + step)
-            a, b = first[some], second[some]
-            found, sure = _paired(figure, a, b, seed, with_t, measure, evaluations)
-            found["flip"] = orders.flips(a, b, found)
-            exact &= sure
+            block = slice(low, low + step)
+            a, b = first[block], second[block]
+            _check_shared_queries(aligned_values, a, b, measure, evaluations)
+            values, is_exact = _pair_values(aligned_values, a, b, seed, with_t, measure)
+            values["flip"] = orders.flips(a, b, values)
+            exact &= is_exact
             for name in names:
-                figures[name][some, m] = found[name]
+                figures[name][block, m] = values[name]
             advance(len(a) / pairs / len(measures))
-    figures |= _judged(evaluations, measures, first, second)
+    figures |= _judged_shares(evaluations, measures, first, second)
     figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     runs = tuple(evaluation.name for evaluation in evaluations)
     columns = Pairs(runs, measures, first, second, figures)
     return Comparison(tuple(evaluations), columns, seed, exact)
 
 
-def _judged(
+def _judged_shares(
     evaluations: Sequence[Evaluation], measures: Sequence[Measure], first: Int, second: Int
 ) -> dict[str, Float]:
-    """(P, M) what is judged of both runs of each pair."""
+    """Return (P, M) the judged shares of both runs of each pair."""
     shares = np.array([[e.judged.get(m, math.nan) for m in measures] for e in evaluations])
     return {"judged_a": shares[first], "judged_b": shares[second]}
 
 
-def _bounds(view: View, measures: Sequence[Measure], first: Int, second: Int) -> dict[str, Float]:
-    """(P, M) the ends of each difference over every completion of the holes of both."""
+def _worst_cases(
+    view: View, measures: Sequence[Measure], first: Int, second: Int
+) -> dict[str, Float]:
+    """Return (P, M) the ends of each difference over all grades of the unjudged documents."""
     view.check(measures)
     ends = np.empty((3, len(first), len(measures)))
-    for at, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         for m, measure in enumerate(measures):
             bound = view.pair_bound(a, b, measure)
-            ends[:, at, m] = (bound.lowest, bound.highest, bound.exact)
+            ends[:, row, m] = (bound.lowest, bound.highest, bound.exact)
     return dict(zip(("holes_low", "holes_high", "holes_exact"), ends, strict=True))
 
 
 def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Float]:
-    """(R, Q) each figure of a measure on a common list of queries; NaN where a run has none."""
+    """Return (R, Q) the values of each run on a common list of queries; NaN if it has none.
+
+    The columns are expected, oblivious, min, max and variance.
+    """
     queries = pl.concat([e.queries for e in evaluations]).unique().sort()
-    figures = {}
-    # Both lists are sorted and an evaluation's queries are among the others.
-    at = [queries.search_sorted(e.queries).to_numpy() for e in evaluations]
+    columns = {}
+    # Both lists are sorted, and the common one contains every query of a run.
+    positions = [queries.search_sorted(e.queries).to_numpy() for e in evaluations]
     for name in ("expected", "oblivious", "min", "max", "variance"):
         values = np.full((len(evaluations), len(queries)), np.nan)
-        for row, (evaluation, places) in enumerate(zip(evaluations, at, strict=True)):
+        for row, (evaluation, columns_of_run) in enumerate(
+            zip(evaluations, positions, strict=True)
+        ):
             outcomes = evaluation.outcomes[measure]
             if getattr(outcomes, name) is not None:
-                values[row, places] = outcomes.in_mean(name)
-        figures[name] = values
-    return figures
+                values[row, columns_of_run] = outcomes.in_mean(name)
+        columns[name] = values
+    return columns
 
 
 def missing_queries(evaluations: Iterable[Evaluation]) -> dict[str, int]:
-    """Return by run how many judged queries it lacks; runs that lack none are not in it."""
-    several = list(evaluations)
-    known = len(pl.concat([e.queries for e in several]).unique())
-    counts = {e.name: max(e.missing, known - len(e.queries)) for e in several}
+    """Return the number of judged queries that each run lacks, for runs that lack some."""
+    listed = list(evaluations)
+    known = len(pl.concat([e.queries for e in listed]).unique())
+    counts = {e.name: max(e.missing, known - len(e.queries)) for e in listed}
     return {name: count for name, count in counts.items() if count}
 
 
 def missing_note(missing: Mapping[str, int], policy: Policy) -> list[str]:
-    """Say how many judged queries are missing from which runs; nothing where none is."""
+    """Return a note on how many judged queries are missing from which runs, if any are."""
     if not missing:
         return []
-    most = sorted(missing, key=lambda name: -missing[name])
-    first, *others = most[:_NAMED]
+    by_count = sorted(missing, key=lambda name: -missing[name])
+    first, *others = by_count[:_NAMED_RUNS]
     parts = [
         f"{plural(missing[first], 'judged query is', 'judged queries are')} missing from {first}",
         *(f"{missing[name]:,} from {name}" for name in others),
     ]
-    if most[_NAMED:]:
-        parts.append(f"some from {plural(len(most) - _NAMED, 'other run')}")
-    zero = policy.missing == "zero" and not (policy.candidates_only and policy.undefined == "skip")
-    said = "missing queries count 0" if zero else "missing queries are left out"
+    if by_count[_NAMED_RUNS:]:
+        parts.append(f"some from {plural(len(by_count) - _NAMED_RUNS, 'other run')}")
+    counts_zero = policy.missing == "zero" and not (
+        policy.candidates_only and policy.undefined == "skip"
+    )
+    effect = "missing queries count 0" if counts_zero else "missing queries are left out"
     listed = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
-    return [f"{listed}; {said}"]
+    return [f"{listed}; {effect}"]
 
 
-def _paired(
-    figure: dict[str, Float],
+def _check_shared_queries(
+    values: dict[str, Float],
     a: Int,
     b: Int,
-    seed: int,
-    with_t: bool,
     measure: Measure,
     evaluations: Sequence[Evaluation],
-) -> tuple[dict[str, Float], bool]:
-    """The figures of some pairs (P,), and whether every p is exact."""
-    apart = figure["expected"][a] - figure["expected"][b]
-    apart[np.abs(apart) < ZERO] = 0.0  # a query on which both are level but for rounding
-    n, expected, sd = mean_and_deviation(apart)
-    if not n.all():
-        at = int((n == 0).argmax())
-        one, other = (evaluations[int(x[at])].name for x in (a, b))
+) -> None:
+    """Refuse a pair (P,) without a query for which both runs have a value."""
+    is_defined = ~np.isnan(values["expected"])
+    without = ~(is_defined[a] & is_defined[b]).any(axis=1)
+    if without.any():
+        row = int(without.argmax())
+        one, other = (evaluations[int(runs[row])].name for runs in (a, b))
         raise InputError(
             f"{measure} is defined on no query that {one} and {other} share",
             remedy="check the judgements, or leave the measure out",
         )
-    shared = ~np.isnan(apart)
 
-    def mean(one: str, other: str) -> Float:
-        values = np.where(shared, figure[one][a] - figure[other][b], 0.0)
-        return np.asarray(values.sum(axis=1) / n)
 
-    p, exact = randomization_test(apart, seed=seed)
-    least, most = possible_range(figure["expected"], measure.upper)
-    ends = difference_intervals(apart, most - least)
-    differing = (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64)
-    found = {
+def _pair_values(
+    values: dict[str, Float], a: Int, b: Int, seed: int, with_t: bool, measure: Measure
+) -> tuple[dict[str, Float], bool]:
+    """Return the values of pairs (P,) of runs by name, and whether every p is exact."""
+    difference = values["expected"][a] - values["expected"][b]
+    difference[np.abs(difference) < ZERO] = 0.0  # equal but for rounding
+    n, expected, deviation = mean_and_deviation(difference)
+    is_shared = ~np.isnan(difference)
+
+    def mean(of_a: str, of_b: str) -> Float:
+        differences = np.where(is_shared, values[of_a][a] - values[of_b][b], 0.0)
+        return np.asarray(differences.sum(axis=1) / n)
+
+    p, is_exact = randomization_test(difference, seed=seed)
+    smallest, largest = possible_range(values["expected"], measure.upper)
+    ends = difference_intervals(difference, largest - smallest)
+    differing = (np.where(is_shared, difference, 0.0) != 0).sum(axis=1).astype(np.float64)
+    pair_values = {
         "expected": expected,
         "oblivious": mean("oblivious", "oblivious"),
         "lowest": mean("min", "max"),
@@ -507,84 +537,97 @@ def _paired(
         "high": ends[:, 1],
         "queries": n.astype(np.float64),
         "differing": differing,
-        "queries_needed": queries_needed(expected, sd, differing / n),
+        "queries_needed": queries_needed(expected, deviation, differing / n),
     }
     if with_t:
-        found["p_t"] = t_test(apart)
-    return found, bool(exact.all())
+        pair_values["p_t"] = t_test(difference)
+    return pair_values, bool(is_exact.all())
 
 
-class _Orders:
-    """What random orders of ties make of one measure: moments of each run, drawn where needed."""
+class _TieOrders:
+    """The probability that a random order of ties reverses the sign of a pair's difference.
+
+    It follows from the moments of each run's values where the normal approximation is good, else
+    from simulated orders, which are drawn once for each run and set of tied queries.
+    """
 
     def __init__(
         self,
         evaluations: Sequence[Evaluation],
         measure: Measure,
-        figure: dict[str, Float],
+        values: dict[str, Float],
         seed: int,
     ):
         self._evaluations = evaluations
         self._measure = measure
-        self._figure = figure
+        self._values = values
         self._seed = seed
         self._queries = pl.concat([e.queries for e in evaluations]).unique().sort()
-        self._drawn: dict[tuple[int, bytes], Float | None] = {}
+        self._simulated: dict[tuple[int, bytes], Float | None] = {}
 
-    def flips(self, a: Int, b: Int, found: dict[str, Float]) -> Float:
-        """(P,) the chance that a random order turns the sign; 0 where none can."""
-        n = found["queries"]
-        total = found["expected"] * n
-        flip = np.zeros(len(a))  # as where some order makes both level and none goes past that
-        open_ = np.flatnonzero((found["lowest"] <= -ZERO) & (found["highest"] >= ZERO))
-        if not len(open_):
-            return flip
-        one, other = a[open_], b[open_]
-        shared = ~np.isnan(self._figure["expected"][one] - self._figure["expected"][other])
-        v = np.where(shared, self._figure["variance"][one] + self._figure["variance"][other], 0.0)
-        step = self._measure.step
-        chance = flips.normal_flips(total[open_], v.sum(axis=1), (v * v).sum(axis=1), step)
-        for at in np.flatnonzero(np.isnan(chance)):
-            sums = [self._sums(int(run[at]), shared[at]) for run in (one, other)]
-            if sums[0] is None or sums[1] is None:
-                chance[at] = math.nan
-            else:
-                chance[at] = flips.simulated_flip(float(total[open_[at]]), sums[0] - sums[1])
-        flip[open_] = chance
-        return flip
+    def flips(self, a: Int, b: Int, pair_values: dict[str, Float]) -> Float:
+        """Return (P,) the probabilities; 0 where no order reverses the sign."""
+        total = pair_values["expected"] * pair_values["queries"]
+        # 0 also where some order makes both equal and none goes past that.
+        probability = np.zeros(len(a))
+        lowest, highest = pair_values["lowest"], pair_values["highest"]
+        uncertain = np.flatnonzero((lowest <= -ZERO) & (highest >= ZERO))
+        if not len(uncertain):
+            return probability
+        a, b = a[uncertain], b[uncertain]
+        expected, variance = self._values["expected"], self._values["variance"]
+        is_shared = ~np.isnan(expected[a] - expected[b])
+        v = np.where(is_shared, variance[a] + variance[b], 0.0)
+        flip = flips.normal_flips(
+            total[uncertain], v.sum(axis=1), (v * v).sum(axis=1), self._measure.step
+        )
+        for row in np.flatnonzero(np.isnan(flip)):
+            of_a = self._simulated_sums(int(a[row]), is_shared[row])
+            of_b = self._simulated_sums(int(b[row]), is_shared[row])
+            if of_a is not None and of_b is not None:
+                flip[row] = flips.simulated_flip(float(total[uncertain[row]]), of_a - of_b)
+        probability[uncertain] = flip
+        return probability
 
-    def _sums(self, run: int, shared: Bool) -> Float | None:
-        """(ORDERS,) of the deviations from expectation of a run's tied queries; None: not kept."""
+    def _simulated_sums(self, run: int, is_shared: Bool) -> Float | None:
+        """Return (ORDERS,) sums of a run's deviations from its expectation, one for each order.
+
+        None if the evaluation has not kept its tie groups.
+        """
         evaluation = self._evaluations[run]
-        values = evaluation.outcomes[self._measure]
-        # The places of its queries are those that the alignment filled, in the same order.
-        own = shared[self._queries.search_sorted(evaluation.queries).to_numpy()]
-        tied = np.flatnonzero((values.max > values.min) & own)
+        outcomes = evaluation.outcomes[self._measure]
+        # An evaluation's queries are sorted, as are the common ones.
+        is_used = is_shared[self._queries.search_sorted(evaluation.queries).to_numpy()]
+        tied = np.flatnonzero((outcomes.max > outcomes.min) & is_used)
         key = (run, tied.tobytes())
-        if key in self._drawn:
-            return self._drawn[key]
-        sums: Float | None = np.zeros(flips.ORDERS)
-        if len(tied):
-            sums = None
-            if evaluation.ties is not None:
-                sums = flips.drawn_sums(
-                    *(evaluation.ties, self._measure, tied, values.expected[tied]),
-                    None if values.variance is None else values.variance[tied],
-                    flips.run_generator(evaluation.name, self._seed),
-                )
-        self._drawn[key] = sums
-        return sums
+        if key not in self._simulated:
+            self._simulated[key] = self._simulate(evaluation, outcomes, tied)
+        return self._simulated[key]
+
+    def _simulate(self, evaluation: Evaluation, outcomes: Outcomes, tied: Int) -> Float | None:
+        if not len(tied):
+            return np.zeros(flips.ORDERS)
+        if evaluation.ties is None:
+            return None
+        variance = None if outcomes.variance is None else outcomes.variance[tied]
+        generator = flips.run_generator(evaluation.name, self._seed)
+        return flips.drawn_sums(
+            evaluation.ties, self._measure, tied, outcomes.expected[tied], variance, generator
+        )
 
 
 def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference]]:
-    """The differences whose sign might well rest on ties, or on unjudged documents."""
+    """Yield the differences whose sign depends on ties or on unjudged documents."""
     figures = comparison.pairs.figures
-    loose = ~(figures["flip"] < flips.LIKELY) | (figures["oblivious"] * figures["expected"] < 0)
+    expected = figures["expected"]
+    is_doubtful = ~(figures["flip"] < flips.LIKELY) | (figures["oblivious"] * expected < 0)
     if "holes_low" in figures:
-        ahead, low, high = (figures[name] for name in ("expected", "holes_low", "holes_high"))
-        loose |= ~((ahead > ZERO) & (low > ZERO)) & ~((ahead < -ZERO) & (high < -ZERO))
-    for at in np.flatnonzero(loose.any(axis=1)).tolist():
-        pair = comparison.pairs[at]
+        low, high = figures["holes_low"], figures["holes_high"]
+        stays_ahead = (expected > ZERO) & (low > ZERO)
+        stays_behind = (expected < -ZERO) & (high < -ZERO)
+        is_doubtful |= ~stays_ahead & ~stays_behind
+    for row in np.flatnonzero(is_doubtful.any(axis=1)).tolist():
+        pair = comparison.pairs[row]
         for measure, difference in pair.measures.items():
             if difference.reversed or difference.rests_on_ties or difference.rests_on_holes:
                 yield pair, measure, difference
@@ -594,7 +637,12 @@ _DRAWN = 40  # pairs in a chart
 
 
 def pairs_table(comparison: Comparison) -> Table:
-    """Return a row for each pair and measure, with what the columns mean below."""
+    """Return a table with a row for each pair and measure, and notes on its columns."""
+    figures = comparison.pairs.figures
+    differences = [d for pair in comparison.pairs for d in pair.measures.values()]
+    has_t_test = "p_t" in figures
+    has_worst_cases = any(d.holes is not None for d in differences)
+    has_unjudged = some_unjudged(share for d in differences for share in d.judged or ())
     columns = [
         *Column.each("a", "b", style="text", folds=True),
         Column("measure", "text"),
@@ -603,66 +651,66 @@ def pairs_table(comparison: Comparison) -> Table:
         *Column.each("lowest", "highest", style="signed", drop=4),
         Column("p", "p", drop=3),
         Column("p (Holm)", "p"),
+        *([Column("p (t)", "p", drop=5)] if has_t_test else []),
         *Column.each("ci low", "ci high", style="signed"),
         Column("flip", "p", drop=2),
         Column("ties", "text"),
     ]
-    with_t = "p_t" in comparison.pairs.figures
-    if with_t:
-        columns.insert(9, Column("p (t)", "p", drop=5))
-    known = [d for pair in comparison.pairs for d in pair.measures.values()]
-    open_ = some_unjudged(share for d in known for share in d.judged or ())
-    bounded = any(d.holes is not None for d in known)
-    if bounded:
-        columns += [*Column.each("holes low", "holes high", style="signed", drop=6)]  # or none
-    if open_:
+    if has_worst_cases:
+        columns += Column.each("holes low", "holes high", style="signed", drop=6)
+    if has_unjudged:
         columns.append(Column("judged", "text"))
     rows = []
     for pair in comparison.pairs:
-        for m, d in pair.measures.items():
-            low, high = d.ci or (None, None)
-            student = [d.p_t] if with_t else []
-            ends = list(d.holes or (None, None)) if bounded else []
-            shares = ["/".join(f"{x:.2f}" for x in d.judged or ())] if open_ else []
-            rows.append(
-                (
-                    *(pair.a, pair.b, str(m), d.expected, d.oblivious, d.lowest, d.highest),
-                    *(d.p, d.p_holm, *student, low, high, d.flip, _ties(d), *ends, *shares),
-                )
-            )
+        for measure, d in pair.measures.items():
+            row: list[Cell] = [pair.a, pair.b, str(measure)]
+            row += [d.expected, d.oblivious, d.lowest, d.highest, d.p, d.p_holm]
+            row += [d.p_t] if has_t_test else []
+            row += [*(d.ci or (None, None)), d.flip, _ties(d)]
+            row += list(d.holes or (None, None)) if has_worst_cases else []
+            row += ["/".join(f"{x:.2f}" for x in d.judged or ())] if has_unjudged else []
+            rows.append(row)
+    return Table(columns, rows, notes=_table_notes(comparison, has_worst_cases, has_unjudged))
+
+
+def _table_notes(comparison: Comparison, has_worst_cases: bool, has_unjudged: bool) -> list[str]:
+    """Return what the columns of `pairs_table` mean, as far as it has them."""
+    figures = comparison.pairs.figures
     notes = [
         "each figure is a − b; p: paired randomisation test, which takes differences to be "
-        "symmetric about 0; ci: 95%, Student's t over queries"
+        "symmetric about 0; ci: 95%, Student's t over queries",
+        *comparison.notes,
     ]
-    notes += comparison.notes
     if comparison.exact:
         notes.append("p counts every assignment of signs: it is exact")
-    few = comparison.pairs.figures["differing"] < MIN_QUERIES
+    few = figures["differing"] < MIN_QUERIES
     if few.any():
         notes.append(
             f"– under ci: fewer than {MIN_QUERIES} queries differ, too few for an interval"
         )
-    if (np.isnan(comparison.pairs.figures["low"]) & ~few).any():
+    if (np.isnan(figures["low"]) & ~few).any():
         notes.append("– under ci: all queries differ alike, in a measure that has no end")
-    if bounded:
-        loose = (comparison.pairs.figures["holes_exact"] == 0).any(axis=0)
-        reached = at_most(
-            str(m) for m, some in zip(comparison.pairs.measures, loose, strict=True) if some
-        )
+    if has_worst_cases:
+        is_bound = (figures["holes_exact"] == 0).any(axis=0)
+        bounded = [
+            str(m) for m, bound in zip(comparison.pairs.measures, is_bound, strict=True) if bound
+        ]
         notes.append(
             "holes: the ends over every grade that unjudged documents in the top k of both could "
-            f"have, {comparison.grades}{reached}; all other unjudged documents stay not relevant"
+            f"have, {comparison.grades}{at_most(bounded)}; all other unjudged documents stay not "
+            "relevant"
         )
-    condensed = comparison.evaluations[0].policy.condensed
-    if condensed:
+    is_condensed = comparison.evaluations[0].policy.condensed
+    if is_condensed:
         notes.append(CONDENSED)
-    if open_:
-        more = "" if bounded or condensed else " (--holes: what that leaves)"
-        notes.append(f"{NOTE}; of a and of b{more}")
-    return Table(columns, rows, notes=notes)
+    if has_unjudged:
+        option = "" if has_worst_cases or is_condensed else " (--holes: what that leaves)"
+        notes.append(f"{NOTE}; of a and of b{option}")
+    return notes
 
 
 def _ties(difference: Difference) -> str:
+    """Return in a word or two what ties could change."""
     if difference.reversed:
         return "reversed"
     if difference.certain:
