@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,6 +29,8 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import Measure, parse
+from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, RangeChart
+from rankproof.presentation.svg import to_svg
 from rankproof.unjudged import Bound, holes_of
 from rankproof.unjudged.bounds import View
 from rankproof.unjudged.judging_order import Asked, Settling, merged
@@ -325,8 +326,6 @@ def scifact() -> World:
 
 def story() -> list[str]:
     """Three retrievers that are equal in truth, on a pool that two of them filled."""
-    from rankproof.report import svg
-
     runs, labels = retrieved()
     rng = np.random.default_rng(0)
     frames = [run.to_frame() for run in runs]
@@ -372,9 +371,9 @@ def story() -> list[str]:
             f"{first.lowest:.3f} | {first.highest:.3f} | {true:.3f} |"
         )
         tip = f"{run.name}: reported {first.expected:.3f}, all judged {true:.3f}"
-        bars.append(svg.Bar(run.name, first.expected, first.lowest, first.highest, tip, true, at))
+        bars.append(Range(run.name, first.expected, first.lowest, first.highest, true, at, tip))
         series.append(
-            svg.Series(
+            Curve(
                 run.name,
                 x=[float(step) for step in steps],
                 y=[b.expected for b in bounds[at]],
@@ -383,23 +382,16 @@ def story() -> list[str]:
             )
         )
     lines += ["", f"{total} holes; every grade drawn from the same distribution."]
-    arms = svg.ranges(bars, "What holes leave open", axis="RAnWG@10; tick: all judged")
+    arms = RangeChart("What holes leave open", bars, axis="RAnWG@10; tick: all judged")
     _write("holes-arms", arms)
-    closing = svg.curves(
-        series, "Bounds close", across="holes judged", up="RAnWG@10, colours as above"
-    )
-    _write("holes-closing", closing)
+    y_label = "RAnWG@10, colours as above"
+    _write("holes-closing", CurveChart("Bounds close", series, "holes judged", y_label))
     return lines
 
 
-def _write(name: str, drawn: str) -> None:
+def _write(name: str, chart: Chart) -> None:
     """A chart as a file of its own that follows light and dark."""
-    style = (files("rankproof.report") / "assets" / "page.css").read_text(encoding="utf-8")
-    chart = str(drawn).partition("<div")[0]
-    chart = chart.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    ground = "svg { background: var(--paper); font-family: system-ui, sans-serif; }"
-    styled = chart.replace(">", f"><style>{style}\n{ground}</style>", 1)
-    (IMAGES / f"{name}.svg").write_text(styled, encoding="utf-8")
+    (IMAGES / f"{name}.svg").write_text(to_svg([chart], themed=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import polars as pl
 import pytest
 from browser import Tab, browser, tab
 from demo_folder import demo_folder
-from markupsafe import Markup
 from playwright.sync_api import Browser
 from rankproof_cli import rankproof
 from small_corpus import write_corpus
@@ -29,12 +28,14 @@ import rankproof as rp
 from rankproof.commands.showcase import Demo, build_demo
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import signed
+from rankproof.presentation.charts import Range, RangeChart
 from rankproof.presentation.html import table_html
+from rankproof.presentation.markup import Html, element, escape
+from rankproof.presentation.result import Presentation, Summary, stored
+from rankproof.presentation.svg import nice_ticks
 from rankproof.presentation.tables import Column, Table
 from rankproof.presentation.text_formats import csv_table, latex_table, markdown_table
-from rankproof.report import page, svg, write_report
-from rankproof.report.page_elements import figured
-from rankproof.report.svg import nice_ticks
+from rankproof.report import page, write_report
 from rankproof.tradeoffs import ceilings, recommend
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.selection import Limits, pick
@@ -362,23 +363,17 @@ HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\
 LONG = "Ω" * 300
 
 
-def results(folder: Path) -> Path:
-    """An evaluation whose names would do harm."""
-    figures: dict[str, float | None] = {
-        "expected": 0.5,
-        "oblivious": 0.5,
-        "min": 0.4,
-        "max": 0.6,
-        "range": 0.2,
-    }
-    figures.update({"bias": 0.0, "std": None, "queries": 3, "undefined": 0})
-    runs = [
-        {"name": name, "queries": 3, "missing": 0, "unjudged": 0, "tied": 1, "notes": []}
-        | {"score_dtype": "float32", "measures": {"nDCG@10": figures}}
-        for name in (HOSTILE, LONG)
-    ]
+def results(folder: Path, *names: str) -> Path:
+    """Write an evaluation of runs with these names; by default names that would do harm."""
+    names = names or (HOSTILE, LONG)
+    rows = [Range(name, 0.5, 0.4, 0.6, marker=0.5) for name in names]
+    table = Table([Column("run", "text"), Column("expected")], [(name, 0.5) for name in names])
+    presentation = Presentation.assemble(
+        "evaluation", Summary(names[0]), [table], [RangeChart(names[0], rows, "nDCG@10")]
+    )
+    data = {"manifest": {"kind": "evaluation"}, "presentation": stored(presentation)}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "eval.json").write_text(json.dumps({"runs": runs, "policy": {}}))
+    (folder / "eval.json").write_text(json.dumps(data))
     return folder
 
 
@@ -591,14 +586,14 @@ def test_a_large_page_is_made_again_only_where_that_makes_it_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    told = page._sections
+    build = page._PageBuilder.sections
 
-    def counted(*given: Any) -> Any:
-        made.append(given[-1])
-        return told(*given)
+    def counted(builder: page._PageBuilder) -> Any:
+        made.append(builder.configurations)
+        return build(builder)
 
-    monkeypatch.setattr(page, "_LARGEST", 1)
-    monkeypatch.setattr(page, "_sections", counted)
+    monkeypatch.setattr(page, "_LARGEST_PAGE", 1)
+    monkeypatch.setattr(page._PageBuilder, "sections", counted)
     write_report(swept(tmp_path / "s", 1))
     assert made == [400, 250, 150, 80, 40]
     made.clear()
@@ -669,7 +664,9 @@ def test_a_page_without_script_says_it_all(tmp_path: Path, running: Browser) -> 
     context.close()
 
 
-def test_a_real_sweep_says_what_ceilings_says_and_what_the_last_one_said(tmp_path: Path) -> None:
+def test_a_real_sweep_says_what_ceilings_says_and_what_the_last_one_said(
+    tmp_path: Path,
+) -> None:
     place = {"corpus": write_corpus(tmp_path / "corpus"), "modes": ["sparse"], "at": [5, 10]}
     times = {"queries": 2, "repeats": 1, "warmup": 0}
     out = tmp_path / "out"
@@ -682,12 +679,18 @@ def test_a_real_sweep_says_what_ceilings_says_and_what_the_last_one_said(tmp_pat
     best = made.manifest["best_by"]
     run = out / made.configurations["run"][0]
     judged = pl.read_parquet(out / "judgements.parquet")
-    assert str(Markup.escape(ceilings(run, judged, [best])[best].words())) in text
+    assert str(escape(ceilings(run, judged, [best])[best].words())) in text
     assert "The last sweep (" in text
     assert "BM25, 12 candidates, 5 passages in the prompt" in text
     assert name in pl.read_parquet(out / "earlier" / "configurations.parquet")["configuration"]
     texts = pl.read_parquet(out / "texts.parquet")
     assert texts.filter(pl.col("kind") == "question").height == 6
+
+
+def store(path: Path, result: Any) -> None:
+    """Write a result as `--out` does."""
+    data = {"manifest": {"kind": result.kind}, **result.to_dict(), "presentation": stored(result)}
+    path.write_text(json.dumps(data))
 
 
 def test_gates_and_leaderboards_have_sections(tmp_path: Path) -> None:
@@ -697,16 +700,15 @@ def test_gates_and_leaderboards_have_sections(tmp_path: Path) -> None:
         for name, first in (("a", 0.5), ("b", 0.05))
     }
     found = rp.gate(qrels, runs["a"], runs["b"], "RR", margin=0.02)
-    (tmp_path / "gate.json").write_text(json.dumps(found.to_dict()))
+    store(tmp_path / "gate.json", found)
     board = rp.leaderboard(qrels, runs, ["RR", "P@1"])
-    (tmp_path / "board.json").write_text(json.dumps(board.to_dict()))
+    store(tmp_path / "board.json", board)
     path, broken = write_report(tmp_path)
     text = path.read_text(encoding="utf-8")
     assert not broken
-    assert f'<span class="badge good">{found.verdict}</span>' in text
-    assert "b is first of 2 by RR" in text
+    assert "RR: b leads with" in text
     for sentence in found.sentences():
-        assert str(Markup.escape(sentence)) in text
+        assert str(escape(sentence)) in text
 
 
 def test_a_question_without_a_value_is_none_on_which_two_configurations_differ(
@@ -742,18 +744,17 @@ def test_a_gate_whose_bounds_are_undefined_is_in_the_report(tmp_path: Path) -> N
     before = {q: {"r": 2.0, "n": 1.0, "m": 0.5} for q in qrels}
     after = {q: {"r": 2.0, "n": 1.0} for q in qrels}
     found = rp.gate(qrels, before, after, "NumRet")
-    (tmp_path / "gate.json").write_text(json.dumps(found.to_dict()))
+    store(tmp_path / "gate.json", found)
     path, broken = write_report(tmp_path)
     assert not broken
     text = path.read_text(encoding="utf-8")
-    assert "NumRet: -1.0000, from – to –; undecided" in text
+    assert "NumRet: undecided: -1.0000</title>" in text
     assert "nan" not in text[text.index('id="gate-0"') :].partition("</section>")[0]
 
 
 def test_a_difference_that_is_undefined_is_a_dash_wherever_signs_are_written() -> None:
     undefined = float("nan")
     assert signed(undefined) == signed(None, 1) == "–"
-    assert figured(undefined, 4, "+") == "–"
     column = Column("difference", "signed")
     assert column.write(undefined) == "–"
     table = Table([column], [(undefined,)])
@@ -779,12 +780,13 @@ def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"runs": [{"id": 1}]}, "not the evaluation that rankproof writes (no 'measures')"),
         ({"manifest": {"kind": "sweep", "best_by": "x"}}, "not the sweep"),
         ({"kind": "golden", "counts": {}}, "not the golden"),
-        ({"manifest": {"kind": "names"}, "rows": "x"}, "not the names"),
-        ({"pairs": [{"a": "x"}]}, "not the comparison"),
-        ({"readings": [{}]}, "not the audit"),
+        ({"manifest": {"kind": "names"}, "rows": "x"}, "no presentation is stored in it"),
+        (
+            {"manifest": {"kind": "audit"}, "presentation": {"kind": "audit"}},
+            "its presentation cannot be read ('summary')",
+        ),
     ],
 )
 def test_a_file_that_only_looks_like_results_is_left_out(
@@ -849,71 +851,42 @@ def test_a_page_of_runs_says_what_nobody_judged_and_tells_long_names_apart(tmp_p
     )
     assert gated.returncode == 1
     path, left = write_report(shown)
-    assert left == ["holes.json: the page does not show holes"]
+    assert left == []
     text = path.read_text()
-    assert "perhaps on documents that nobody judged, " in text
     assert "might rest on unjudged documents" in text, "ends of RR are bounds"
-    # The last three runs are one: that these are equal is certain, in six cells and three rows.
-    assert text.count(">certain<") == 6 + 3
-    assert f"Unjudged documents might put {names[1]}" in text
-    assert "<code>rankproof holes</code> says which" in text
+    assert f"unjudged documents might put {names[1]}" in text
     assert "<bdi>שאלה_" in text
-    assert f"No tie changes a figure of {', '.join(names)}." in text
+    assert "no tie changes any of these figures" in text
     labels = re.findall(r"</title>([^<]*) · RR</text>", text)
     assert len(set(labels)) == len(names)
     assert [label[-5:] for label in labels] == [f"seed{n}" for n in range(4)]
 
 
 def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> None:
-    from rankproof.report.page import _said
+    from rankproof.report.page import _sentence
 
     word = "0" * 1_000_000
-    assert _said(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
-    assert _said(f"ש{':' * 1_000_000}") == f"<bdi>ש</bdi>{':' * 1_000_000}"
+    assert _sentence(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
+    assert _sentence(f"ש{':' * 1_000_000}") == f"<bdi>ש</bdi>{':' * 1_000_000}"
 
 
 def test_a_name_that_runs_backward_is_one_and_ends_before_the_colon() -> None:
     """Word by word its words changed places, and the colon went to its other side."""
-    from rankproof.report.page import _said
+    from rankproof.report.page import _sentence
 
-    assert _said("שלום עולם: 12 of 12") == "<bdi>שלום עולם</bdi>: 12 of 12"
-    assert _said("ahead of a-ש.trec.") == "ahead of <bdi>a-ש.trec</bdi>."
+    assert _sentence("שלום עולם: 12 of 12") == "<bdi>שלום עולם</bdi>: 12 of 12"
+    assert _sentence("ahead of a-ש.trec.") == "ahead of <bdi>a-ש.trec</bdi>."
 
 
 @pytest.mark.parametrize("letter", ["W", "8", "x", "模", "Ω"])
 def test_a_label_of_wide_letters_begins_inside_its_chart(
     letter: str, tmp_path: Path, running: Browser
 ) -> None:
-    folder = results(tmp_path)
-    data = json.loads((folder / "eval.json").read_text())
-    data["runs"][1]["name"] = letter * 60
-    (folder / "eval.json").write_text(json.dumps(data))
+    folder = results(tmp_path, HOSTILE, letter * 60)
     with tab(running) as page:
         page.page.goto(write_report(folder)[0].as_uri())
         begins = "[...document.querySelectorAll('.chart .label')].map(t => t.getBBox().x)"
         assert min(page.page.evaluate(begins)) >= 0
-
-
-def test_the_words_on_ties_say_no_more_than_the_figures_and_are_few() -> None:
-    from rankproof.report.ties import _compared, _evaluated
-
-    def run(name: str, width: float) -> dict[str, Any]:
-        figures = {"range": width, "min": 0.5, "max": 0.5 + width, "expected": 0.5}
-        return {"name": name, "queries": 3, "tied": 1, "measures": {"RR": figures}}
-
-    assert _evaluated([run("a", 0.0), run("b", 1e-6)]) == [
-        "No tie changes a figure of a.",
-        "Ties change figures of b by less than four decimals show.",
-    ]
-    many = _evaluated([run(f"r{at}", 0.1) for at in range(300)])
-    assert len(many) == 9
-    assert many[-1] == "292 more runs have ties that change a figure: they are in the table."
-    data = Path(rp.__file__).parent / "resources"
-    runs = {name: str(data / f"demo-{name}.trec") for name in ("saturated", "plain")}
-    found = rp.compare(str(data / "demo-qrels.txt"), runs, [f"nDCG@{k}" for k in range(2, 8)])
-    told = _compared(found.to_dict()["pairs"])
-    assert "6 of them reversed" in told[0]
-    assert told[-1] == "2 more are reversed."
 
 
 def test_an_element_is_escaped_part_by_part_and_no_format_is_parsed(
@@ -921,6 +894,6 @@ def test_an_element_is_escaped_part_by_part_and_no_format_is_parsed(
 ) -> None:
     """A page of many results holds hundreds of thousands of them."""
     monkeypatch.delattr("string.Formatter.vformat")
-    made = svg.element("a", [Markup("<b>"), Markup("c")], title='"{x}"', data_tip=None, class_="y")
+    made = element("a", [Html("<b>"), Html("c")], title='"{x}"', data_tip=None, class_="y")
     assert made == '<a title="&#34;{x}&#34;" class="y"><b>c</a>'
-    assert svg.element("p", "{0} & more") == "<p>{0} &amp; more</p>"
+    assert element("p", "{0} & more") == "<p>{0} &amp; more</p>"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import polars as pl
 
@@ -22,6 +22,7 @@ from rankproof.presentation.charts import Chart, Range, range_charts
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
 from rankproof.presentation.lead_wording import sign
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import (
     Interval,
@@ -160,6 +161,8 @@ class Audit(Displayed):
     0.0
     """
 
+    kind: ClassVar[str] = "audit"
+
     readings: tuple[Reading, ...]
     leads: tuple[Lead, ...]  # of each pair of models
     notes: tuple[str, ...]
@@ -251,6 +254,10 @@ class Audit(Displayed):
         from rankproof.audit.sentences import sentences
 
         return sentences(self)
+
+    def summary(self) -> Summary:
+        """Which formats are safe to use."""
+        return Summary("\n".join(self.verdict()))
 
     def tables(self) -> list[Table]:
         """A row for each model, format, scoring and measure."""

@@ -14,6 +14,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import manifest
 from rankproof.foundation.redaction import remove_secrets
+from rankproof.presentation.result import stored
 
 if TYPE_CHECKING:
     from rankproof.diagnostics import JudgedCorpus, NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
@@ -259,6 +260,7 @@ def _write(
     """Write the result as JSON, and its chart as SVG and HTML."""
     import json
 
+    data = data | {"presentation": stored(diagnosis)}
     text = json.dumps(remove_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written = [
         write_atomically(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))

@@ -28,6 +28,7 @@ from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import digest, digest_file, manifest
 from rankproof.foundation.version import __version__
+from rankproof.presentation.result import stored
 
 if TYPE_CHECKING:
     from rankproof.projects.choosing import Chosen
@@ -221,7 +222,8 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
     config |= {"order": None, "missing": None, "candidates_only": False}
     inputs = {"qrels": corpus.qrels, "queries 1": files[0], "documents 1": files[1]}
     made = manifest("audit", config=config, inputs=inputs)
-    return {"manifest": made, **_timeless(audit.to_dict())}
+    result = {"manifest": made, **_timeless(audit.to_dict())}
+    return result | {"presentation": stored(audit)}
 
 
 def _vector_files(place: Path) -> list[Path]:
@@ -262,7 +264,8 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
                 seed=SEED,
                 progress=told,
             )
-        return {"manifest": made("names"), **found.to_dict(), "rules": []}
+        result = {"manifest": made("names"), **found.to_dict(), "rules": []}
+        return result | {"presentation": stored(found)}
 
     def noise() -> dict[str, Any]:
         rules = [RulesRewriterSettings(language=language, keep=k) for k in ("topics", "question")]
@@ -275,7 +278,8 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
                 seed=SEED,
                 progress=told,
             )
-        return {"manifest": made("noise"), **found.to_dict(), "rules": []}
+        result = {"manifest": made("noise"), **found.to_dict(), "rules": []}
+        return result | {"presentation": stored(found)}
 
     return {
         f"names {language}": _kept(folder / "names.json", names),

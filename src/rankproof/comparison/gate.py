@@ -171,6 +171,8 @@ class Gate(Displayed):
     ('worse', False)
     """
 
+    kind: ClassVar[str] = "gate"
+
     baseline: str
     candidate: str
     measures: dict[Measure, Gated]
@@ -234,8 +236,6 @@ class Gate(Displayed):
             "policy": self.evaluation.policy.to_dict(),
         }
         return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
-
-    kind: ClassVar[str] = "gate"
 
     @property
     def exit_code(self) -> int:

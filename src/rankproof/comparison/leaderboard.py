@@ -96,6 +96,8 @@ class Leaderboard(Displayed):
     ('b', 'a')
     """
 
+    kind: ClassVar[str] = "leaderboard"
+
     runs: tuple[str, ...]  # in the order of rank
     measures: dict[Measure, Standing]
     shuffles: int
@@ -166,8 +168,6 @@ class Leaderboard(Displayed):
             **({"missing": dict(self.missing)} if self.missing else {}),
             "policy": self.policy.to_dict(),
         }
-
-    kind: ClassVar[str] = "leaderboard"
 
     @property
     def file_warnings(self) -> list[str]:

@@ -255,6 +255,8 @@ class Comparison(Displayed):
     'nDCG@5: reversed.'
     """
 
+    kind: ClassVar[str] = "comparison"
+
     evaluations: tuple[Evaluation, ...]
     pairs: Pairs
     seed: int
@@ -269,8 +271,6 @@ class Comparison(Displayed):
             if len(rows):
                 return self.pairs[int(rows[0])].measures
         raise KeyError(f"{pair!r} was not compared; there are {', '.join(names)}, in this order")
-
-    kind: ClassVar[str] = "comparison"
 
     def summary(self) -> Summary:
         """Describe one pair; of several pairs those whose leader is uncertain."""

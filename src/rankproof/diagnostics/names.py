@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -100,6 +100,8 @@ class NamesDiagnosis(Displayed):
     >>> found.language, len(found.rows)
     ('en', 11)
     """
+
+    kind: ClassVar[str] = "names"
 
     embedder: str
     fingerprint: str

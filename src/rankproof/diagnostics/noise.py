@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -85,6 +85,8 @@ class NoiseDiagnosis(Displayed):
     >>> found.language, found.queries
     ('en', 4)
     """
+
+    kind: ClassVar[str] = "noise"
 
     embedder: str
     fingerprint: str

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.markup import Html, element, escape, join
 from rankproof.presentation.result import Presentation, Summary
-from rankproof.presentation.svg import LIGHT, STYLE, Drawing, draw
+from rankproof.presentation.svg import LIGHT, STYLE, Drawing, draw, variables
 from rankproof.presentation.tables import Cell, Column, Marked, Table, unmarked
 
 NOTEBOOK_ROWS = 60  # of a table in a notebook
 _LONG = 60  # letters of a cell that no narrow column should hold
 _LONG_HEADING = 24
 _FAINT = "font-size:smaller;opacity:.7"
-_VARIABLES = "".join(f"--{name}:{value};" for name, value in LIGHT.items())
+_VARIABLES = variables(LIGHT)
 
 
 @dataclass(frozen=True)

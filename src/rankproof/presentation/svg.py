@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,8 +150,12 @@ def draw(chart: Chart) -> Drawing | None:
     return _draw_stacked(chart)
 
 
-def to_svg(charts: Sequence[Chart]) -> str:
-    """Return charts below one another as an SVG file, with titles, legends and light colors."""
+def to_svg(charts: Sequence[Chart], *, themed: bool = False) -> str:
+    """Return charts below one another as an SVG file, with titles and legends.
+
+    Colors are the light ones; a `themed` file follows a browser's light or dark theme, but other
+    programs do not know its variables.
+    """
     parts: list[Html] = []
     top, width = 0.0, 0.0
     for drawing in filter(None, map(draw, charts)):
@@ -173,9 +177,20 @@ def to_svg(charts: Sequence[Chart]) -> str:
         height=top,
         class_="chart",
     )
-    whole = drawn.replace(">", f"><style>{style}</style>", 1)
-    # Programs other than browsers do not know variables of CSS.
-    return re.sub(r"var\(--(\w+)\)", lambda variable: LIGHT[variable[1]], whole) + "\n"
+    if themed:
+        style += (
+            f":root {{ {variables(LIGHT)} }}\n"
+            f"@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}\n"
+        )
+    whole = drawn.replace(">", f"><style>{style}</style>", 1) + "\n"
+    if themed:
+        return whole
+    return re.sub(r"var\(--(\w+)\)", lambda variable: LIGHT[variable[1]], whole)
+
+
+def variables(colors: Mapping[str, str]) -> str:
+    """Return colors as variables of a style sheet."""
+    return " ".join(f"--{name}: {color};" for name, color in colors.items())
 
 
 def _draw_legend(keys: Sequence[Key], top: float) -> tuple[list[Html], float]:
@@ -316,6 +331,9 @@ def _horizontal_grid(scale: Scale, left: float, right: float, count: int = 5) ->
 
 
 def _keys(labels: Sequence[str], ramp: bool = False) -> list[Key]:
+    """Return a legend for labels; one label alone needs none."""
+    if len(labels) < 2:
+        return []
     return [Key(label, color(at, ramp), at) for at, label in enumerate(labels)]
 
 
@@ -415,7 +433,7 @@ def _draw_curves(chart: CurveChart) -> Drawing | None:
         legend.append(Key(curve.label, hue, position, curve.dashed))
     marks.append(_text((left + width) / 2, height - 8, chart.x_label, class_="axis"))
     marks.append(_text(left, top - 2, chart.y_label, class_="tick"))
-    return Drawing(chart.title, width, height, marks, legend)
+    return Drawing(chart.title, width, height, marks, legend if len(legend) > 1 else [])
 
 
 def _draw_curve(curve: Curve, x_label: str, x_scale: Scale, y_scale: Scale) -> list[Html]:

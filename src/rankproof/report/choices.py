@@ -1,4 +1,4 @@
-"""Sections on sweeps: the choice, the map behind it, what candidates allow, how load is borne."""
+"""Sections on sweeps: the choice, the map behind it, ceilings, answers, behavior under load."""
 
 from __future__ import annotations
 
@@ -6,239 +6,296 @@ import math
 from typing import Any
 
 import polars as pl
-from markupsafe import Markup
 
 from rankproof.foundation.phrasing import plural
+from rankproof.presentation.charts import (
+    Point,
+    Range,
+    RangeChart,
+    ScatterChart,
+    StackedBar,
+    StackedChart,
+)
+from rankproof.presentation.html import figure
 from rankproof.presentation.judged_column import some_unjudged
-from rankproof.report.decision import SEED, Chosen, chosen, decision, sentence, span
-from rankproof.report.finalists import finalists
-from rankproof.report.history import history
-from rankproof.report.page_elements import Section, figure, fold, paragraph, table
-from rankproof.report.result_files import Result, titled
-from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
+from rankproof.presentation.markup import Html
+from rankproof.report.decision import (
+    SEED,
+    ShownSweep,
+    as_sentence,
+    decision_section,
+    interval_text,
+    read_sweep,
+)
+from rankproof.report.finalists import finalist_sections
+from rankproof.report.history import history_sections
+from rankproof.report.page_elements import Section, data_table, fold, paragraph
+from rankproof.report.result_files import StoredResult, titled
 from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
 from rankproof.tradeoffs.selection import Limits
 
-_BARS = 12  # configurations whose ceilings are drawn
-_LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took
+_BARS = 12  # configurations whose ceilings and answers are drawn
+_LEAST_MS = 0.01  # on a logarithmic axis; the time of a past run may be unknown, and 0
 
 
-def sweep(
-    result: Result,
-    at: int,
-    earlier: Result | None = None,
+def sweep_sections(
+    result: StoredResult,
+    position: int,
+    earlier: StoredResult | None = None,
     row: str | None = None,
     limits: Limits | None = None,
     *,
-    most: int,
+    limit: int,
 ) -> list[Section]:
-    """The choice within the limits, the map behind it, questions on which it differs, its ceilings.
-    `row` is looked at in place of the choice; `most` configurations are shown, and rows of a
-    table."""
-    folder = result.path.parent
+    """Return all sections on a sweep, the choice within the limits first.
+
+    `row` names a configuration to look at in place of the choice; at most `limit` configurations
+    are shown.
+    """
+    folder, manifest = result.path.parent, result.manifest
     frame = pl.read_parquet(folder / "configurations.parquet")
-    by = result.manifest["best_by"]
-    if not (frame[by].is_not_null() & frame[by].is_not_nan()).any():
-        words = [f"{by} is defined on no query: there is nothing to choose by."]
-        return [Section(f"sweep-{at}", titled("Configurations", result), words)]
-    one = chosen(result, row, limits, most)
-    title = "The choice" if row is None else "One configuration"
-    sections = [decision(one, at, titled(title, result)), _map(one, frame, at, most)]
-    sections += finalists(one, at, titled("Where the finalists differ", result))
+    measure = manifest["best_by"]
+    if not (frame[measure].is_not_null() & frame[measure].is_not_nan()).any():
+        words = [f"{measure} is defined on no query: there is nothing to choose by."]
+        return [Section(f"sweep-{position}", titled("Configurations", result), words)]
+    sweep = read_sweep(result, row, limits, limit)
+    title = titled("The choice" if row is None else "One configuration", result)
+    sections = [
+        decision_section(sweep, position, title),
+        _map_section(sweep, frame, position, limit),
+        *finalist_sections(sweep, position, titled("Where the finalists differ", result)),
+    ]
     if earlier is not None:
-        sections += history(one, earlier, at, titled("Since the last sweep", result))
-    if "answers" in result.manifest and ACCURACY in frame.columns:
-        sections.append(_answers(one, frame, at, most))
+        title = titled("Since the last sweep", result)
+        sections += history_sections(sweep, earlier, position, title)
+    if "answers" in manifest and ACCURACY in frame.columns:
+        sections.append(_answers_section(sweep, frame, position, limit))
     names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
-    limited = frame.filter(pl.col(f"{by} PROC").is_not_null()) if by in names else frame.clear()
-    if limited.height:
-        sections.append(_ceilings(limited, names, one, at, most))
-    if "load" in result.manifest and (folder / "load.parquet").is_file():
-        sections.append(_load(pl.read_parquet(folder / "load.parquet"), result, at))
+    if measure in names:
+        bounded = frame.filter(pl.col(f"{measure} PROC").is_not_null())
+        if bounded.height:
+            sections.append(_ceilings_section(bounded, names, sweep, position, limit))
+    if "load" in manifest and (folder / "load.parquet").is_file():
+        sections.append(_load_section(pl.read_parquet(folder / "load.parquet"), result, position))
     return sections
 
 
-def _load(driven: pl.DataFrame, result: Result, at: int) -> Section:
-    """What each engine takes at each rate."""
-    heads = ["engine", "queries a second", "p50 ms", "p95 ms", "p99 ms", "errors", "unanswered"]
+def _load_section(load: pl.DataFrame, result: StoredResult, position: int) -> Section:
+    """Return the latencies of each engine at each rate of queries."""
+    headings = ["engine", "queries a second", "p50 ms", "p95 ms", "p99 ms", "errors", "unanswered"]
     columns = ["engine", "qps", "p50_ms", "p95_ms", "p99_ms", "errors", "lost"]
-    body = [table(heads, driven.select(columns).rows(), digits=1)]
+    body = [data_table(headings, load.select(columns).rows(), digits=1)]
     words = list(result.manifest["load"]["words"])
-    return Section(f"load-{at}", titled("Under load", result), words, body)
+    return Section(f"load-{position}", titled("Under load", result), words, body)
 
 
 # ------------------------------------------------------------------------------------- the map
 
 
-def groups(one: Chosen) -> list[list[int]]:
-    """Rows of the table that nothing tells apart: not in quality, nor in latency beyond the
-    jitter, nor in cost. The first of each stands for it; the choice comes first."""
-    rows = list(one.table.iter_rows(named=True))
-    first = next(at for at, row in enumerate(rows) if row["configuration"] == one.name)
-    left = [first, *(at for at in range(len(rows)) if at != first)]
-    found = []
-    while left:
-        leader = rows[left[0]]
-        level = set(one.alike.get(leader["configuration"], ()))
-        alike = [left[0]]
-        for at in left[1:]:
-            row = rows[at]
-            same_cost = math.isclose(row["cost"], leader["cost"], abs_tol=1e-9)
-            apart = abs(row["latency"] - leader["latency"])
-            same_time = apart <= max(row["jitter"], leader["jitter"])
-            if row["configuration"] in level and same_cost and same_time:
-                alike.append(at)
-        found.append(alike)
-        taken = set(alike)
-        left = [at for at in left if at not in taken]
-    return found
+def group_alike(sweep: ShownSweep) -> list[list[int]]:
+    """Return groups of rows of the table that differ in nothing beyond chance and jitter.
+
+    Members are not significantly different from the first in quality, within the jitter of its
+    latency, and of its cost. The first stands for its group; the choice's group comes first.
+    """
+    rows = list(sweep.table.iter_rows(named=True))
+    first = next(at for at, row in enumerate(rows) if row["configuration"] == sweep.name)
+    remaining = [first, *(at for at in range(len(rows)) if at != first)]
+    groups = []
+    while remaining:
+        leader = rows[remaining[0]]
+        level = set(sweep.alike.get(leader["configuration"], ()))
+        group = [
+            at
+            for at in remaining
+            if at == remaining[0]
+            or (rows[at]["configuration"] in level and _same_price_and_time(rows[at], leader))
+        ]
+        groups.append(group)
+        members = set(group)
+        remaining = [at for at in remaining if at not in members]
+    return groups
 
 
-def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
-    rows = list(one.table.iter_rows(named=True))
-    kinds = dict(frame.select("configuration", "mode").iter_rows())
-    modes = list(dict.fromkeys(kinds[row["configuration"]] for row in rows))
-    together = groups(one)
-    points = [
-        Point(
-            one.words[row["configuration"]].short,
-            max(row["latency"], _LEAST_MS),
-            row["quality"],
-            row["cost"],
-            row["pareto"],
-            _tip(one, row, len(some) - 1 if leads else None),
-            modes.index(kinds[row["configuration"]]),
-            low=row["low"] if leads else None,
-            high=row["high"] if leads else None,
-            at=index,
-            member=not leads,
-            chosen=row["configuration"] == one.name,
-        )
-        for some in together
-        for index in some
-        for row in [rows[index]]
-        for leads in [index == some[0]]
+def _same_price_and_time(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    difference = abs(row["latency"] - other["latency"])
+    same_time: bool = difference <= max(row["jitter"], other["jitter"])
+    return same_time and math.isclose(row["cost"], other["cost"], abs_tol=1e-9)
+
+
+def _map_section(sweep: ShownSweep, frame: pl.DataFrame, position: int, limit: int) -> Section:
+    """Return the map of latency and quality, a table of its groups, and every configuration."""
+    groups = group_alike(sweep)
+    manifest = sweep.result.manifest
+    shares = [share for share in sweep.table["judged"].to_list() if share is not None]
+    has_unjudged = some_unjudged(shares)
+    prices = manifest["prices"]
+    notes = [
+        f"Intervals are 95% over queries. Prices of {prices['date']}: {prices['source']}. Tokens "
+        f"per passage {prices['tokens_are']}.",
+        *map(as_sentence, manifest.get("notes", ())),
     ]
-    picture = scatter(
-        points,
-        "Configurations by latency and quality",
-        across="p95 latency of a query, ms",
-        up=one.by,
-        groups=modes,
-    )
-    made = one.result.manifest
-    shares = [row["judged"] for row in rows if row["judged"] is not None]
-    open_ = some_unjudged(shares)
-    front = sum(row["pareto"] for row in rows)
+    body = [
+        figure(map_chart(sweep, frame, groups)),
+        _group_table(sweep, groups, has_unjudged),
+        _configuration_table(sweep, frame, has_unjudged, limit),
+        *(paragraph(note, "note") for note in notes),
+    ]
+    words = _map_words(sweep, len(groups), shares if has_unjudged else [])
+    title = titled("Configurations", sweep.result)
+    return Section(f"sweep-{position}", title, words, body, quiet=True)
+
+
+def _map_words(sweep: ShownSweep, groups: int, judged_shares: list[float]) -> list[str]:
+    count, front = len(sweep.table), int(sweep.table["pareto"].sum())
     words = [
-        f"{plural(len(rows), 'configuration')}, {len(together):,} that these questions tell "
-        "apart in "
+        f"{plural(count, 'configuration')}, {groups:,} that these questions tell apart in "
         f"quality, latency or cost; {plural(front, 'is', 'are')} on the front: no "
         "other is as good, as fast, as small and as cheap."
     ]
-    if made["configurations"] > len(rows):
+    hidden = sweep.result.manifest["configurations"] - count
+    if hidden > 0:
         words.append(
-            f"{plural(made['configurations'] - len(rows), 'more is', 'more are')} left out: "
-            "dominated, or without "
-            f"{one.by}."
+            f"{plural(hidden, 'more is', 'more are')} left out: dominated, or without "
+            f"{sweep.measure}."
         )
-    if open_:
+    if judged_shares:
         words.append(
-            f"Of the passages that these figures are of, {min(shares):.0%} to {max(shares):.0%} "
-            "have a judgement; the others count as not relevant."
+            f"Of the passages that these figures are of, {min(judged_shares):.0%} to "
+            f"{max(judged_shares):.0%} have a judgement; the others count as not relevant."
         )
-    heads = ["configuration", "alike", one.by, "95%", *(["judged"] if open_ else [])]
-    heads += ["p95 ms", "cost per 1,000", "index MB", "front"]
-    listed = [
-        [
-            one.words[row["configuration"]].short,
-            len(some) - 1,
-            row["quality"],
-            span(row).replace(" ", "\u00a0"),
-            *([row["judged"]] if open_ else []),
-            *(row["latency"], row["cost"], row["memory"], any(rows[i]["pareto"] for i in some)),
-        ]
-        for some in together
-        for row in [rows[some[0]]]
-    ]
-    caption = f"One of each group, {'as asked for' if one.named else 'the choice'} first"
-    body = [
-        figure(picture, _CAPTION),
-        table(heads, listed, caption=caption, digits=3),
-        _every(one, frame, open_, most),
-        paragraph(
-            f"Intervals are 95% over queries. Prices of {made['prices']['date']}: "
-            f"{made['prices']['source']}. Tokens per passage {made['prices']['tokens_are']}.",
-            "note",
-        ),
-        *(paragraph(sentence(note), "note") for note in made.get("notes", ())),
-    ]
-    title = titled("Configurations", one.result)
-    return Section(f"sweep-{at}", title, words, body, quiet=True)
+    return words
 
 
-_CAPTION = (
+def map_chart(sweep: ShownSweep, frame: pl.DataFrame, groups: list[list[int]]) -> ScatterChart:
+    """Return every configuration by latency and quality; the first of a group stands for it."""
+    rows = list(sweep.table.iter_rows(named=True))
+    modes = dict(frame.select("configuration", "mode").iter_rows())
+    mode_names = list(dict.fromkeys(modes[row["configuration"]] for row in rows))
+    points = []
+    for group in groups:
+        for at in group:
+            row, is_first = rows[at], at == group[0]
+            points.append(
+                Point(
+                    sweep.names[row["configuration"]].short,
+                    x=max(row["latency"], _LEAST_MS),
+                    y=row["quality"],
+                    size=row["cost"],
+                    tip=_point_tip(sweep, row, len(group) - 1 if is_first else 0),
+                    group=mode_names.index(modes[row["configuration"]]),
+                    low=row["low"] if is_first else None,
+                    high=row["high"] if is_first else None,
+                    row=at,
+                    on_front=row["pareto"],
+                    chosen=row["configuration"] == sweep.name,
+                    represented=not is_first,
+                )
+            )
+    return ScatterChart(
+        "Configurations by latency and quality",
+        points,
+        x_label="p95 latency of a query, ms",
+        y_label=sweep.measure,
+        groups=mode_names,
+        caption=_MAP_CAPTION,
+    )
+
+
+_MAP_CAPTION = (
     "Each point is a configuration; larger ones cost more. Upright lines are 95% intervals over "
-    "queries; small points are not told apart from a large one, which stands for them. "
-    "Ringed: the Pareto front over cost, latency, memory and quality; joined: those of it that "
-    "nothing faster equals. Times are of single queries on the machine named below."
+    "queries; small points are not significantly different from a large one, which stands for "
+    "them. Ringed: the Pareto front over cost, latency, memory and quality; joined: those of it "
+    "that nothing faster equals. Times are of single queries on the machine named below."
 )
 
 
-def _every(one: Chosen, frame: pl.DataFrame, open_: bool, most: int) -> Markup:
-    by = one.by
-    some = frame.filter(pl.col(by).is_not_null() & pl.col(by).is_not_nan())
-    some = some.sort(by, descending=True, maintain_order=True)
-    heads = [
-        *("configuration", by, "low", "high", *(["judged"] if open_ else []), "%PROC"),
-        *("p50 ms", "p95 ms", "cost per 1,000"),
-        *("index MB", "overlap@10", "τ@10"),
-    ]
+def _point_tip(sweep: ShownSweep, row: dict[str, Any], represented: int) -> str:
+    tip = (
+        f"{sweep.names[row['configuration']].full}: {sweep.measure} {row['quality']:.4f} "
+        f"({interval_text(row)}), p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, "
+        f"{sweep.money(row['cost'])} per 1,000 queries"
+    )
+    others = f"; {represented} others are not significantly different from it"
+    return tip + others if represented else tip
+
+
+def _group_table(sweep: ShownSweep, groups: list[list[int]], has_unjudged: bool) -> Html:
+    """Return a row for each group of configurations that are alike."""
+    rows = list(sweep.table.iter_rows(named=True))
+    headings = ["configuration", "alike", sweep.measure, "95%"]
+    headings += [*(["judged"] if has_unjudged else []), "p95 ms", "cost per 1,000", "index MB"]
+    cells = []
+    for group in groups:
+        row = rows[group[0]]
+        cells.append(
+            [
+                sweep.names[row["configuration"]].short,
+                len(group) - 1,
+                row["quality"],
+                interval_text(row).replace(" ", "\u00a0"),
+                *([row["judged"]] if has_unjudged else []),
+                row["latency"],
+                row["cost"],
+                row["memory"],
+                "yes" if any(rows[at]["pareto"] for at in group) else "no",
+            ]
+        )
+    first = "the configuration asked for" if sweep.is_named else "the choice"
+    caption = f"One of each group, {first} first"
+    return data_table([*headings, "front"], cells, caption=caption, digits=3)
+
+
+def _configuration_table(
+    sweep: ShownSweep, frame: pl.DataFrame, has_unjudged: bool, limit: int
+) -> Html:
+    """Return the best configurations with all their values, folded."""
+    measure = sweep.measure
+    known = frame.filter(pl.col(measure).is_not_null() & pl.col(measure).is_not_nan())
+    known = known.sort(measure, descending=True, maintain_order=True)
+    columns = {
+        "configuration": "configuration",
+        measure: measure,
+        f"{measure} low": "low",
+        f"{measure} high": "high",
+        **({f"{measure} judged": "judged"} if has_unjudged else {}),
+        f"{measure} %PROC": "%PROC",
+        "latency_p50_ms": "p50 ms",
+        "latency_p95_ms": "p95 ms",
+        "cost_per_1000": "cost per 1,000",
+        "index_bytes": "index MB",
+        "overlap@10": "overlap@10",
+        "tau@10": "τ@10",
+    }
     rows = [
-        [
-            row["configuration"],
-            *(row[by], row[f"{by} low"], row[f"{by} high"]),
-            *([row[f"{by} judged"]] if open_ else []),
-            row.get(f"{by} %PROC"),
-            *(row["latency_p50_ms"], row["latency_p95_ms"], row["cost_per_1000"]),
-            *(row["index_bytes"] / 1e6, row["overlap@10"], row["tau@10"]),
-        ]
-        for row in some.head(most).iter_rows(named=True)
+        [row.get(column) for column in columns]
+        for row in known.head(limit).with_columns(pl.col("index_bytes") / 1e6).iter_rows(named=True)
     ]
     title = f"Every configuration: {plural(len(rows), 'row')}"
-    if some.height > most:
-        title = f"The best {most:,} of {some.height:,} configurations"
-    return fold(title, [table(heads, rows, digits=3)])
-
-
-def _tip(one: Chosen, row: dict[str, Any], others: int | None) -> str:
-    said = (
-        f"{one.words[row['configuration']].full}: {one.by} {row['quality']:.4f} ({span(row)}), "
-        f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, {one.money(row['cost'])} per 1,000 "
-        "queries"
-    )
-    return f"{said}; {others} others are not told apart from it" if others else said
+    if known.height > limit:
+        title = f"The best {limit:,} of {known.height:,} configurations"
+    return fold(title, [data_table(list(columns.values()), rows, digits=3)])
 
 
 # --------------------------------------------------------------------------------- the answers
 
 
-def _answers(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
-    """What each prompt was worth to who answers from it."""
-    some = frame.drop_nulls(ACCURACY).sort(ACCURACY, descending=True, maintain_order=True)
+def _answers_section(sweep: ShownSweep, frame: pl.DataFrame, position: int, limit: int) -> Section:
+    """Return how right the generator's answers were with each configuration's prompt."""
+    known = frame.drop_nulls(ACCURACY).sort(ACCURACY, descending=True, maintain_order=True)
     bars = [
-        Bar(
-            one.words[row["configuration"]].short,
+        Range(
+            sweep.names[row["configuration"]].short,
             row[ACCURACY],
             row[ACCURACY] if row[f"{ACCURACY} low"] is None else row[f"{ACCURACY} low"],
             row[ACCURACY] if row[f"{ACCURACY} high"] is None else row[f"{ACCURACY} high"],
-            f"{one.words[row['configuration']].full}: {row[ACCURACY]:.3f}, abstained on "
+            tip=f"{sweep.names[row['configuration']].full}: {row[ACCURACY]:.3f}, abstained on "
             f"{row['abstained']:.0%}",
         )
-        for row in some.head(_BARS).iter_rows(named=True)
+        for row in known.head(_BARS).iter_rows(named=True)
     ]
-    columns = {
+    headings = {
         ACCURACY: ACCURACY,
         f"{ACCURACY} low": "low",
         f"{ACCURACY} high": "high",
@@ -247,92 +304,124 @@ def _answers(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
         "answers_tied": "tied prompts",
         "answers_cost_per_1000": "cost per 1,000",
     }
-    known = [name for name in columns if name in some.columns]
-    heads = ["configuration", one.by, *(columns[name] for name in known)]
+    columns = [name for name in headings if name in known.columns]
     rows = [
-        [one.words[row["configuration"]].short, row[one.by], *(row[name] for name in known)]
-        for row in some.head(most).iter_rows(named=True)
+        [
+            sweep.names[row["configuration"]].short,
+            row[sweep.measure],
+            *(row[name] for name in columns),
+        ]
+        for row in known.head(limit).iter_rows(named=True)
     ]
     caption = "Answers that are right, with 95% intervals over questions."
+    answers = sweep.result.manifest["answers"]
     body = [
-        figure(ranges(bars, "Answers by configuration", axis=ACCURACY), caption),
-        table(heads, rows, digits=3),
-        _correlations(one.result.manifest["answers"]["correlations"]),
+        figure(RangeChart("Answers by configuration", bars, axis=ACCURACY, caption=caption)),
+        data_table(
+            ["configuration", sweep.measure, *(headings[name] for name in columns)], rows, digits=3
+        ),
+        _correlation_table(answers["correlations"]),
     ]
-    words = list(one.result.manifest["answers"]["words"])[:2]
-    return Section(f"answers-{at}", titled("Answers", one.result), words, body, words[1])
+    words = list(answers["words"])[:2]
+    title = titled("Answers", sweep.result)
+    return Section(f"answers-{position}", title, words, body, gist=words[1])
 
 
-def _correlations(found: dict[str, Any]) -> Markup:
-    """How far each measure of sets goes with right answers."""
-    heads = ["measure", "r", "low", "high", "same question", "low", "high"]
+def _correlation_table(correlations: dict[str, Any]) -> Html:
+    """Return how each measure of retrieved sets correlates with right answers."""
+    headings = ["measure", "r", "low", "high", "same question", "low", "high"]
     rows = []
-    for measure, each in found.items():
-        single, same = each["single"], each["same_question"] or {}
-        ends = same.get("pearson_ci") or [None, None]
-        rows.append([measure, single["pearson"], *single["pearson_ci"], same.get("pearson"), *ends])
-    return table(heads, rows, digits=2, caption="Do better sets make better answers here?")
+    for measure, correlation in correlations.items():
+        single, same = correlation["single"], correlation["same_question"] or {}
+        same_interval = same.get("pearson_ci") or [None, None]
+        rows.append(
+            [
+                measure,
+                single["pearson"],
+                *single["pearson_ci"],
+                same.get("pearson"),
+                *same_interval,
+            ]
+        )
+    caption = "Do better sets make better answers here?"
+    return data_table(headings, rows, digits=2, caption=caption)
 
 
 # -------------------------------------------------------------------------------- the ceilings
 
 
-def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int, most: int) -> Section:
-    """Realised, ordering headroom, retrieval headroom."""
-    measure = one.by
+def _ceilings_section(
+    frame: pl.DataFrame, names: list[str], sweep: ShownSweep, position: int, limit: int
+) -> Section:
+    """Return what was reached, and what better ranking and better retrieval could add."""
+    measure = sweep.measure
     best = frame.sort(measure, descending=True, maintain_order=True)
-    some = best.head(max(_BARS, most // len(names)))
-    stacks, rows = [], []
-    for row in some.head(_BARS).iter_rows(named=True):
-        actual, proc = row[measure], row[f"{measure} PROC"]
-        parts = [
-            ("realised", actual),
-            ("ordering headroom", proc - actual),
-            ("retrieval headroom", 1.0 - proc),
-        ]
-        stacks.append(Stack(one.words[row["configuration"]].short, parts))
-    for row in some.iter_rows(named=True):
-        for name in names:
-            actual, proc = row[name], row[f"{name} PROC"]
-            if actual is not None and proc is not None:
-                ends = (row[f"{name} PROC low"], row[f"{name} PROC high"])
-                percent = row[f"{name} %PROC"]
-                rows.append(
-                    [
-                        *(one.words[row["configuration"]].short, name, actual, proc, *ends),
-                        *(percent, proc - actual, 1.0 - proc),
-                    ]
-                )
-    heads = [
-        *("configuration", "measure", "actual", "PROC", "low", "high", "%PROC"),
-        *("ordering headroom", "retrieval headroom"),
+    shown = best.head(max(_BARS, limit // len(names)))
+    rows = [
+        _ceiling_cells(row, name, sweep)
+        for row in shown.iter_rows(named=True)
+        for name in names
+        if row[name] is not None and row[f"{name} PROC"] is not None
     ]
-    picture = stacked(stacks, f"Ceilings of {measure}", total=1.0)
+    headings = ["configuration", "measure", "actual", "PROC", "low", "high", "%PROC"]
+    headings += ["ordering headroom", "retrieval headroom"]
+    title = f"Every ceiling: {plural(len(rows), 'row')}"
+    if len(shown) < len(best):
+        title = f"Ceilings of the best {len(shown):,} of {len(best):,} configurations"
     body = [
-        figure(
-            picture,
-            f"{measure}: what was reached, what the best order of the same candidates would add, "
-            "and what no order can add because the candidates lack it.",
-        ),
-        fold(
-            f"Every ceiling: {plural(len(rows), 'row')}"
-            if len(some) == len(best)
-            else f"Ceilings of the best {len(some):,} of {len(best):,} configurations",
-            [table(heads, rows, digits=3)],
-        ),
+        figure(ceilings_chart(sweep, best)),
+        fold(title, [data_table(headings, rows, digits=3)]),
     ]
-    title = titled("Ceilings", one.result)
-    return Section(f"ceilings-{at}", title, _advice(one), body)
+    title = titled("Ceilings", sweep.result)
+    return Section(f"ceilings-{position}", title, _ceiling_advice(sweep), body)
 
 
-def _advice(one: Chosen) -> list[str]:
-    """What `ceilings` says of the choice, where its list was kept."""
-    run = one.results.frame
-    if "run" not in run.columns or one.results.judgements is None:
+def ceilings_chart(sweep: ShownSweep, best: pl.DataFrame) -> StackedChart:
+    """Return what the best configurations reached, and what was left to gain."""
+    measure = sweep.measure
+    return StackedChart(
+        f"Ceilings of {measure}",
+        [_ceiling_bar(row, sweep) for row in best.head(_BARS).iter_rows(named=True)],
+        total=1.0,
+        caption=f"{measure}: what was reached, what the best order of the same candidates would "
+        "add, and what no order can add because the candidates lack it.",
+    )
+
+
+def _ceiling_bar(row: dict[str, Any], sweep: ShownSweep) -> StackedBar:
+    actual, proc = row[sweep.measure], row[f"{sweep.measure} PROC"]
+    parts = [
+        ("realised", actual),
+        ("ordering headroom", proc - actual),
+        ("retrieval headroom", 1.0 - proc),
+    ]
+    return StackedBar(sweep.names[row["configuration"]].short, parts)
+
+
+def _ceiling_cells(row: dict[str, Any], measure: str, sweep: ShownSweep) -> list[Any]:
+    actual, proc = row[measure], row[f"{measure} PROC"]
+    return [
+        sweep.names[row["configuration"]].short,
+        measure,
+        actual,
+        proc,
+        row[f"{measure} PROC low"],
+        row[f"{measure} PROC high"],
+        row[f"{measure} %PROC"],
+        proc - actual,
+        1.0 - proc,
+    ]
+
+
+def _ceiling_advice(sweep: ShownSweep) -> list[str]:
+    """Return what `ceilings` says of the choice, where its run and the judgments were kept."""
+    frame = sweep.results.frame
+    if "run" not in frame.columns or sweep.results.judgements is None:
         return []
-    file, prompt = run.filter(pl.col("configuration") == one.name).select("run", "prompt_k").row(0)
-    if file is None or not (path := one.result.path.parent / file).is_file():
+    chosen = frame.filter(pl.col("configuration") == sweep.name)
+    file, prompt = chosen.select("run", "prompt_k").row(0)
+    if file is None or not (path := sweep.result.path.parent / file).is_file():
         return []
-    measure = one.by.replace("@prompt", f"@{prompt}")
-    found = ceilings(path, one.results.judgements, [measure], seed=SEED)
-    return [f"{one.words[one.name].short}. {found[measure].words()}", *found.notes()]
+    measure = sweep.measure.replace("@prompt", f"@{prompt}")
+    computed = ceilings(path, sweep.results.judgements, [measure], seed=SEED)
+    return [f"{sweep.names[sweep.name].short}. {computed[measure].words()}", *computed.notes()]

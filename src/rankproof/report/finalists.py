@@ -1,145 +1,167 @@
-"""Ten questions on which the choice and its nearest rival differ most, with their passages.
+"""Questions on which the choice and its nearest rival differ most, with their passages.
 
-The rival is the best of the others that differs on as many questions: one whose list is all but the
-same shows nothing. Where none does, it is the best whose list is another one.
+The rival is the best configuration that differs on ten questions or more: one whose lists are all
+but the same shows nothing. Where none does, it is the best whose lists are not the same.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
-from markupsafe import Markup
 
 from rankproof.foundation.phrasing import plural, signed
-from rankproof.report.decision import Chosen
+from rankproof.presentation.markup import Html, element, escape
+from rankproof.report.decision import ShownSweep
 from rankproof.report.page_elements import Section, badge, fold, paragraph
-from rankproof.report.svg import element, shown
 from rankproof.tradeoffs.results import TEXTS
 
 _QUESTIONS = 10
 _PASSAGES = 5  # of each list
-_LETTERS = 220  # of a passage
-_LEAST = 1e-9  # a difference below this is none
+_PASSAGE_LENGTH = 220  # letters
+_LEAST_DIFFERENCE = 1e-9  # below it values are equal
+
+Passages = list[tuple[str, int | None]]  # document and grade, best first
 
 
-def finalists(one: Chosen, at: int, title: str) -> list[Section]:
-    """Nothing where there is one configuration, or no figure of single questions."""
-    values, lists = one.results.per_query, one.results.lists
-    if values is None or lists is None or (rival := _rival(one, lists)) is None:
+@dataclass(frozen=True)
+class _Finalists:
+    """The choice and its rival, with what is shown of both."""
+
+    sweep: ShownSweep
+    names: tuple[str, str]
+    passages: dict[tuple[str, str], Passages]  # by configuration and query
+    texts: dict[tuple[str, str], str]  # by "question" or "passage" and id; may be empty
+
+
+def finalist_sections(sweep: ShownSweep, position: int, title: str) -> list[Section]:
+    """Return the section; none without a rival or without values of single questions."""
+    values, lists = sweep.results.per_query, sweep.results.lists
+    rival = None if values is None or lists is None else _rival(sweep, lists)
+    if values is None or lists is None or rival is None:
         return []
-    names = (one.name, rival)
-    wide = (
-        values.filter((pl.col("measure") == one.by) & pl.col("configuration").is_in(names))
-        .pivot("configuration", index="query", values="value")
-        .with_columns(apart=pl.col(names[0]) - pl.col(names[1]))
-        .filter(pl.col("apart").is_not_nan() & (pl.col("apart").abs() > _LEAST))
-        .sort(pl.col("apart").abs(), pl.col("query"), descending=[True, False])
-    )
-    if not wide.height:
+    names = (sweep.name, rival)
+    differences = _differences(values, sweep.measure, names)
+    if not differences.height:
         return []
-    ahead = int((wide["apart"] > 0).sum())
-    first, second = (one.words[name].short for name in names)
-    many = plural(wide.height, "question")
-    words = [
-        f"On {many} {first} and {second} differ in {one.by}: the first is ahead on {ahead:,}, "
-        f"behind on {wide.height - ahead:,}."
-    ]
-    if wide.height > _QUESTIONS:
-        words[0] += f" Here are the {_QUESTIONS} on which they differ most."
-    texts = _texts(one)
-    listed = _listed(one, names, wide["query"].head(_QUESTIONS).to_list())
+    largest = differences.head(_QUESTIONS)
+    texts = _read_texts(sweep)
+    passages = _top_passages(sweep, lists, names, largest["query"].to_list())
+    finalists = _Finalists(sweep, names, passages, texts)
     body = [
-        _question(one, row, names, listed, texts, opened=at == 0)
-        for at, row in enumerate(wide.head(_QUESTIONS).iter_rows(named=True))
+        _question(finalists, row, is_open=at == 0)
+        for at, row in enumerate(largest.iter_rows(named=True))
     ]
     if not texts:
         body.append(paragraph("The sweep kept no texts: passages are shown by their ids.", "note"))
-    return [Section(f"finalists-{at}", title, words, body, quiet=True)]
+    words = [_comparison_sentence(finalists, differences)]
+    return [Section(f"finalists-{position}", title, words, body, quiet=True)]
 
 
-def _rival(one: Chosen, listed: pl.DataFrame) -> str | None:
-    names = one.table["configuration"].to_list()
-    known, values = one.results.shared_values(one.by, names)
-    if one.name in known:
-        apart = np.abs(values - values[known.index(one.name)]) > _LEAST
-        several = dict(zip(known, (apart.sum(axis=1) >= _QUESTIONS).tolist(), strict=True))
-        if (found := next((name for name in names if several.get(name)), None)) is not None:
-            return str(found)
-    lists = {
+def _comparison_sentence(finalists: _Finalists, differences: pl.DataFrame) -> str:
+    sweep = finalists.sweep
+    first, second = (sweep.names[name].short for name in finalists.names)
+    ahead = int((differences["difference"] > 0).sum())
+    sentence = (
+        f"On {plural(differences.height, 'question')} {first} and {second} differ in "
+        f"{sweep.measure}: the first is ahead on {ahead:,}, behind on "
+        f"{differences.height - ahead:,}."
+    )
+    if differences.height > _QUESTIONS:
+        sentence += f" Here are the {_QUESTIONS} on which they differ most."
+    return sentence
+
+
+def _differences(values: pl.DataFrame, measure: str, names: tuple[str, str]) -> pl.DataFrame:
+    """Return the questions on which two configurations differ, the largest difference first."""
+    difference = pl.col("difference")
+    return (
+        values.filter((pl.col("measure") == measure) & pl.col("configuration").is_in(names))
+        .pivot("configuration", index="query", values="value")
+        .with_columns(difference=pl.col(names[0]) - pl.col(names[1]))
+        .filter(difference.is_not_nan() & (difference.abs() > _LEAST_DIFFERENCE))
+        .sort(difference.abs(), pl.col("query"), descending=[True, False])
+    )
+
+
+def _rival(sweep: ShownSweep, lists: pl.DataFrame) -> str | None:
+    names = sweep.table["configuration"].to_list()
+    known, values = sweep.results.shared_values(sweep.measure, names)
+    if sweep.name in known:
+        differ = np.abs(values - values[known.index(sweep.name)]) > _LEAST_DIFFERENCE
+        differs_often = dict(zip(known, (differ.sum(axis=1) >= _QUESTIONS).tolist(), strict=True))
+        for name in names:
+            if differs_often.get(name):
+                return str(name)
+    by_name = {
         str(name): rows.drop("configuration")
-        for (name,), rows in listed.partition_by("configuration", as_dict=True).items()
+        for (name,), rows in lists.partition_by("configuration", as_dict=True).items()
     }
-    mine = lists.get(one.name)
+    own = by_name.get(sweep.name)
     for name in names:
-        if mine is not None and name in lists and not lists[name].equals(mine):
+        if own is not None and name in by_name and not by_name[name].equals(own):
             return str(name)
     return None
 
 
-def _texts(one: Chosen) -> dict[tuple[str, str], str]:
-    file = one.result.path.parent / TEXTS
+def _read_texts(sweep: ShownSweep) -> dict[tuple[str, str], str]:
+    """Return the texts of questions and passages that the sweep kept, by kind and id."""
+    file = sweep.result.path.parent / TEXTS
     if not file.is_file():
         return {}
     return {(kind, name): text for kind, name, text in pl.read_parquet(file).iter_rows()}
 
 
-def _listed(one: Chosen, names: tuple[str, str], queries: list[str]) -> dict[Any, list[Any]]:
-    """(configuration, query) → (doc, grade) from the best down."""
-    assert one.results.lists is not None
-    some = one.results.lists.filter(
-        pl.col("configuration").cast(pl.String).is_in(names) & pl.col("query").is_in(queries)
-    ).with_columns(pl.col("configuration").cast(pl.String))
-    if one.results.judgements is not None:
-        grades = one.results.judgements
-        some = some.join(grades, on=["query", "doc"], how="left", maintain_order="left")
-    else:
-        some = some.with_columns(grade=pl.lit(None, pl.Int64))
-    top = some.sort("score", descending=True, maintain_order=True).group_by(
-        "configuration", "query", maintain_order=True
+def _top_passages(
+    sweep: ShownSweep, lists: pl.DataFrame, names: tuple[str, str], queries: list[str]
+) -> dict[Any, Passages]:
+    """Return the first passages of each list with their grades, by configuration and query."""
+    rows = lists.with_columns(pl.col("configuration").cast(pl.String)).filter(
+        pl.col("configuration").is_in(names) & pl.col("query").is_in(queries)
     )
+    grades = sweep.results.judgements
+    if grades is not None:
+        rows = rows.join(grades, on=["query", "doc"], how="left", maintain_order="left")
+    else:
+        rows = rows.with_columns(grade=pl.lit(None, pl.Int64))
+    ordered = rows.sort("score", descending=True, maintain_order=True)
+    groups = ordered.group_by("configuration", "query", maintain_order=True)
     return {
-        key: list(zip(rows["doc"], rows["grade"], strict=True))[:_PASSAGES] for key, rows in top
+        key: list(zip(group["doc"], group["grade"], strict=True))[:_PASSAGES]
+        for key, group in groups
     }
 
 
-def _question(
-    one: Chosen,
-    row: dict[str, Any],
-    names: tuple[str, str],
-    listed: dict[Any, list[Any]],
-    texts: dict[tuple[str, str], str],
-    opened: bool,
-) -> Markup:
+def _question(finalists: _Finalists, row: dict[str, Any], is_open: bool) -> Html:
+    """Return a question with the lists of both, folded."""
     query = row["query"]
-    both = [{doc for doc, _ in listed.get((name, query), [])} for name in names]
+    lists = [finalists.passages.get((name, query), []) for name in finalists.names]
+    documents = [{document for document, _ in passages} for passages in lists]
     columns = []
-    for at, name in enumerate(names):
-        passages = [
-            _passage(doc, grade, texts, doc in both[1 - at])
-            for doc, grade in listed.get((name, query), [])
+    for at, (name, passages) in enumerate(zip(finalists.names, lists, strict=True)):
+        items = [
+            _passage(document, grade, finalists.texts, document in documents[1 - at])
+            for document, grade in passages
         ]
-        nothing = [paragraph("It found nothing.", "quiet")]
-        columns.append(
-            element(
-                "div",
-                [
-                    element("p", f"{one.words[name].short}: {row[name]:.3f}", class_="list-name"),
-                    element("ol", passages) if passages else nothing[0],
-                ],
-            )
-        )
-    asked = texts.get(("question", query), query)
-    lead = signed(row["apart"], 3).replace("-", "−")
-    return fold(f"{lead} · {asked}", [element("div", columns, class_="two")], opened=opened)
+        heading = f"{finalists.sweep.names[name].short}: {row[name]:.3f}"
+        content = element("ol", items) if items else paragraph("It found nothing.", "quiet")
+        columns.append(element("div", [element("p", heading, class_="list-name"), content]))
+    question = finalists.texts.get(("question", query), query)
+    difference = signed(row["difference"], 3).replace("-", "−")
+    return fold(
+        f"{difference} · {question}", [element("div", columns, class_="two")], opened=is_open
+    )
 
 
 def _passage(
-    doc: str, grade: int | None, texts: dict[tuple[str, str], str], shared: bool
-) -> Markup:
-    text = texts.get(("passage", doc), doc)
-    said = text if len(text) <= _LETTERS else f"{text[:_LETTERS].rstrip(' .')}…"
+    document: str, grade: int | None, texts: dict[tuple[str, str], str], is_shared: bool
+) -> Html:
+    """Return a passage with its grade; what both lists hold is gray."""
+    text = texts.get(("passage", document), document)
+    if len(text) > _PASSAGE_LENGTH:
+        text = f"{text[:_PASSAGE_LENGTH].rstrip(' .')}…"
     kind = "warn" if grade is None else "good" if grade >= 4 else "plain"
     mark = badge("unjudged" if grade is None else f"grade {grade}", kind)
-    return element("li", [mark, shown(f" {said}")], class_="shared" if shared else None)
+    return element("li", [mark, escape(f" {text}")], class_="shared" if is_shared else None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -153,6 +153,8 @@ class Ceilings(Displayed):
     >>> list(found.measures)
     [RAnWG@1]
     """
+
+    kind: ClassVar[str] = "ceilings"
 
     name: str
     pool: str  # whose candidates may be reordered

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -96,6 +96,8 @@ class Recommendation(Displayed):
     >>> recommend("try/corpus/swept-simulated", sla_ms=1000).feasible
     True
     """
+
+    kind: ClassVar[str] = "recommendation"
 
     measure: str
     latency: Percentile
