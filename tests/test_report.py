@@ -863,19 +863,19 @@ def test_a_page_of_runs_says_what_nobody_judged_and_tells_long_names_apart(tmp_p
 
 
 def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> None:
-    from rankproof.report.page import _sentence
+    from rankproof.report.page_elements import mark_up_sentence
 
     word = "0" * 1_000_000
-    assert _sentence(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
-    assert _sentence(f"ש{':' * 1_000_000}") == f"<bdi>ש</bdi>{':' * 1_000_000}"
+    assert mark_up_sentence(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
+    assert mark_up_sentence(f"ש{':' * 1_000_000}") == f"<bdi>ש</bdi>{':' * 1_000_000}"
 
 
 def test_a_name_that_runs_backward_is_one_and_ends_before_the_colon() -> None:
     """Word by word its words changed places, and the colon went to its other side."""
-    from rankproof.report.page import _sentence
+    from rankproof.report.page_elements import mark_up_sentence
 
-    assert _sentence("שלום עולם: 12 of 12") == "<bdi>שלום עולם</bdi>: 12 of 12"
-    assert _sentence("ahead of a-ש.trec.") == "ahead of <bdi>a-ש.trec</bdi>."
+    assert mark_up_sentence("שלום עולם: 12 of 12") == "<bdi>שלום עולם</bdi>: 12 of 12"
+    assert mark_up_sentence("ahead of a-ש.trec.") == "ahead of <bdi>a-ש.trec</bdi>."
 
 
 @pytest.mark.parametrize("letter", ["W", "8", "x", "模", "Ω"])

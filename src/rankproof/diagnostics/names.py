@@ -42,6 +42,7 @@ from rankproof.precision.topk import TopK, top_k
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.statistics.intervals import Interval, percentile_interval
@@ -115,6 +116,11 @@ class NamesDiagnosis(Displayed):
     prediction: dict[str, Correlation]  # Δname against MEASURES[0]: across ablations, queries
     mentions: Mentions | None  # the same ablations in the user's corpus
 
+    def summary(self) -> Summary:
+        """What the values mean, the main finding first."""
+        answer, *notes = self.words()
+        return Summary(answer, notes)
+
     def tables(self) -> list[Table]:
         """A row for each ablation."""
         columns = [Column("ablation", "text"), Column("Δname", "signed"), Column("low", "signed")]
@@ -123,7 +129,7 @@ class NamesDiagnosis(Displayed):
             for row in self.rows
             for figure in [row.margin["name"]]
         ]
-        return [Table([*columns, Column("high", "signed")], rows, notes=self.words())]
+        return [Table([*columns, Column("high", "signed")], rows)]
 
     def charts(self) -> list[Chart]:
         """The name margin of each condition with its interval."""

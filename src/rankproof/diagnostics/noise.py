@@ -26,6 +26,7 @@ from rankproof.foundation.phrasing import plural
 from rankproof.presentation.charts import Chart, Curve, CurveChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.intervals import Interval
@@ -99,6 +100,11 @@ class NoiseDiagnosis(Displayed):
     rows: tuple[NoiseRow, ...]  # levels as typed, then as each rewriter leaves them
     prediction: dict[str, Correlation]
 
+    def summary(self) -> Summary:
+        """What the values mean, the main finding first."""
+        answer, *notes = self.words()
+        return Summary(answer, notes)
+
     def tables(self) -> list[Table]:
         """A row for each level."""
         columns = [Column("level", "text"), Column("cosine", "signed"), Column("low", "signed")]
@@ -107,7 +113,7 @@ class NoiseDiagnosis(Displayed):
             for row in self.rows
             for figure in [row.cosine["clean"]]
         ]
-        return [Table([*columns, Column("high", "signed")], rows, notes=self.words())]
+        return [Table([*columns, Column("high", "signed")], rows)]
 
     def charts(self) -> list[Chart]:
         """The cosine by level, as typed and as each rewriter leaves it."""

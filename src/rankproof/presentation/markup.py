@@ -28,6 +28,8 @@ def escape(text: str) -> Html:
     """Return text as HTML: what has a meaning there is escaped, control characters written out."""
     if isinstance(text, Html):
         return text
+    if hasattr(text, "__html__"):  # as a template engine's own class of HTML has it
+        return Html(text)
     return Html(html.escape(escape_controls(text, lines=True)))
 
 

@@ -29,7 +29,14 @@ from rankproof.presentation.svg import DARK, LIGHT, STYLE, variables
 from rankproof.report.choices import sweep_sections
 from rankproof.report.glossary import TERMS, meaning, measures_in
 from rankproof.report.golden import golden_section
-from rankproof.report.page_elements import PAGE, Section, data_table, fold, paragraph
+from rankproof.report.page_elements import (
+    PAGE,
+    Section,
+    data_table,
+    fold,
+    mark_up_sentence,
+    paragraph,
+)
 from rankproof.report.result_files import StoredResult, find_results, first_line_of, titled
 from rankproof.tradeoffs.results import EARLIER, find_row, read_results
 from rankproof.tradeoffs.selection import Limits
@@ -144,7 +151,8 @@ class _PageBuilder:
         if result.kind == "golden":
             return [golden_section(result, position)]
         if result.presentation is not None:
-            return [presentation_section(result, result.presentation, position)]
+            is_only = [other.kind for other in self.results].count(result.kind) == 1
+            return [presentation_section(result, result.presentation, position, is_only)]
         row = self.row if result.path.parent == self.place else None
         return sweep_sections(
             result, position, earlier, row, self.limits, limit=self.configurations
@@ -152,9 +160,12 @@ class _PageBuilder:
 
 
 def presentation_section(
-    result: StoredResult, presentation: Presentation, position: int
+    result: StoredResult, presentation: Presentation, position: int, is_only: bool
 ) -> Section:
-    """Return what a result presents as a section: answer, charts, tables, notes, next step."""
+    """Return what a result presents as a section: answer, charts, tables, notes, next step.
+
+    Its title names the file or its folder, unless it `is_only` one of its kind.
+    """
     summary = presentation.summary
     notes = [note for note in summary.notes if note.strip()]
     answer = summary.answer.splitlines() or notes[:1]
@@ -168,7 +179,8 @@ def presentation_section(
     kind = result.kind
     stem = result.path.stem
     title = _TITLES.get(kind, kind[:1].upper() + kind[1:])
-    title = titled(title, result) if stem == kind else f"{title}: {stem}"
+    if not is_only:
+        title = titled(title, result) if stem == kind else f"{title}: {stem}"
     return Section(f"{kind.replace(' ', '-')}-{position}", title, answer, body)
 
 
@@ -238,7 +250,7 @@ def render(sections: list[Section], title: str) -> str:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: escape(value) if isinstance(value, str) else value,
     )
-    environment.filters["sentence"] = _sentence
+    environment.filters["sentence"] = mark_up_sentence
     assets = files("rankproof.report") / "assets"
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     verdict = _verdict(sections)
@@ -259,21 +271,6 @@ def page_style() -> Html:
     for name, colors in (("/*LIGHT*/", LIGHT), ("/*DARK*/", DARK)):
         css = css.replace(name, variables(colors))
     return Html(css + STYLE)
-
-
-# A word is looked at from its first letter alone: a long id would be read from each on.
-# Words in a row are one name; the colon or full stop behind it is the sentence's.
-_WORD = r"[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*"
-_RIGHT_TO_LEFT = re.compile(rf"(?<![^\s<>&;,()]){_WORD}(?: {_WORD})*(?<![:.?!])")
-
-
-def _sentence(words: str) -> Html:
-    """Return a sentence with code between backticks, and names written from right to left isolated.
-
-    Without `<bdi>` such a name would turn round the numbers beside it.
-    """
-    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words)))
-    return Html(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped))
 
 
 def _verdict(sections: list[Section]) -> list[tuple[Section, str]]:
