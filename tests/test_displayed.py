@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,40 @@ import rankproof as rp
 from rankproof.cli import output
 from rankproof.cli.options import Format
 from rankproof.diagnostics import diagnose_names, diagnose_noise
-from rankproof.presentation.html import table_html
+from rankproof.presentation.charts import (
+    Chart,
+    Curve,
+    CurveChart,
+    Point,
+    Range,
+    RangeChart,
+    ScatterChart,
+    StackedBar,
+    StackedChart,
+)
+from rankproof.presentation.html import charts_page, fragment, table_html
+from rankproof.presentation.result import (
+    STORED_ROWS,
+    Presentation,
+    Summary,
+    read_presentation,
+    stored,
+)
+from rankproof.presentation.svg import to_svg
 from rankproof.presentation.tables import (
     Cell,
     Column,
     Marked,
     Table,
 )
-from rankproof.presentation.terminal import draw, fit, shorten_middle
-from rankproof.presentation.text_formats import latex_table, markdown_table
+from rankproof.presentation.terminal import draw, fit, shorten_middle, to_text
+from rankproof.presentation.text_formats import (
+    latex_table,
+    markdown_table,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
@@ -72,6 +98,65 @@ def test_a_result_shows_as_a_small_table_and_gives_frames_and_a_picture(kind: st
     assert list(other.columns) == frame.columns
     assert "</circle>" in result.plot().to_svg()
     assert "</circle>" in result.plot()._repr_html_()
+
+
+@pytest.mark.parametrize("kind", list(RESULTS))
+@pytest.mark.parametrize(
+    "write", [to_csv, to_markdown, to_latex, to_text, fragment], ids=lambda write: write.__name__
+)
+def test_every_format_is_the_same_live_and_from_a_stored_result(kind: str, write: Any) -> None:
+    live = Presentation.of(RESULTS[kind])
+    text = json.dumps({"presentation": stored(RESULTS[kind])}, allow_nan=False)
+    read = read_presentation(json.loads(text))
+    assert read is not None
+    assert write(read) == write(live)
+    assert to_svg(read.charts) == to_svg(live.charts)
+    assert charts_page(read.charts) == charts_page(live.charts)
+
+
+def test_undefined_and_endless_values_marks_and_every_chart_survive_storing() -> None:
+    columns = [Column("run", "text", folds=True), Column("value", "signed", digits=2)]
+    rows: list[tuple[Cell, ...]] = [
+        ("a", Marked(float("nan"), True, "†")),
+        ("b", float("inf")),
+        ("c", 3),
+        ("d", None),
+    ]
+    charts: list[Chart] = [
+        RangeChart("ranges", [Range("a", 1.0, None, float("nan"), marker=2.0)], "score"),
+        CurveChart("curves", [Curve("a", [1.0, 2.0], [0.5, float("nan")])], "k", "score"),
+        ScatterChart("points", [Point("a", 1.0, 2.0, 3.0, "tip", on_front=True)], "ms", "score"),
+        StackedChart("parts", [StackedBar("a", [("one", 0.25), ("two", 0.5)])]),
+    ]
+    table = Table(columns, rows, "Title", ["note"])
+    live = Presentation.assemble("kind", Summary("answer", ["note"], "next"), [table], charts)
+    assert Presentation.from_dict(json.loads(json.dumps(live.to_dict(), allow_nan=False))) == live
+    assert live.tables[0].written() == [["a", "–†"], ["b", "inf"], ["c", "3"], ["d", "–"]]
+    drawing = to_svg(live.charts)
+    assert all(f">{title}</text>" in drawing for title in ("ranges", "curves", "points", "parts"))
+    assert "nan" not in drawing
+    assert "var(--" not in drawing
+
+
+def test_a_stored_table_is_limited_and_says_so() -> None:
+    table = Table([Column("n")], [(at,) for at in range(STORED_ROWS + 1)])
+    kept = stored(Presentation.assemble("kind", Summary(), [table]))["tables"][0]
+    assert len(kept["rows"]) == STORED_ROWS
+    assert kept["notes"] == [f"the first {STORED_ROWS} of {STORED_ROWS + 1} rows"]
+
+
+def test_every_format_carries_the_answer_the_notes_and_the_next_step() -> None:
+    table = Table([Column("#"), Column("run", "text")], [(1, "a#b")], notes=["of the table"])
+    shown = Presentation.assemble(
+        "kind", Summary("The answer.", ["of the result"], "rankproof next"), [table]
+    )
+    for write in (to_csv, to_markdown, to_text, fragment):
+        for words in ("The answer.", "of the table", "of the result", "rankproof next"):
+            assert words in write(shown), write.__name__
+    tex = to_latex(shown)
+    assert re.findall(r"\\item\[\] (.*)", tex) == ["of the table", "of the result"]
+    assert tex.startswith("% The answer.")
+    assert pl.read_csv(io.StringIO(to_csv(shown)), comment_prefix="#").rows() == [(1, "a#b")]
 
 
 def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:

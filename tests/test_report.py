@@ -895,5 +895,5 @@ def test_an_element_is_escaped_part_by_part_and_no_format_is_parsed(
     """A page of many results holds hundreds of thousands of them."""
     monkeypatch.delattr("string.Formatter.vformat")
     made = element("a", [Html("<b>"), Html("c")], title='"{x}"', data_tip=None, class_="y")
-    assert made == '<a title="&#34;{x}&#34;" class="y"><b>c</a>'
+    assert made == '<a title="&quot;{x}&quot;" class="y"><b>c</a>'
     assert element("p", "{0} & more") == "<p>{0} &amp; more</p>"

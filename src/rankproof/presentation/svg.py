@@ -289,6 +289,8 @@ def _letter_width(letter: str) -> float:
     """Return the pixels that a letter takes in a font that runs wide."""
     if letter in "mwMW@%" or unicodedata.east_asian_width(letter) in "WF":
         return 13.0
+    if not letter.isascii():
+        return 10.0
     return 9.0 if letter.isupper() or letter.isdigit() else 7.0
 
 

@@ -20,7 +20,8 @@ def to_csv(presentation: Presentation) -> str:
     """Return the tables as CSV; the header is the first line, sentences are comments below."""
     summary = presentation.summary
     comments = _csv_comments([*summary.answer.splitlines(), *_lines_after(summary)])
-    return _join([*map(csv_table, presentation.tables), comments])
+    # An empty line after the last table would be a row to some readers.
+    return "\n".join(filter(None, [_join(map(csv_table, presentation.tables)), comments]))
 
 
 def to_markdown(presentation: Presentation) -> str:
