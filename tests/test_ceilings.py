@@ -311,7 +311,7 @@ def test_answers_and_sources_add_their_tables(files: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--at", "0"], "--at '0': '0' is not a whole number from 1"),
+        (["--at", "0"], "Invalid value for '--at': 0 is not in the range x>=1"),
         (["--correct", "nowhere.csv"], "nowhere.csv: there is no such file"),
         (["--sources", "nowhere.csv"], "nowhere.csv: there is no such file"),
         (["--pool", "nowhere.trec"], "nowhere.trec: there is no such file"),

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rankproof.audit import Audit, audit_embeddings, audit_logits
+    from rankproof.commands.ceilings import ceilings
+    from rankproof.commands.choose import choose
     from rankproof.commands.compare import compare
     from rankproof.commands.eval import evaluate
     from rankproof.commands.gate import gate
     from rankproof.commands.health import Health, doctor
     from rankproof.commands.holes import holes
+    from rankproof.commands.init import init
     from rankproof.commands.leaderboard import leaderboard
     from rankproof.commands.parts import ComponentList, parts
+    from rankproof.commands.recommend import recommend
     from rankproof.commands.search import SearchResult, search
+    from rankproof.commands.sweep import sweep
     from rankproof.commands.ties import ties
     from rankproof.commands.verification import Verification, verify
     from rankproof.comparison.gate import Gate
@@ -41,16 +46,21 @@ if TYPE_CHECKING:
     from rankproof.evaluation.tie_counts import TieReport, TieStatistics, tie_statistics
     from rankproof.foundation.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.measures import *  # noqa: F403
-    from rankproof.projects import Prepared, init
-    from rankproof.projects.choosing import Chosen, choose
+    from rankproof.projects import Prepared
+    from rankproof.projects.choosing import Chosen
     from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged
 
 HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
-    "projects.choosing": ("Chosen", "choose"),
+    "projects.choosing": ("Chosen",),
+    "commands.ceilings": ("ceilings",),
+    "commands.choose": ("choose",),
+    "commands.init": ("init",),
+    "commands.recommend": ("recommend",),
+    "commands.sweep": ("sweep",),
     "comparison.pairs": ("Comparison",),
-    "projects": ("Prepared", "init"),
+    "projects": ("Prepared",),
     "foundation.errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Evaluations", "Policy", "Summary"),
     "comparison.gate": ("Gate",),
@@ -110,6 +120,7 @@ __all__ = [
     "audit_embeddings",
     "audit_logits",
     "bench",
+    "ceilings",
     "choose",
     "compare",
     "doctor",
@@ -122,7 +133,9 @@ __all__ = [
     "parts",
     "read_qrels",
     "read_run",
+    "recommend",
     "search",
+    "sweep",
     "tie_statistics",
     "ties",
     "verify",

@@ -22,18 +22,13 @@ from rankproof.cli.door import at_home, door, shown_arguments
 from rankproof.cli.later import import_later
 from rankproof.foundation import manifest
 from rankproof.foundation.interrupts import INTERRUPTED, two_stage
-from rankproof.foundation.progress import show_announcements, show_progress
+from rankproof.foundation.progress import ask_with, show_announcements, show_progress
 
 # Commands still on typer, with their first lines. An entry goes as the command is converted.
 VERBS: dict[str, str] = {
     "trec_eval": "Print what trec_eval 9 prints, byte for byte, so that a script changes one word.",
     "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
     "orders.",
-    "sweep": "Run every configuration of a grid on one corpus.",
-    "ceilings": "Say what the candidates allow: actual, PROC, and whether to work on the pool or "
-    "the order.",
-    "recommend": "Choose a configuration within an SLA, a budget, a memory, at a quality, or all "
-    "together.",
     "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "
     "diagnostics.",
     "verify": "Digest the inputs of a result again, make it again, and compare every figure.",
@@ -41,8 +36,6 @@ VERBS: dict[str, str] = {
     "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
     "rest.",
     "demo": "Run `choose` and the other verbs on a small bilingual corpus, and write a report.",
-    "init": "Make a corpus, questions and configurations from a folder of documents.",
-    "choose": "Judge, sweep, recommend and report in one run that can be stopped at any time.",
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
 }
@@ -53,6 +46,7 @@ def main() -> None:
     code = None
     show_progress(_draw_progress)
     show_announcements(_warn)
+    ask_with(_confirm)
     with door(), two_stage():
         sys.argv[1:] = map(at_home, sys.argv[1:])
         manifest.command = shown_arguments(sys.argv[1:])
@@ -76,6 +70,12 @@ def _draw_progress(label: str, total: float) -> AbstractContextManager[Callable[
     from rankproof.cli.terminal import progress_bar
 
     return progress_bar(label, total)
+
+
+def _confirm(question: str) -> bool:
+    from rankproof.cli import terminal  # loads the writers of results: later than the help
+
+    return terminal.confirm(question)
 
 
 def _warn(line: str) -> None:

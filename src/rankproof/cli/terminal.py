@@ -49,6 +49,15 @@ def warn(message: str) -> None:
     print(line, file=sys.stderr)
 
 
+def confirm(question: str) -> bool:
+    """Ask on the terminal, yes or no; False where there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    import click
+
+    return click.confirm(question, err=True)
+
+
 @contextmanager
 def progress_bar(label: str, total: float) -> Iterator[Callable[[float], None]]:
     """Yield a function to call with work done; a bar is drawn on a terminal, after two seconds.

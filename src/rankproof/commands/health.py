@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from rankproof.commands.registry import Needs, all_commands
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.manifest import manifest
 from rankproof.foundation.redaction import redact, register_address, register_secret
@@ -44,14 +45,11 @@ NEEDS: dict[str, tuple[tuple[str, ...], str, dict[str, str]]] = {
     "report": (("jinja2",), "report", {}),
     "parts": (_SETTINGS, "retrieval", {}),
     "search": (_STACK, "retrieval", _PARTS),
-    "sweep": (_STACK, "retrieval", _PARTS),
     "diagnose": (_STACK, "retrieval", {"torch": "its models"}),
     "golden": (
         *(_STACK, "retrieval"),
         {"judge": "a chat model", "viewer": "corrections in the browser"},
     ),
-    "init": (_STACK, "retrieval", {"documents": "PDF and HTML"}),
-    "choose": ((*_STACK, "jinja2"), "rag", {}),
     "demo": ((*_STACK, "wordllama", "ml_dtypes", "jinja2"), "demo", {}),
 }
 
@@ -253,7 +251,12 @@ def _extras() -> Iterator[Check]:
 
 
 def _verbs() -> Iterator[Check]:
-    for verb, (modules, extra, beside) in NEEDS.items():
+    needs_of = dict(NEEDS)
+    for command in all_commands():
+        if command.needs != Needs():
+            extra, modules, optional = command.needs
+            needs_of[command.name] = modules, extra, dict(optional)
+    for verb, (modules, extra, beside) in needs_of.items():
         missing = [name for name in modules if find_spec(name) is None]
         needs = f"has what it needs ({extra})" if extra else "needs nothing more"
         said = f"lacks {', '.join(missing)}" if missing else needs

@@ -263,12 +263,6 @@ def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> Given:
     return Given(made["config"], files, int(made["seed"] or 0), called=called)
 
 
-def _ceilings(given: Given) -> dict[str, Any]:
-    from rankproof.tradeoffs.ceiling_report import allowed
-
-    return allowed(given).to_dict()
-
-
 def _audit(given: Given) -> dict[str, Any]:
     from rankproof.audit import Audit
     from rankproof.audit.files import audit_files
@@ -276,12 +270,6 @@ def _audit(given: Given) -> dict[str, Any]:
     if given.config["models"]:
         raise _Unmade(f"models were run ({', '.join(given.config['models'])})")
     return Audit.together(list(audit_files(given))).to_dict()
-
-
-def _recommendation(given: Given) -> dict[str, Any]:
-    from rankproof.tradeoffs.recommend import recommend
-
-    return recommend(given.files["results"], **given.config, seed=given.seed).to_dict()
 
 
 def _agreement(given: Given) -> dict[str, Any]:
@@ -307,9 +295,7 @@ def _agreement(given: Given) -> dict[str, Any]:
 
 
 REMAKERS: dict[str, Remaker] = {
-    "ceilings": _ceilings,
     "audit": _audit,
-    "recommendation": _recommendation,
     "agreement": _agreement,
 }
 UNMADE = {

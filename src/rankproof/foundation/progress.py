@@ -73,6 +73,13 @@ def progress(label: str, total: float) -> Iterator[None]:
                 _open_tasks.remove(report)
 
 
+@contextmanager
+def open_task(label: str, total: float) -> Iterator[Callable[[float], None]]:
+    """Open a task, and yield `advance` for a callee that takes it as an argument."""
+    with progress(label, total):
+        yield advance
+
+
 def is_shown() -> bool:
     """True if somebody sees the progress of the innermost open task."""
     return bool(_open_tasks)

@@ -17,6 +17,7 @@ from rankproof.data.beir import Corpus, read_corpus
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import announce, open_task
 from rankproof.golden.building import Progress, price_of
 from rankproof.golden.judge_client import (
     JudgeClient,
@@ -125,12 +126,10 @@ def _requests(
     return found
 
 
-def hole_grader(
-    settings: SweepSettings, out: Path, say: Callable[[str], None], progress: Progress
-) -> Callable[[Pairs], list[int | None]] | None:
-    """Who grades what nobody judged in a sweep; asked, and its cost said, when the holes are known.
+def hole_grader(settings: SweepSettings, out: Path) -> Callable[[Pairs], list[int | None]] | None:
+    """Return who grades the unjudged passages of a sweep; None where the sweep leaves them.
 
-    None where the sweep leaves them.
+    The cost is announced before anything is sent, when the passages are known.
     """
     if settings.judge is None:
         return None
@@ -139,9 +138,9 @@ def hole_grader(
     kept = out / "work" / "holes.golden"
 
     def judge(asked: Pairs) -> list[int | None]:
-        with pair_judge(who, kept, corpus, asked, progress) as ready:
+        with pair_judge(who, kept, corpus, asked, open_task) as ready:
             if ready.left:
-                say(ready.expected)
+                announce(ready.expected)
             return ready.ask(asked)
 
     return judge

@@ -41,6 +41,7 @@ class Column:
     drop: int = 0  # order in which columns go on a narrow terminal, lowest first; 0 stays
     width: int | None = None  # of prose that was fitted to a terminal
     digits: int = 4  # decimals of a number
+    exact_zero: bool = False  # only 0 itself is written as 0: 0.0004 with two digits stays 0.0004
 
     @classmethod
     def each(cls, *names: str, style: str = "", **options: Any) -> list[Column]:
@@ -68,6 +69,8 @@ class Column:
                 return f"{cell:.0e}" if cell else "0"
             sign = "+" if self.style == "signed" else ""
             text = f"{cell:{sign}.{self.digits}f}"
+            if float(text) == 0 and cell and self.exact_zero:
+                return f"{cell:{sign}.1g}"
             return f"{0:.{self.digits}f}" if float(text) == 0 else text
         return escape_controls(str(cell))
 

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rankproof.foundation.config import check_config, read_config, read_keys
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest_file
 from rankproof.foundation.phrasing import plural
-from rankproof.foundation.progress import announce, combine_progress, confirm
+from rankproof.foundation.progress import announce, combine_progress, confirm, open_task
 from rankproof.foundation.redaction import redact, redact_for_publication
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export import export
@@ -31,8 +31,10 @@ from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store, opened_if_built
 from rankproof.measures import parse
+from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 from rankproof.projects.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
 from rankproof.projects.questions import kept_questions, question_caveat
@@ -64,9 +66,34 @@ class Chosen(Displayed):
     simulated: bool
     notes: tuple[str, ...]
 
+    kind: ClassVar[str] = "choice"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know of the evidence."""
+        return self.notes
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a limit cannot be kept."""
+        return self.recommendation.exit_code
+
+    def summary(self) -> Summary:
+        """The choice, remarks on it, and where the page is."""
+        answer = "\n".join(self.recommendation.choices[-1].lines)
+        return Summary(answer, [*self.recommendation.remarks(), f"page: {self.report}"])
+
     def tables(self) -> list[Table]:
-        """The configurations, best first."""
+        """The configurations to choose from, and what larger pools add."""
         return self.recommendation.tables()
+
+    def charts(self) -> list[Chart]:
+        """The quality of each configuration with its interval, best first."""
+        return self.recommendation.charts()
+
+    def figures(self) -> dict[str, float]:
+        """Quality, latency and cost of the choice."""
+        return self.recommendation.figures()
 
     def words(self) -> list[str]:
         """The choice in words."""
@@ -124,13 +151,14 @@ def choose(
     with combine_progress(f"all {len(STAGES)} stages", 1.0, steps.report_to):
         if golden is not None:
             _announce_stage(0)
-            qrels = _judge_passages(golden, store, place / f"golden{suffix}", steps)
+            qrels = _judge_passages(golden, store, place / f"golden{suffix}")
+            steps.finish(*_JUDGING)
             update: dict[str, Any] = {"qrels": qrels}
             if is_simulated:
                 update |= {"holes": "leave", "judge": None}
             settings = settings.model_copy(update=update)
         _announce_stage(1)
-        grader = hole_grader(settings, out, announce, steps.task)
+        grader = hole_grader(settings, out)
         swept = sweep(settings, out, judge=grader, notes=_caveats(place, is_simulated))
         steps.finish(*_SWEEPING)
         _announce_stage(2)
@@ -156,12 +184,11 @@ def _announce_stage(at: int) -> None:
     announce(f"{at + 1} of {len(STAGES)}: {STAGES[at]}")
 
 
-def _judge_passages(golden: GoldenSettings, store: Path, out: Path, steps: _Steps) -> Path:
+def _judge_passages(golden: GoldenSettings, store: Path, out: Path) -> Path:
     """Build or continue the golden set, export it, and return its judgments."""
     with Store(store, create=True) as opened:
-        Build(golden, opened, steps.task).run()
+        Build(golden, opened, open_task).run()
         files = export(opened, out)
-    steps.finish(*_JUDGING)
     return files.get("qrels.txt") or files["qrels.simulated.txt"]
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import unquote
 
 from rankproof.foundation.config import check_config, read_config, read_keys
@@ -43,6 +43,7 @@ from rankproof.foundation.version import __version__
 from rankproof.golden.settings import GoldenSettings
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.projects.questions import (
     Question,
@@ -111,6 +112,23 @@ class Prepared(Displayed):
     def __repr__(self) -> str:
         questions = plural(len(self.questions), "question")
         return f"<{plural(self.passages, 'passage')} and {questions} in {self.folder}>"
+
+    kind: ClassVar[str] = "documents"
+
+    def summary(self) -> Summary:
+        """How much was read, what changed since the last run, and the command to type next."""
+        changes = Counter(file.change for file in self.files)
+        passages = plural(self.passages, "passage")
+        questions = plural(len(self.questions), "question")
+        note = (
+            f"{passages} and {questions} in {self.folder}; files: {changes['new']} new, "
+            f"{changes['changed']} changed, {len(self.gone)} gone, {changes['same']} as before"
+        )
+        return Summary(notes=[note], next_step=self.next)
+
+    def figures(self) -> dict[str, float]:
+        """Counts of passages and questions."""
+        return {"passages": float(self.passages), "questions": float(len(self.questions))}
 
     def tables(self) -> list[Table]:
         """A row for each format of documents."""

@@ -1,27 +1,38 @@
-"""What candidates allow: ceilings, accuracy given a hit, novelty, and the measure's constants."""
+"""What candidates allow: ceilings, accuracy given a hit, novelty, and the constants of RAnWG."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from rankproof.data.tables import Run
-from rankproof.evaluation.recorded_inputs import Given
-from rankproof.tradeoffs.accuracy import Accuracy, accuracy_given_hit
-from rankproof.tradeoffs.ceilings import Ceilings, ceilings
-from rankproof.tradeoffs.novelty import Novelty, novelty
-from rankproof.tradeoffs.pairs import read_pairs
-from rankproof.tradeoffs.sensitivity import Sensitivity, sensitivity
+from rankproof.foundation.phrasing import plural
+from rankproof.presentation.charts import Chart
+from rankproof.presentation.display import Displayed
+from rankproof.presentation.judged_column import some_unjudged
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Cell, Column, Table
+from rankproof.statistics.intervals import Interval
+from rankproof.tradeoffs.accuracy import Accuracy
+from rankproof.tradeoffs.ceilings import SLIGHT, Ceilings
+from rankproof.tradeoffs.novelty import Novelty
+from rankproof.tradeoffs.sensitivity import Sensitivity
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """Of each run, at each cutoff; None for what was not asked for."""
+@dataclass(frozen=True, slots=True, repr=False)
+class CeilingReport(Displayed):
+    """The ceilings of several runs; None for a part that was not requested.
 
-    ceilings: list[Ceilings]
-    accuracy: list[tuple[str, Accuracy]] | None
-    novelty: list[Novelty] | None
-    sensitivity: Sensitivity | None
+    >>> report = rp.ceilings("try/qrels.txt", "try/plain.trec", "nDCG@5")
+    >>> report.ceilings[0]["nDCG@5"].proc >= report.ceilings[0]["nDCG@5"].actual
+    True
+    """
+
+    kind: ClassVar[str] = "ceilings"
+    ceilings: list[Ceilings] = field(default_factory=list)
+    accuracy: list[tuple[str, Accuracy]] | None = None  # by name of the run, for each cutoff
+    novelty: list[Novelty] | None = None
+    sensitivity: Sensitivity | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ceilings --format json` prints."""
@@ -34,30 +45,154 @@ class Allowed:
             data["sensitivity"] = self.sensitivity.to_dict()
         return data
 
+    def figures(self) -> dict[str, float]:
+        """What each run reaches and what its pool allows."""
+        values = {}
+        for run in self.ceilings:
+            for measure, ceiling in run.measures.items():
+                values[f"{run.name}/{measure}/actual"] = ceiling.actual
+                values[f"{run.name}/{measure}/PROC"] = ceiling.proc
+        return values
 
-def allowed(given: Given) -> Allowed:
-    """Of each run, which are held one at a time."""
-    asked, files, qrels, pools = given.config, given.files, given.qrels, given.pools()
-    cutoffs, order, seed = asked["cutoffs"], asked["order"], given.seed
-    answers = read_pairs(files["correct"], "query", "correct") if "correct" in files else None
-    origin = read_pairs(files["sources"], "doc", "source") if "sources" in files else None
-    found = Allowed([], None if answers is None else [], None if origin is None else [], None)
-    held: dict[str, Run] = {}
-    for run in given.runs():
-        depth = asked["pool_depth"]
-        found.ceilings.append(
-            ceilings(
-                *(run, qrels, given.measures, cutoffs, pools or None, depth), order=order, seed=seed
-            )
+    def charts(self) -> list[Chart]:
+        """What each run reaches and what its pool allows."""
+        return [chart for run in self.ceilings for chart in run.charts()]
+
+    def summary(self) -> Summary:
+        """What to work on, for each run and measure, and the rule by which that is advised."""
+        notes = []
+        for run in self.ceilings:
+            lead = f"{run.name}, " if len(self.ceilings) > 1 else ""
+            notes += [lead + ceiling.words() for ceiling in run.measures.values()]
+        notes.append(
+            "(Rule: nothing is advised where the upper end of what is left in all is below "
+            f"{SLIGHT}, or these queries leave nothing; else the larger of the two, unless the "
+            "interval of their difference holds 0.)"
         )
-        for k in cutoffs:
-            if found.accuracy is not None:
-                hit = accuracy_given_hit(run, qrels, answers, k, order=order, seed=seed)
-                found.accuracy.append((run.name, hit))
-            if found.novelty is not None:
-                found.novelty.append(
-                    novelty(run, qrels, origin, k, beta=asked["beta"], order=order)
+        if self.sensitivity is not None:
+            notes.append(self.sensitivity.words())
+        return Summary(notes=notes)
+
+    def tables(self) -> list[Table]:
+        """The ceilings, then a table for each part that was requested."""
+        tables = [_ceiling_table(self.ceilings)]
+        if self.accuracy is not None:
+            tables.append(_accuracy_table(self.accuracy))
+        if self.novelty is not None:
+            tables.append(_novelty_table(self.novelty))
+        if self.sensitivity is not None:
+            tables.append(_sensitivity_table(self.sensitivity))
+        return tables
+
+
+def _ceiling_table(runs: list[Ceilings]) -> Table:
+    """One row per run and measure."""
+    has_unjudged = some_unjudged(c.judged for run in runs for c in run.measures.values())
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("actual"),
+        *([Column("judged", drop=4)] if has_unjudged else []),
+        *Column.each("min", "max", dim=True, drop=1),
+        Column("PROC"),
+        Column("%PROC", "text"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("ordering", "signed"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("pool lacks"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("queries", drop=2),
+    ]
+    rows: list[list[Cell]] = []
+    for run in runs:
+        for measure, c in run.measures.items():
+            percent = "–" if math.isnan(c.percent) else f"{c.percent:.1f}"
+            judged = [c.judged] if has_unjudged else []
+            cells: list[Cell] = [run.name, str(measure), c.actual, *judged, c.actual_min]
+            cells += [c.actual_max, c.proc, percent, _span(c.percent_ci, 1)]
+            cells += [c.ordering, _span(c.ordering_ci), c.retrieval, _span(c.retrieval_ci)]
+            rows.append([*cells, c.queries])
+    notes = [
+        "actual is the mean over all orders of ties, min and max the worst and best of them",
+        "%PROC is mean actual over mean PROC; 95% intervals over queries",
+    ]
+    for run in runs:
+        owner = "its own documents" if run.pool == run.name else run.pool
+        pool = f"{run.name}: reorders {owner}" + (f", top {run.depth}" if run.depth else "")
+        notes.append("; ".join([pool, *run.notes()]))
+        for measure, c in run.measures.items():
+            if c.proc_min is not None and c.proc_max is not None and c.proc_min < c.proc_max:
+                notes.append(
+                    f"{measure}: PROC lies between {c.proc_min:.4f} and {c.proc_max:.4f} over "
+                    "tie-breaks at the end of the pool"
                 )
-        if asked["sensitivity"]:
-            held[run.name] = run
-    return replace(found, sensitivity=sensitivity(held, qrels, cutoffs[0]) if held else None)
+    return Table(columns, rows, notes=notes)
+
+
+def _span(interval: Interval, digits: int = 3) -> str:
+    low, high = interval
+    return "–" if math.isnan(low) or math.isnan(high) else f"{low:.{digits}f} … {high:.{digits}f}"
+
+
+def _accuracy_table(by_run: list[tuple[str, Accuracy]]) -> Table:
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        *Column.each("expected", "min", "max"),
+        Column("95%", "text", dim=True),
+        *Column.each("hits", "queries", "all answers"),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            *(name, f"Acc|Hit@{a.k}", a.expected, a.min, a.max, _span(a.ci)),
+            *(a.hits, a.answered, a.overall),
+        ]
+        for name, a in by_run
+    ]
+    first = by_run[0][1]
+    notes = ["Acc|Hit is over the queries whose passages of grade 4 and 5 are all in the top K"]
+    if first.unanswered or first.unknown:
+        unanswered = plural(first.unanswered, "judged query has", "judged queries have")
+        unknown = plural(first.unknown, "query of the file is", "queries of the file are")
+        notes.append(f"{unanswered} no answer in the file; {unknown} not judged")
+    return Table(columns, rows, notes=notes)
+
+
+def _novelty_table(runs: list[Novelty]) -> Table:
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        *Column.each("expected", "min", "max", "oblivious", "queries"),
+    ]
+    rows: list[list[Cell]] = []
+    for run in runs:
+        s = run.summary
+        means = (s.expected, s.min, s.max, s.oblivious, s.queries)
+        rows.append([run.name, f"novel {run.measure}", *means])
+    notes = [f"a repeat of a source counts {runs[0].beta:g} of its weight"]
+    unsourced = max(run.unsourced for run in runs)
+    if unsourced:
+        have = plural(unsourced, "document has", "documents have")
+        notes.append(f"up to {have} no source: each counts as one of its own")
+    return Table(columns, rows, notes=notes)
+
+
+def _sensitivity_table(sensitivity: Sensitivity) -> Table:
+    constants = ("alpha", "cap4", "cap3")
+    columns = [
+        *Column.each(*constants),
+        *(Column(name) for name in sensitivity.runs),
+        Column("τ to the default"),
+    ]
+    by_constants = sensitivity.frame.pivot(
+        "run", index=[*constants, "tau"], values="expected", maintain_order=True
+    )
+    rows: list[list[Cell]] = [
+        [
+            *(f"{row[name]:g}" for name in constants),
+            *(row[name] for name in sensitivity.runs),
+            row["tau"],
+        ]
+        for row in by_constants.iter_rows(named=True)
+    ]
+    return Table(columns, rows, title=f"RAnWG@{sensitivity.k} by its constants")

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from rankproof.data.tables import SET_SCALE, Scale
 from rankproof.foundation.config import BesidePath, Count, Settings, Share
 from rankproof.foundation.errors import InputError
+from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure, parse
+from rankproof.presentation.display import Displayed
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.chunks import ChunkSettings
 from rankproof.retrieval.components import (
     EmbedderChoice,
@@ -415,6 +419,36 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
                     *(mode_, embedder, size, index, pool, reranker, prompt, engine),
                     *(rewriter, fusion, duplicates, chunking, told),
                 )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepPlan(Displayed):
+    """The configurations of a sweep that was not run."""
+
+    kind: ClassVar[str] = "plan"
+    grid: tuple[Configuration, ...]
+    network: tuple[bool, ...]  # whether a component of each answers over a network
+
+    @classmethod
+    def of(cls, settings: SweepSettings) -> SweepPlan:
+        """List the configurations of a sweep."""
+        grid = tuple(configurations(settings))
+        return cls(grid, tuple(over_network(settings, c) for c in grid))
+
+    def summary(self) -> Summary:
+        """The number of configurations."""
+        return Summary(notes=[plural(len(self.grid), "configuration")])
+
+    def tables(self) -> list[Table]:
+        """One row per configuration."""
+        columns = [Column("configuration", "text", folds=True), Column("over a network", "text")]
+        pairs = zip(self.grid, self.network, strict=True)
+        return [Table(columns, [(c.name, "yes" if network else "no") for c, network in pairs])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof sweep --plan --format json` prints."""
+        pairs = zip(self.grid, self.network, strict=True)
+        return {"configurations": [c.to_dict() | {"network": network} for c, network in pairs]}
 
 
 def _told_apart(settings: SweepSettings, depth: int, times: int) -> list[Any]:

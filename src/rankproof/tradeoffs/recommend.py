@@ -27,11 +27,13 @@ from rankproof.foundation.phrasing import plural
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.judged_column import NOTE, some_unjudged
 from rankproof.presentation.lead_wording import could
-from rankproof.presentation.tables import Table
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.pareto import quality_measure
-from rankproof.tradeoffs.results import AT_PROMPT, Results, money, read_results
+from rankproof.tradeoffs.results import AT_PROMPT, Results, currency_sign, money, read_results
 from rankproof.tradeoffs.selection import (
     Limits,
     Row,
@@ -46,6 +48,7 @@ from rankproof.tradeoffs.selection import (
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
+_SHORTLIST = 5  # configurations that the shortlist by efficiency names
 _ROUNDING = 1e-9  # by which the end of an interval may be past its mean
 _MEASURE_SUFFIXES = (  # of the columns that accompany a measure
     *(" low", " high", " min", " max", " queries", "PROC", " judged", " lowest", " highest"),
@@ -118,13 +121,117 @@ class Recommendation(Displayed):
         """Currency of the costs."""
         return "USD" if self.results is None else self.results.currency
 
+    @property
+    def exit_code(self) -> int:
+        """1 if a limit cannot be kept."""
+        return 0 if self.feasible else 1
+
+    def figures(self) -> dict[str, float]:
+        """Quality, latency and cost of the choice within all limits."""
+        row = self.choices[-1].row
+        return {name: float(row[name]) for name in ("quality", "latency", "cost")}
+
+    def summary(self) -> Summary:
+        """The choice in five lines; then all choices whole, and remarks on them."""
+        *single, last = self.choices
+        notes = [last.words]
+        for choice in single:
+            lead = choice.limits.words()
+            is_same = choice.feasible and choice.configuration == last.configuration
+            same = f"{lead[:1].upper()}{lead[1:]} alone: the same."
+            notes.append(same if is_same else choice.words)
+        return Summary("\n".join(last.lines), [*notes, *self.remarks(), *self._shortlist()])
+
+    def _shortlist(self) -> list[str]:
+        """The most efficient configurations, where the parts of efficiency were measured."""
+        known = self.table.filter(self.table["efficiency"].is_finite())
+        if not len(known):
+            return []
+        names = ", ".join(
+            f"{row['configuration']} ({row['efficiency']:.3f})"
+            for row in known.sort("efficiency", descending=True)
+            .head(_SHORTLIST)
+            .iter_rows(named=True)
+        )
+        return [f"Shortlist by efficiency: {names}."]
+
     def tables(self) -> list[Table]:
-        """The configurations, best first."""
+        """The configurations that are chosen or not dominated, and what larger pools add."""
+        return [self._choice_table(), *([self._marginal_table()] if len(self.marginal) else [])]
+
+    def _choice_table(self) -> Table:
         chosen = [choice.configuration for choice in self.choices]
-        rows = self.table.select(
-            "configuration", "quality", "low", "high", "latency", "cost", "pareto"
-        ).with_columns(chosen=pl.col("configuration").is_in(chosen))
-        return [Table.from_frame(rows, self.words())]
+        shown = self.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
+        has_unjudged = some_unjudged(self.table["judged"].drop_nulls())
+        is_unpriced = bool(self.table["unpriced"].is_not_null().any())
+        columns = {
+            "configuration": Column("configuration", "text", folds=True),
+            "quality": Column(self.measure),
+            "interval": Column("95%", "text", dim=True),
+            "judged": Column("judged", drop=4),
+            "p50": Column("p50 ms", drop=5, digits=1, exact_zero=True),
+            "p95": Column("p95 ms", digits=1, exact_zero=True),
+            "cost": Column(f"{currency_sign(self.currency)}/1000", digits=2, exact_zero=True),
+            "memory": Column("MB", drop=3, digits=1, exact_zero=True),
+            "unpriced": Column("unpriced", "text"),
+            "k": Column("K", drop=1),
+            "prompt_k": Column("prompt", drop=1),
+            "efficiency": Column("efficiency", dim=True, drop=2, digits=3, exact_zero=True),
+            "chosen": Column("chosen", "text"),
+        }
+        for key, is_shown in {
+            "judged": has_unjudged,
+            "memory": bool(self.table["memory"].is_not_null().any()),
+            "unpriced": is_unpriced,
+        }.items():
+            if not is_shown:
+                del columns[key]
+        rows: list[list[Cell]] = []
+        for row in shown.iter_rows(named=True):
+            low, high = row["low"], row["high"]
+            row["interval"] = "–" if low is None else f"{low:.3f} … {high:.3f}"
+            row["unpriced"] = row["unpriced"] or "–"
+            row["chosen"] = "; ".join(
+                c.limits.name if c.feasible else f"closest to {c.limits.name}"
+                for c in self.choices
+                if c.configuration == row["configuration"]
+            )
+            rows.append([row[key] for key in columns])
+        hidden = len(self.table) - len(shown)
+        are = plural(hidden, "dominated configuration is", "dominated configurations are")
+        notes = [f"{are} not shown"] if hidden else []
+        notes += [NOTE] if has_unjudged else []
+        if self.table["efficiency"].null_count() < len(self.table):
+            notes.append(
+                "efficiency: mean of NRecall4 and RAnWG at 10 and 30 over p50 seconds; it orders "
+                "a shortlist and does not measure quality"
+            )
+        return Table(list(columns.values()), rows, notes=notes)
+
+    def _marginal_table(self) -> Table:
+        sign = currency_sign(self.currency)
+        columns = [
+            Column("a larger pool of", "text", folds=True),
+            *Column.each("from K", "to K"),
+            Column(f"Δ {self.measure}", "signed"),
+            Column("Δ ms", "signed", digits=1, exact_zero=True),
+            Column(f"Δ {sign}/1000", "signed", digits=2, exact_zero=True),
+            *Column.each("per 100 ms", f"per {sign}", style="signed"),
+            Column("told apart", "text"),
+        ]
+        words = {None: "–", True: "yes", False: "no"}
+        rows: list[list[Cell]] = [
+            [
+                *(row[key] for key in ("family", "from_k", "to_k", "quality", "latency_ms")),
+                row["cost"],
+                None if row["per_ms"] is None else 100.0 * row["per_ms"],
+                row["per_dollar"],
+                words[row["told_apart"]],
+            ]
+            for row in self.marginal.iter_rows(named=True)
+        ]
+        note = f"– per 100 ms: not slower by more than the jitter; – per {sign}: not more expensive"
+        return Table(columns, rows, notes=[note])
 
     def charts(self) -> list[Chart]:
         """The quality of each configuration with its interval, best first."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -26,17 +26,20 @@ from rankproof.data.beir import Corpus, read_answers, read_corpus
 from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE, Qrels
 from rankproof.data.trec import write_trec
-from rankproof.foundation.errors import InputError, first_line, import_extra, shorten
+from rankproof.foundation.errors import InputError, first_few, first_line, import_extra, shorten
 from rankproof.foundation.files import WriteError, claim_folder, write_atomically
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest, manifest
-from rankproof.foundation.phrasing import out_of, plural
+from rankproof.foundation.phrasing import out_of, plural, typed
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.judged_column import some_unjudged
-from rankproof.presentation.tables import Table
+from rankproof.presentation.json_values import plain
+from rankproof.presentation.judged_column import NOTE, some_unjudged
+from rankproof.presentation.lead_wording import could, rests
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import environment_digest, is_reproducible, value_identity
 from rankproof.retrieval.workshop import Texts, Workshop
@@ -66,6 +69,7 @@ from rankproof.tradeoffs.results import (
     PER_QUERY,
     TEXTS,
     Results,
+    currency_sign,
     find_row,
     read_results,
 )
@@ -94,6 +98,7 @@ _DRAWN = 40  # configurations in the chart, best first
 class Swept(Displayed):
     """The results of a sweep and its folder."""
 
+    kind: ClassVar[str] = "sweep"
     folder: Path
     results: Results
     load: pl.DataFrame | None = None  # engine and rate: p50, p95, p99, errors
@@ -143,15 +148,120 @@ class Swept(Displayed):
     def __repr__(self) -> str:
         return f"<sweep of {plural(len(self.configurations), 'configuration')} in {self.folder}>"
 
+    @property
+    def warnings(self) -> list[str]:
+        """What to know of the results."""
+        return list(self.manifest["notes"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof sweep --format json` prints."""
+        data = {"manifest": self.manifest, "configurations": plain(self.configurations.to_dicts())}
+        if self.load is not None:
+            data["load"] = self.load.drop("key").to_dicts()
+        return data
+
+    def figures(self) -> dict[str, float]:
+        """Quality, latency and cost of the best configuration."""
+        best = self.configurations.filter("best").row(0, named=True)
+        names = (self.manifest["best_by"], "latency_p95_ms", "cost_per_1000")
+        return {name: float(best[name]) for name in names}
+
+    def summary(self) -> Summary:
+        """The best configuration, what could change that, and what dynamic pools saved."""
+        made = self.manifest
+        measure = made["best_by"]
+        best = self.configurations.filter("best").row(0, named=True)
+        equal = self.configurations[measure].to_list().count(best[measure]) - 1
+        level = f", level with {plural(equal, 'other')}" if equal else ""
+        answer = (
+            f"{plural(made['configurations'], 'configuration')} on "
+            f"{plural(made['queries'], 'query')}; best by {measure}: "
+            f"{best['configuration']}{level}."
+        )
+        notes = [*self._unsettled_note(), *self._dynamic_notes()]
+        for part in ("answers", "load"):
+            notes += made.get(part, {}).get("words", [])
+        prices = made["prices"]
+        notes += [f"prices of {prices['date']} ({prices['source']})", f"results: {self.folder}"]
+        return Summary(answer, notes, f"rankproof recommend {typed(self.folder)}")
+
+    def _unsettled_note(self) -> list[str]:
+        unsettled = self.unsettled()
+        if not unsettled:
+            return []
+        is_exact = all(unsettled.values())
+        return [
+            f"That {rests(is_exact)} unjudged passages: what they are {could(is_exact)} put "
+            f"{first_few(list(unsettled), 1)} level with it or ahead (`holes: judge` has them "
+            "judged)."
+        ]
+
+    def _dynamic_notes(self) -> list[str]:
+        """How deep dynamic pools went, and what that saved and lost."""
+        notes = []
+        rows = self.configurations.filter(pl.col("deep_share").is_not_null())
+        for row in rows.iter_rows(named=True):
+            saved, lost = row["tokens_saved"], row["quality_lost"]
+            note = (
+                f"{row['configuration']}: {row['deep_share']:.0%} of the queries went deep, "
+                f"{row['mean_k']:.1f} candidates on average"
+            )
+            if saved is not None:
+                note += f"; {saved:.0%} of the tokens of all deep saved"
+                note += "" if lost is None else f" for {lost:.4f} of {self.manifest['best_by']}"
+                note += ", on queries that taught it nothing"
+            notes.append(f"{note}.")
+        return notes
+
     def tables(self) -> list[Table]:
-        """The configurations, best first."""
-        measure = str(self.manifest["best_by"])
-        suffixes = ("", " low", " high", " judged", " PROC")
-        columns = ["configuration", *(f"{measure}{suffix}" for suffix in suffixes)]
-        columns += ["latency_p95_ms", "cost_per_1000", "best"]
-        known = [column for column in columns if column in self.configurations.columns]
-        rows = self.configurations.select(known)
-        return [Table.from_frame(rows.sort(measure, descending=True, nulls_last=True))]
+        """The configurations, best first; with a load, what each engine takes at each rate."""
+        return [self._quality_table(), *([] if self.load is None else [_load_table(self.load)])]
+
+    def _quality_table(self) -> Table:
+        measure = self.manifest["best_by"]
+        frame = self.configurations.sort(
+            measure, descending=True, nulls_last=True, maintain_order=True
+        )
+        judged = f"{measure} judged"
+        has_unjudged = judged in frame.columns and some_unjudged(frame[judged])
+        ndcg = next((n for n in frame.columns if n.startswith("nDCG") and " " not in n), measure)
+        sign = currency_sign(self.manifest["prices"].get("currency", "USD"))
+        fine: dict[str, Any] = {"exact_zero": True}
+        columns = {
+            "configuration": Column("configuration", "text", folds=True),
+            measure: Column(measure),
+            "interval": Column("95%", "text"),
+            judged: Column("judged", drop=3),
+            "over holes": Column("over holes", "text", drop=6),
+            ndcg: Column(ndcg, drop=0 if ndcg == measure else 4),
+            f"{measure} %PROC": Column("%PROC", drop=5, digits=1, **fine),
+            "latency_p50_ms": Column("p50 ms", drop=2, digits=1, **fine),
+            "latency_p95_ms": Column("p95 ms", digits=1, **fine),
+            "cost_per_1000": Column(f"{sign}/1000", digits=2, **fine),
+            "unpriced": Column("unpriced", "text"),
+            "index MB": Column("index MB", drop=1, digits=1, **fine),
+            "overlap@10": Column("overlap@10", drop=1, digits=2, **fine),
+        }
+        hidden = {f"{measure} %PROC"} - set(frame.columns)
+        hidden |= set() if has_unjudged else {judged, "over holes"}
+        hidden |= set() if frame["unpriced"].is_not_null().any() else {"unpriced"}
+        shown = {key: column for key, column in columns.items() if key not in hidden}
+        rows: list[list[Cell]] = []
+        for row in frame.iter_rows(named=True):
+            row["interval"] = _span(row[f"{measure} low"], row[f"{measure} high"])
+            if has_unjudged:
+                row["over holes"] = (
+                    f"{row[f'{measure} lowest']:.3f}–{row[f'{measure} highest']:.3f}"
+                )
+            row["unpriced"] = row["unpriced"] or "–"
+            row["index MB"] = row["index_bytes"] / 1e6
+            rows.append([row[key] for key in shown])
+        notes = [
+            NOTE,
+            f"over holes: the ends of {measure} over every grade that a configuration's unjudged "
+            "passages in the top k could have; all other unjudged passages stay not relevant",
+        ]
+        return Table(list(shown.values()), rows, notes=notes if has_unjudged else [])
 
     def to_polars(self) -> pl.DataFrame:
         """Every column of every configuration."""
@@ -489,6 +599,26 @@ class _Work:
         schema = dict.fromkeys(("kind", "id", "text"), pl.String)
         frame = pl.DataFrame(rows, schema=schema, orient="row")
         return frame.unique(["kind", "id"], maintain_order=True)
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"
+
+
+def _load_table(load: pl.DataFrame) -> Table:
+    """Return the latency of each engine at each rate."""
+    columns = [
+        Column("engine", "text", folds=True),
+        *Column.each("queries/s", "arrivals"),
+        *Column.each("p50 ms", "p95 ms", "p99 ms", digits=1, exact_zero=True),
+        *Column.each("errors", "unanswered"),
+    ]
+    keys = ("arrivals", "p50_ms", "p95_ms", "p99_ms", "errors", "lost")
+    rows: list[list[Cell]] = [
+        [row["engine"], f"{row['qps']:g}", *(row[key] for key in keys)]
+        for row in load.iter_rows(named=True)
+    ]
+    return Table(columns, rows, title="Under load")
 
 
 # -------------------------------------------------------------------------------- the folder
