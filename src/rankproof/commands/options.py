@@ -53,11 +53,6 @@ Measures = Annotated[
     "Such as nDCG@10 or AP(rel=2)@100. `rankproof measures` lists them.",
 ]
 Seed = Annotated[int, Option(minimum=0), "Seed of every random draw."]
-Offline = Annotated[
-    bool,
-    Option(recorded=False),
-    "Load models from this machine alone; HF_HUB_OFFLINE=1 says the same.",
-]
 Holes = Annotated[
     bool | None,
     "Add the range over every grade that unjudged documents could have; `rankproof holes` says "
