@@ -26,7 +26,7 @@ from rankproof.foundation.arrays import Float, Int
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.linear import linear
 from rankproof.unjudged import holes_of as bounded
-from rankproof.unjudged.bounds import Bound, View, lowest_mean
+from rankproof.unjudged.bounds import Bound, Unjudged, lowest_mean
 from rankproof.unjudged.judging_order import fill_holes, merged, settle
 from rankproof.unjudged.rules import rule_of
 
@@ -112,10 +112,27 @@ def counted(measure: Measure, grades: Grades) -> bool:
     return max(grades.values()) >= (dict(measure.resolved).get("rel") or 1)  # type: ignore[operator]
 
 
+def bounds_over(
+    qrels: Any,
+    runs: dict[str, Any],
+    specs: list[str],
+    *,
+    scale: int | None = None,
+    depth: int | None = None,
+    like: str | None = None,
+) -> Unjudged:
+    """Bounds over the unjudged documents of the first `depth`; the lists go on behind it."""
+    tables = [rp.read_run(run, name=name) for name, run in runs.items()]
+    measures = [parse(spec) for spec in specs]
+    policy = Policy.of(like=like)
+    return bounded(tables, rp.read_qrels(qrels), measures, policy, depth=depth, scale=scale)
+
+
 def check_run(
     case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
 ) -> None:
-    found = rp.holes({"q": case.grades}, {"q": case.a}, specs, scale=_scale(scale), depth=depth)
+    runs = {"a": {"q": case.a}}
+    found = bounds_over({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth)
     for measure in map(parse, specs):
         bound = found.runs[0].measures[measure]
         holes = holes_of(case.a, case.grades, measure.cutoff or depth)
@@ -176,7 +193,9 @@ def check_pair(
     like: Literal["trec_eval"] | None = None,
 ) -> None:
     runs = {"a": {"q": case.a}, "b": {"q": case.b}}
-    found = rp.holes({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth, like=like)
+    found = bounds_over(
+        {"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth, like=like
+    )
     for measure in map(parse, specs):
         bound = found["a", "b"][measure]
         reach = measure.cutoff or depth
@@ -434,8 +453,7 @@ def test_what_was_pooled_and_not_judged_stays_so_beside_judgements_made_since() 
 
 def _bounds_to_depth_3(qrels: Any, run: Any, measures: list[str]) -> dict[Measure, Bound]:
     """Bounds over the unjudged documents of the first three; the list goes on."""
-    view = View([rp.read_run(run)], rp.read_qrels(qrels), rp.Policy(), depth=3)
-    return view.found([parse(measure) for measure in measures]).runs[0].measures
+    return bounds_over(qrels, {"a": run}, measures, depth=3).runs[0].measures
 
 
 def test_what_is_sampled_alone_keeps_inferred_precision_from_being_bounded_to_a_depth() -> None:
@@ -493,7 +511,7 @@ def test_depth_says_how_far_down_holes_of_a_whole_list_are_counted() -> None:
     run = {"q": {f"d{i}": -float(i) for i in range(10)}}
     qrels = {"q": {"d0": 1}}
     widths = [
-        next(iter(rp.holes(qrels, run, "RBP", depth=depth).runs[0].measures.values())).width
+        bounds_over(qrels, {"a": run}, ["RBP"], depth=depth).runs[0].measures[parse("RBP")].width
         for depth in (1, 2, 5, None)
     ]
     assert widths == sorted(widths)
