@@ -11,7 +11,6 @@ from pathlib import Path
 
 import polars as pl
 
-from rankproof.cli.progress import progress
 from rankproof.commands.showcase import build_demo
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.svg import to_svg
@@ -32,7 +31,7 @@ PICTURES = {  # a result's file in the demo → its first chart's picture
 def main() -> None:
     """Build the demo, or use the folder named on the command line."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()) / "demo"
-    build_demo(folder, progress)
+    build_demo(folder)
     results = find_results(folder)[0]
     presented = {result.name: result.presentation for result in results}
     charts: dict[str, Chart] = {}

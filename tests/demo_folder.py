@@ -8,7 +8,6 @@ from pathlib import Path
 from filelock import FileLock
 
 from rankproof.commands.showcase import build_demo
-from rankproof.retrieval.workshop import silent
 
 
 def demo_folder() -> Path:
@@ -16,5 +15,5 @@ def demo_folder() -> Path:
     place = Path(os.environ["RANKPROOF_TESTS"]) / "demo"
     with FileLock(f"{place}.lock"):
         if not (place / "report.html").is_file():  # what it writes last
-            build_demo(place, silent)
+            build_demo(place)
     return place

@@ -14,11 +14,12 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof import cli
 from rankproof.cli import output
-from rankproof.commands import health
+from rankproof.commands import health, registry
 
 
 def test_what_needs_something_is_a_verb() -> None:
-    assert set(health.NEEDS) <= set(cli.VERBS)
+    words = {command.name.split()[0] for command in registry.all_commands()}
+    assert set(health.command_needs()) <= words | set(cli.VERBS)
 
 
 def test_nobody_is_asked_who_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_a_narrow_terminal_shows_every_command_whole(
     output.say(rp.doctor().words())
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    extras = {extra for _, extra, _ in health.NEEDS.values() if extra}
+    extras = {needs.extra for needs in health.command_needs().values() if needs.extra}
     assert {f"      pip install 'rankproof[{extra}]'" for extra in extras} <= set(lines)
 
 

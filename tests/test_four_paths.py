@@ -24,6 +24,7 @@ from rankproof_cli import rankproof
 from test_choose import answer
 
 from rankproof.commands import health
+from rankproof.commands.registry import Needs
 from rankproof.presentation.terminal import wrap
 
 README = Path(__file__).parents[1] / "README.md"
@@ -132,7 +133,7 @@ def test_extras_fit_the_paths(who: str) -> None:
     assert named is not None
     held = packages(named[1] or "eval")
     for line in commands:
-        needs = health.NEEDS.get(line.split()[2], ((), "", ""))[0]
+        needs = health.command_needs().get(line.split()[2], Needs()).modules
         assert {{"yaml": "PyYAML"}.get(module, module) for module in needs} <= held, line
 
 

@@ -54,7 +54,7 @@ def quiet(label: str, total: float) -> Iterator[object]:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     place = tmp_path_factory.mktemp("shown") / "demo"
     shutil.copytree(demo_folder(), place)
-    return build_demo(place, quiet)  # type: ignore[arg-type]
+    return build_demo(place)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_the_demo_says_the_same_to_the_last_digit_the_next_time(demo: Demo, tmp_
     """In the same folder it is all there; in another only times may differ."""
     when = re.compile(rb"\d{4}-\d\d-\d\dT[\d:+]+")  # the golden set is exported again
     report = when.sub(b"", demo.report.read_bytes())
-    assert build_demo(demo.folder, quiet).findings == demo.findings  # type: ignore[arg-type]
+    assert build_demo(demo.folder).findings == demo.findings
     assert when.sub(b"", demo.report.read_bytes()) == report
     other = tmp_path / "again"
     done = rankproof("demo", "--out", str(other))
@@ -114,7 +114,7 @@ def test_what_the_demo_leaves_is_made_again_to_the_last_bit(demo: Demo, name: st
     found = rp.verify(demo.folder / "results" / f"{name}.json", [demo.folder])
     assert found.same
     assert found.unmade is None
-    assert found.figures > 50
+    assert found.compared > 50
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_demo_that_ran_out_of_room_leaves_whole_files_and_continues(
             json.loads(path.read_text())
         else:
             assert path.read_bytes() == (demo.folder / path.relative_to(folder)).read_bytes()
-    assert build_demo(folder, quiet).findings == demo.findings  # type: ignore[arg-type]
+    assert build_demo(folder).findings == demo.findings
     assert _names(folder) == _names(demo.folder)
 
 
@@ -186,7 +186,7 @@ def test_a_folder_that_was_deleted_from_the_demo_is_made_again(
     folder = tmp_path / "demo"
     shutil.copytree(demo.folder, folder)
     shutil.rmtree(folder / lost)
-    build_demo(folder, quiet)  # type: ignore[arg-type]
+    build_demo(folder)
     assert _names(folder) == _names(demo.folder)
 
 
@@ -261,13 +261,13 @@ def test_the_page_opens_with_the_choice_and_sliders_choose_again(opened: Tab, de
     choice = opened.page.locator(".decision")
     assert "44 questions were asked of 172 passages" in (choice.text_content() or "")
     best = float(frame["RAnWG@10"].to_numpy().max())
-    assert choice.locator(".figures .value").first.text_content() == f"{best:.3f}"
+    assert choice.locator(".compared .value").first.text_content() == f"{best:.3f}"
     name = choice.locator(".name").text_content() or ""
     assert "candidates, 10 passages in the prompt" in name
     slider = choice.locator("input[data-axis=ms]")
     slider.fill("0")
     fastest = float(frame["latency_p95_ms"].to_numpy().min())
-    said = choice.locator(".figures .value").nth(1).text_content() or ""
+    said = choice.locator(".compared .value").nth(1).text_content() or ""
     assert float(said.removesuffix(" ms")) <= max(2 * fastest, fastest + 0.1)
     assert (choice.locator(".why").text_content() or "").startswith("Within ")
     assert "--sla-ms" in (choice.locator(".command").text_content() or "")
@@ -526,7 +526,7 @@ def test_a_choice_without_script_is_that_of_the_script(
     context = running.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
-    parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected", ".holes")
+    parts = (".why", ".name", ".compared", ".alike", ".changes", ".command", ".expected", ".holes")
     still = [page.locator(f".decision {part}").text_content() for part in parts]
     assert not page.locator(".limits").is_visible()
     assert page.locator(".point.chosen").count() == 1

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from rankproof.commands.ceilings import ceilings
     from rankproof.commands.choose import choose
     from rankproof.commands.compare import compare
+    from rankproof.commands.doctor import doctor
     from rankproof.commands.eval import evaluate
     from rankproof.commands.gate import gate
-    from rankproof.commands.health import Health, doctor
+    from rankproof.commands.health import Health
     from rankproof.commands.holes import holes
     from rankproof.commands.init import init
     from rankproof.commands.leaderboard import leaderboard
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from rankproof.commands.search import SearchResult, search
     from rankproof.commands.sweep import sweep
     from rankproof.commands.ties import ties
-    from rankproof.commands.verification import Verification, verify
+    from rankproof.commands.verification import Verification
+    from rankproof.commands.verify import verify
     from rankproof.comparison.gate import Gate
     from rankproof.comparison.leaderboard import Leaderboard
     from rankproof.comparison.pairs import Comparison
@@ -64,7 +66,8 @@ HOME = {
     "foundation.errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Evaluations", "Policy", "Summary"),
     "comparison.gate": ("Gate",),
-    "commands.health": ("Health", "doctor"),
+    "commands.doctor": ("doctor",),
+    "commands.health": ("Health",),
     "evaluation.matrices": ("evaluate_arrays",),
     "comparison.leaderboard": ("Leaderboard",),
     "data": ("read_qrels", "read_run"),
@@ -81,7 +84,8 @@ HOME = {
     "data.ties": ("TieGroups",),
     "tradeoffs.bench": ("bench",),
     "unjudged": ("Unjudged",),
-    "commands.verification": ("Verification", "verify"),
+    "commands.verification": ("Verification",),
+    "commands.verify": ("verify",),
 }
 MEASURES = """
     AP AP11 DCG ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel

@@ -26,16 +26,8 @@ from rankproof.foundation.progress import ask_with, show_announcements, show_pro
 
 # Commands still on typer, with their first lines. An entry goes as the command is converted.
 VERBS: dict[str, str] = {
-    "trec_eval": "Print what trec_eval 9 prints, byte for byte, so that a script changes one word.",
     "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
     "orders.",
-    "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "
-    "diagnostics.",
-    "verify": "Digest the inputs of a result again, make it again, and compare every figure.",
-    "measures": "List the measures, their parameters and what they mean.",
-    "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
-    "rest.",
-    "demo": "Run `choose` and the other verbs on a small bilingual corpus, and write a report.",
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
 }

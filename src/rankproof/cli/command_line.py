@@ -124,7 +124,8 @@ def _scalar_type(argument: Argument) -> click.ParamType:  # type: ignore[type-ar
     if argument.kind is float:
         return click.FLOAT if low is None else click.FloatRange(min=low)
     if argument.kind is Path:
-        return _OutputPath()
+        is_file = argument.option.metavar == "FILE" or argument.panel == "Output"
+        return _OutputPath() if is_file else click.Path(path_type=Path)
     return click.Path() if argument.source is not None else click.STRING
 
 
@@ -150,6 +151,8 @@ def click_parameter(argument: Argument, may_be_absent: bool = False) -> click.Pa
             names[0] = f"{argument.flag}/--no-{argument.flag[2:]}"
         return click.Option(names, is_flag=True, default=None, help=argument.help)
     if argument.is_list:
+        if argument.source is not None or not argument.option.is_split:
+            return click.Option(names, type=kind, multiple=True, help=argument.help)
         item_type = None if isinstance(kind, (click.types.StringParamType, click.Path)) else kind
         return click.Option(
             names,

@@ -90,8 +90,8 @@ def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:
     """Turn lists of files into {name: file}, globs and folders expanded."""
     for argument in source_arguments(command):
         paths = arguments.get(argument.name)
-        if argument.is_list and paths:
-            assert argument.source is not None
+        assert argument.source is not None
+        if argument.is_list and paths and argument.source.is_named:
             expand = argument.source.expand
             paths = [str(path) for path in paths]
             paths = expand(paths, arguments) if expand else [resolve_row(path) for path in paths]
@@ -140,7 +140,8 @@ def _deliver(
         _write(delivery.out, f"{text}\n", inputs)
     if hasattr(result, "markdown"):
         _append_job_summary(result.markdown(), inputs)
-    if not delivery.takes_stdout:
+    own_files = [arguments.get(a.name) for a in command.arguments() if a.kind is Path]
+    if not delivery.takes_stdout and STDOUT not in map(str, own_files):
         _print_result(command, arguments, result, delivery)
 
 

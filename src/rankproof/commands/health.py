@@ -17,41 +17,35 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from rankproof.commands.options import EMBEDDING, JUDGING
 from rankproof.commands.registry import Needs, all_commands
 from rankproof.foundation.errors import InputError, MissingExtra
-from rankproof.foundation.manifest import manifest
 from rankproof.foundation.redaction import redact, register_address, register_secret
 from rankproof.foundation.version import __version__
 from rankproof.presentation.display import Displayed
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 
 POSTGRES = "RANKPROOF_POSTGRES"
 _PATIENCE = 10.0  # seconds for a server to answer
 
-_SETTINGS = ("pydantic", "yaml")
-_ASKING = (*_SETTINGS, "httpx2", "tenacity")
-_STACK = (*_ASKING, "scipy", "bm25s")
-_PARTS = dict.fromkeys(
-    ("torch", "pgvector", "milvus", "elasticsearch", "opensearch"), "their parts"
-)
-# What a verb cannot do without, the extra that brings it, what it can do with others beside.
-NEEDS: dict[str, tuple[tuple[str, ...], str, dict[str, str]]] = {
-    "holes": ((), "", {"judge": "fills them"}),
-    "audit": (("ml_dtypes",), "scoring", {"torch": "models, not only vectors and logits"}),
-    "report": (("jinja2",), "report", {}),
-    "parts": (_SETTINGS, "retrieval", {}),
-    "search": (_STACK, "retrieval", _PARTS),
-    "diagnose": (_STACK, "retrieval", {"torch": "its models"}),
-    "golden": (
-        *(_STACK, "retrieval"),
-        {"judge": "a chat model", "viewer": "corrections in the browser"},
-    ),
-    "demo": ((*_STACK, "wordllama", "ml_dtypes", "jinja2"), "demo", {}),
+_ASKING = ("pydantic", "yaml", "httpx2", "tenacity")
+# What commands need that are not registered yet.
+NEEDS: dict[str, Needs] = {
+    "audit": Needs("scoring", ("ml_dtypes",), {"torch": "models, not only vectors and logits"}),
+    "diagnose": EMBEDDING,
+    "golden": JUDGING,
 }
+
+
+def command_needs() -> dict[str, Needs]:
+    """What each command needs, by its first word; those that need nothing are left out."""
+    needs = {c.name.split()[0]: c.needs for c in all_commands() if c.needs != Needs()}
+    return {**{name: need for name, need in NEEDS.items() if name not in needs}, **needs}
 
 
 _TITLES = {"system": "", "compiled": "compiled code", "extra": "extras", "verb": "verbs"}
@@ -78,11 +72,25 @@ class Health(Displayed):
     """
 
     checks: tuple[Check, ...]
-    manifest: dict[str, Any]
 
     @property
     def answers(self) -> bool:
         return all(check.well for check in self.checks if check.about == "server")
+
+    kind: ClassVar[str] = "doctor"
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a server that was named does not answer."""
+        return 0 if self.answers else 1
+
+    def summary(self) -> Summary:
+        """All of it in lines, each command on one of its own."""
+        return Summary("\n".join(self.words()))
+
+    def tables_for(self, form: str) -> list[Table]:
+        """On a terminal the lines say it all."""
+        return [] if form == "table" else self.tables()
 
     def tables(self) -> list[Table]:
         """A row for each check."""
@@ -111,21 +119,13 @@ class Health(Displayed):
         return "\n".join(self.words())
 
     def to_dict(self) -> dict[str, Any]:
-        return {"manifest": self.manifest, "checks": [asdict(check) for check in self.checks]}
+        return {"checks": [asdict(check) for check in self.checks]}
 
 
-def doctor(
-    url: str | None = None,
-    *,
-    model: str | None = None,
-    key_env: str | None = None,
-    milvus: str | None = None,
+def check_health(
+    url: str | None, model: str | None, key_env: str | None, milvus: str | None
 ) -> Health:
-    """Look at what is installed, what each verb needs, and whether what is named answers.
-
-    >>> {check.about for check in rp.doctor().checks} >= {"system", "extra", "verb"}
-    True
-    """
+    """Look at what is installed, what each command needs, and whether what is named answers."""
     checks = [*_system(), *_compiled(), *_extras(), *_verbs()]
     if url is not None:
         register_address(url)
@@ -135,7 +135,7 @@ def doctor(
     if milvus is not None:
         register_address(milvus)
         checks.append(_asked("Milvus", lambda: _milvus(milvus)))
-    return Health(tuple(checks), manifest("doctor", config={"model": model}))
+    return Health(tuple(checks))
 
 
 def _system() -> Iterator[Check]:
@@ -251,23 +251,18 @@ def _extras() -> Iterator[Check]:
 
 
 def _verbs() -> Iterator[Check]:
-    needs_of = dict(NEEDS)
-    for command in all_commands():
-        if command.needs != Needs():
-            extra, modules, optional = command.needs
-            needs_of[command.name] = modules, extra, dict(optional)
-    for verb, (modules, extra, beside) in needs_of.items():
-        missing = [name for name in modules if find_spec(name) is None]
-        needs = f"has what it needs ({extra})" if extra else "needs nothing more"
-        said = f"lacks {', '.join(missing)}" if missing else needs
+    for verb, needs in command_needs().items():
+        missing = [name for name in needs.modules if find_spec(name) is None]
+        present = f"has what it needs ({needs.extra})" if needs.extra else "needs nothing more"
+        said = f"lacks {', '.join(missing)}" if missing else present
         more: dict[str, list[str]] = {}  # by what they bring; what is there is no news
-        for other, brings in beside.items():
+        for other, brings in needs.optional.items():
             if other not in required() or lacking(other):
                 more.setdefault(brings, []).append(other)
         if more:
             each = (f"{', '.join(others)} ({brings})" for brings, others in more.items())
             said += f"; can do more with {', '.join(each)}"
-        yield Check("verb", verb, not missing, said, mend_of(extra) if missing else "")
+        yield Check("verb", verb, not missing, said, mend_of(needs.extra) if missing else "")
     yield Check("verb", "all others", True, "need nothing more")
 
 

@@ -47,7 +47,9 @@ def input_roles(
         assert argument.source is not None
         if value is None or (digested and not argument.source.digested):
             continue
-        if isinstance(value, Mapping):
+        if not argument.source.is_named:
+            roles |= {f"{argument.source.role} {at}": os.fspath(p) for at, p in enumerate(value)}
+        elif isinstance(value, Mapping):
             roles |= {_role(argument, name): os.fspath(path) for name, path in value.items()}
         else:
             roles[_role(argument)] = split_row(os.fspath(value))[0]

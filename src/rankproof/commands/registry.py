@@ -40,6 +40,7 @@ class Source(NamedTuple):
     instead: str = ""  # an option that may give this positional argument, such as "--judge"
     expand: Callable[[list[str], Mapping[str, Any]], list[str]] | None = None  # globs and folders
     digested: bool = True  # in the manifest; False for what a repeated call does not need
+    is_named: bool = True  # several become {name: file}; False: they stay a list
 
 
 class Option(NamedTuple):
@@ -52,6 +53,7 @@ class Option(NamedTuple):
     hidden: bool = False  # in Python alone
     recorded: bool = True  # in the manifest; False for what changes no value, such as --memory
     positional: bool = False  # an argument of the command line that is no file to be read
+    is_split: bool = True  # a list may be written A,B; False: it may only be repeated
     panel: str = ""  # of the help; "" is that of its TypedDict, or "Options"
     completions: Callable[[], Sequence[str]] | None = None
 

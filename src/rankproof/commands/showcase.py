@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import textwrap
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import as_file, files
@@ -27,6 +27,8 @@ from rankproof.commands.recording import call_and_store
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import digest, digest_file, manifest
+from rankproof.foundation.phrasing import typed
+from rankproof.foundation.progress import advance, progress
 from rankproof.foundation.version import __version__
 from rankproof.presentation.result import stored
 
@@ -44,8 +46,6 @@ _COMPARED = ["nDCG@5", "nDCG@10", "RR", "R@5"]
 SEED = 0
 RUNS_OF_NAMES = 5  # of the fifteen that `diagnose names` makes: a demo is to be quick
 MADE = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")  # by `choose`
-
-Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,34 @@ class Demo:
     chosen: Chosen
 
 
-def build_demo(
-    folder: str | Path, progress: Told, say: Callable[[str], None] = lambda line: None
-) -> Demo:
-    """Fill a folder with results and a report; the same figures every time."""
+def demo_lines(demo: Demo) -> list[str]:
+    """What the demo shows: the choice, the findings, and what to try next."""
+
+    def indented(text: str) -> list[str]:
+        return textwrap.wrap(text, 78, initial_indent="   ", subsequent_indent="   ")
+
+    lines = ["What to deploy", ""]
+    for sentence in demo.chosen.words():
+        lines += indented(sentence)
+    lines += ["", "Five findings worth knowing", ""]
+    for number, finding in enumerate(demo.findings, 1):
+        lines += [f"{number}. {finding.title}.", *indented(finding.words), ""]
+    corpus, qrels, run = (
+        typed(demo.folder / name) for name in ("corpus", "qrels.txt", "saturated.trec")
+    )
+    return [
+        *lines,
+        "The corpus was written for this demo, and a simulation judged it: the figures",
+        "show what rankproof does, and are evidence of nothing else.",
+        "",
+        f"Report:  {demo.report}",
+        f"Again:   rankproof choose {corpus} --judge simulated --sla-ms 5",
+        f"Ties:    rankproof eval {qrels} {run}",
+    ]
+
+
+def build_demo(folder: str | Path) -> Demo:
+    """Fill a folder with results and a report; the same values every time."""
     for package in ("wordllama", "bm25s", "pydantic", "jinja2"):
         if find_spec(package) is None:
             raise MissingExtra("the demo", package, "demo")
@@ -86,11 +110,11 @@ def build_demo(
         "evaluation": _kept(results / "evaluation.json", lambda: _evaluation(place)),
         "comparison": _kept(results / "comparison.json", lambda: _comparison(place)),
         "gate": _kept(results / "gate.json", lambda: _gate(place)),
-        "audit": _kept(results / "audit.json", lambda: _audit(place, progress)),
+        "audit": _kept(results / "audit.json", lambda: _audit(place)),
     }
     chosen = choose(place / "corpus", judge="simulated")
     for language in ("en", "fr"):
-        found |= _diagnoses(results / language, language, progress)
+        found |= _diagnoses(results / language, language)
     report, _ = write_report(place, None, "The rankproof demo")
     return Demo(place, report, findings(found, chosen), chosen)
 
@@ -190,7 +214,7 @@ def _gate(place: Path) -> dict[str, Any]:
     return call_and_store("gate", arguments | {"measures": _COMPARED, "margin": 0.02, "seed": SEED})
 
 
-def _audit(place: Path, progress: Told) -> dict[str, Any]:
+def _audit(place: Path) -> dict[str, Any]:
     from rankproof.audit import audit_embeddings
     from rankproof.data.beir import read_corpus
     from rankproof.precision.formats import FORMATS
@@ -205,7 +229,7 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
     _write_vectors(files[0], corpus.query_ids, queries)
     _write_vectors(files[1], corpus.document_ids, documents)
     measures = ["RAnWG@10", "nDCG@10", "RR@10"]
-    with progress("auditing precisions", 2 * len(FORMATS)) as told:
+    with progress("auditing precisions", 2 * len(FORMATS)):
         audit = audit_embeddings(
             queries,
             documents,
@@ -215,7 +239,7 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
             document_ids=corpus.document_ids,
             k=100,
             name=embedder.name,
-            progress=told,
+            progress=advance,
         )
     config: dict[str, Any] = {"embeddings": [embedder.name], "models": [], "formats": None}
     config |= {"measures": measures, "searching": {"k": 100}, "stored": None, "curves": False}
@@ -244,7 +268,7 @@ def _write_vectors(path: Path, ids: Sequence[str], vectors: Any) -> None:
     write_atomically(path, frame.write_parquet)
 
 
-def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[str, Any]]:
+def _diagnoses(folder: Path, language: Any) -> dict[str, dict[str, Any]]:
     from rankproof.diagnostics import diagnose_names, diagnose_noise
     from rankproof.retrieval.embedders import make_embedder
     from rankproof.retrieval.embedders.wordllama import WordllamaSettings
@@ -256,13 +280,13 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
         return manifest(kind, config=config, seed=SEED, packages=("numpy", "polars", "wordllama"))
 
     def names() -> dict[str, Any]:
-        with progress(f"diagnosing names ({language})", 1.0) as told:
+        with progress(f"diagnosing names ({language})", 1.0):
             found = diagnose_names(
                 make_embedder(WordllamaSettings()),
                 language=language,
                 runs=RUNS_OF_NAMES,
                 seed=SEED,
-                progress=told,
+                progress=advance,
             )
         result = {"manifest": made("names"), **found.to_dict(), "rules": []}
         return result | {"presentation": stored(found)}
@@ -270,13 +294,13 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
     def noise() -> dict[str, Any]:
         rules = [RulesRewriterSettings(language=language, keep=k) for k in ("topics", "question")]
         rewriters = [make_rewriter(settings) for settings in rules]
-        with progress(f"diagnosing noise ({language})", 1.0) as told:
+        with progress(f"diagnosing noise ({language})", 1.0):
             found = diagnose_noise(
                 make_embedder(WordllamaSettings()),
                 language=language,
                 rewriters=rewriters,
                 seed=SEED,
-                progress=told,
+                progress=advance,
             )
         result = {"manifest": made("noise"), **found.to_dict(), "rules": []}
         return result | {"presentation": stored(found)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from rankproof.commands.recording import repeat_call
 from rankproof.evaluation.recorded_inputs import Given
@@ -18,7 +19,10 @@ from rankproof.foundation.manifest import input_digest
 from rankproof.foundation.phrasing import plural, typed
 from rankproof.foundation.printable import printable_path
 from rankproof.foundation.version import __version__
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import told
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Column, Table
 
 LARGEST = 4 << 30  # bytes of a result that is read
 
@@ -49,21 +53,23 @@ class Difference:
         return bool(self.said == self.again) and str(self.said)[:1] == str(self.again)[:1]
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+@dataclass(frozen=True, slots=True, repr=False)
+class Verification(Displayed):
     """Whether a result is what its inputs give.
 
     >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
     >>> found = rp.verify("try/results/comparison.json", inputs)
-    >>> found.kind, found.same
+    >>> found.of_kind, found.same
     ('comparison', True)
     """
 
+    kind: ClassVar[str] = "verification"
+
     result: str
-    kind: str
+    of_kind: str  # of result
     made_by: str  # the version that wrote it
     inputs: tuple[Digested, ...]
-    figures: int  # compared
+    compared: int  # values
     differences: tuple[Difference, ...]
     unmade: str | None = None  # why the figures were not made again; only the inputs are checked
 
@@ -71,6 +77,22 @@ class Verification:
     def same(self) -> bool:
         """Every input has its digest, and every figure that was made again its bits."""
         return all(given.same for given in self.inputs) and not self.differences
+
+    @property
+    def exit_code(self) -> int:
+        """1 if an input is another file or a value differs."""
+        return 0 if self.same else 1
+
+    def summary(self) -> Summary:
+        """What was compared, and the first difference."""
+        return Summary(notes=self.words())
+
+    def tables(self) -> list[Table]:
+        """A row for each input."""
+        columns = [Column("input", "text", folds=True)]
+        columns += Column.each("file", "SHA-256", style="text")
+        rows = [(i.role, i.file, "the same" if i.same else "another") for i in self.inputs]
+        return [Table(columns, rows)]
 
     def words(self) -> list[str]:
         changed = [given.file for given in self.inputs if not given.same]
@@ -86,11 +108,11 @@ class Verification:
         elif self.differences:
             first = self.differences[0]
             lines.append(
-                f"{len(self.differences)} of {self.figures} figures differ, the first at "
+                f"{len(self.differences)} of {self.compared} figures differ, the first at "
                 f"{first.place}: {shorten(first.said)} then, {shorten(first.again)} now."
             )
         else:
-            lines.append(f"All {self.figures} figures are the same to the last bit.")
+            lines.append(f"All {self.compared} figures are the same to the last bit.")
         if self.made_by != __version__:
             lines.append(f"Made by version {self.made_by}; this is {__version__}.")
         return lines
@@ -98,9 +120,12 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof verify --format json` prints."""
         return {
-            **told(self, "result", "kind", "same"),
+            **told(self, "result"),
+            "kind": self.of_kind,
+            **told(self, "same"),
             "inputs": [told(given, "role", "file", "same") for given in self.inputs],
-            **told(self, "figures", "differences", "unmade"),
+            "figures": self.compared,
+            **told(self, "differences", "unmade"),
         }
 
 
@@ -108,18 +133,14 @@ class _Unmade(Exception):
     """Why figures are not made again."""
 
 
-def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verification:
+def verify_result(
+    result: str | os.PathLike[str], inputs: Sequence[str | Path] = ()
+) -> Verification:
     """Make a result again from its inputs and compare.
 
-    Inputs are those named, told by digest or by name, else those beside the result or in the
-    current folder. What follows from the inputs alone is made again: evaluations, comparisons,
-    leaderboards, gates, holes, ties, ceilings, audits of vectors and logits, recommendations,
-    agreement with people. Of what measures time, runs a model or asks a judge the inputs are
-    digested and nothing else; `unmade` says so.
-
-    >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
-    >>> rp.verify("try/results/comparison.json", inputs).differences
-    ()
+    Inputs are those named, known by digest or by name, else those beside the result or in the
+    current folder. The command that made the result is called again; where it cannot be repeated,
+    the inputs alone are digested, and `unmade` says why.
     """
     data = _read(result)
     made = data["manifest"]
@@ -147,17 +168,17 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
             raise _misshapen(result, "no figures")
     return Verification(
         result=str(result),
-        kind=kind,
+        of_kind=kind,
         made_by=str(made.get("rankproof")),
         inputs=digested,
-        figures=len(compared),
+        compared=len(compared),
         differences=tuple(found for found in compared if not found.same),
         unmade=unmade,
     )
 
 
-def _read(result: str | Path) -> dict[str, Any]:
-    text = read_text(result, LARGEST)
+def _read(result: str | os.PathLike[str]) -> dict[str, Any]:
+    text = read_text(os.fspath(result), LARGEST)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -169,7 +190,7 @@ def _read(result: str | Path) -> dict[str, Any]:
     return data
 
 
-def _misshapen(result: str | Path, error: Exception | str) -> InputError:
+def _misshapen(result: str | os.PathLike[str], error: Exception | str) -> InputError:
     said = next(iter(str(error).splitlines()), "")
     return InputError(
         f"not a result that rankproof wrote ({said})",
