@@ -1,12 +1,12 @@
-"""Many runs on several measures: ranks with their intervals, and who is told apart from whom.
+"""Rank many runs on several measures, with intervals of ranks and significant differences.
 
-All pairs of a measure are tested together by Tukey's HSD, randomised (Carterette 2012): if all runs
-were alike, a query's values could have belonged to any of them, so runs are shuffled within each
-query; two runs are told apart where their means differ by more than the best and the worst run do
-in all but 5% of the shuffles. Holm over all pairs is no choice here: with 556 runs the first of its
-steps asks for p < 3·10⁻⁷, which no sample of sign flips reaches. Two runs that differ on fewer than
-six queries are not told apart: copies of one of them make the range of shuffles smaller, and add no
-query that could tell.
+All pairs of a measure are tested together by the randomized Tukey HSD test (Carterette 2012). If
+all runs were equally good, a query's values could belong to any of them, so runs are shuffled
+within each query. Two runs are significantly different if their means differ by more than the best
+and the worst run do in all but 5% of the shuffles. Holm is not usable here: with 556 runs its first
+step needs p < 3e-7, below the resolution of sampled sign flips. Two runs that differ on fewer than
+six queries are never significantly different: copies of one of them narrow the shuffled ranges
+without adding evidence.
 """
 
 from __future__ import annotations
@@ -45,51 +45,51 @@ if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
-RESAMPLES = 2_000  # behind the intervals of ranks
+RESAMPLES = 2_000  # for the intervals of ranks
 ALPHA = 0.05
 
 _COLUMNS = (
     *("expected", "min", "max", "oblivious", "low", "high", "rank", "rank_low", "rank_high"),
     *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses", "judged"),
 )
-_LEVEL = 1e-12  # means closer than this are the same figure
-_ENDINGS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # no runs, in a folder
+_EQUAL = 1e-12  # means closer than this are equal
+_NOT_RUNS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # endings in a folder
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One measure: (R,) figures of every run, runs in the order given."""
+    """The values of all runs (R,) on one measure."""
 
     expected: Float
-    min: Float  # over every order of ties
+    min: Float  # over all orders of ties
     max: Float
     oblivious: Float
     low: Float  # 95% interval of the mean over queries
     high: Float
-    rank: Int  # by expected; equal means share the best
+    rank: Int  # by expected; equal means share the best rank
     rank_low: Int  # 95% interval of the rank, over queries
     rank_high: Int
     oblivious_rank: Int
-    group_first: Int  # the best rank that it is not told apart from
+    group_first: Int  # best rank among the runs it is not significantly different from
     group_last: Int
-    above: Int  # runs that are told apart from it and better
+    above: Int  # runs that are significantly better
     below: Int
     wins: Int  # queries on which it beats the best run, ties, and loses
     ties: Int
     losses: Int
-    judged: Float  # share of the top k that has a judgement; NaN: not known
-    lowest: Float  # over every completion of its unjudged documents; NaN: not asked for
+    judged: Float  # share of the top k that is judged; NaN: unknown
+    lowest: Float  # worst case over its unjudged documents; NaN: not requested
     highest: Float
-    exact: Bool  # whether completions reach these ends; else they are at most so far apart
-    could_lead: Bool  # whether these leave it open that one puts it ahead of the best run
-    lead_exact: Bool  # whether one does; else it only might
+    exact: Bool  # True if some grades reach these ends; else they are bounds
+    could_lead: Bool  # True if grades might put it ahead of the best run
+    lead_exact: Bool  # True if some grades do
     queries: int
-    best: int  # of the runs that share rank 1 the one that the others are held against
+    best: int  # index of the run that the others are compared with, one of those with rank 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Leaderboard(Displayed):
-    """Runs × measures, best first by the first measure.
+    """All runs on all measures, sorted by the first measure.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> rp.leaderboard("try/qrels.txt", runs, ["nDCG@5"]).runs
@@ -103,10 +103,10 @@ class Leaderboard(Displayed):
     shuffles: int
     seed: int
     notes: tuple[str, ...] = field(default=())
-    grades: str = ""  # that unjudged documents can have, in words, where there are their ends
+    grades: str = ""  # those that unjudged documents could have, if worst cases were computed
     missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
     policy: Policy = field(default_factory=Policy)
-    warnings: tuple[str, ...] = ()  # what was guessed of the files
+    warnings: tuple[str, ...] = ()  # what the readers assumed
 
     def __getitem__(self, measure: str | Measure) -> Standing:
         from rankproof.measures import parse
@@ -122,29 +122,31 @@ class Leaderboard(Displayed):
     def __str__(self) -> str:
         lines = []
         for measure, s in self.measures.items():
-            first = [self.runs[at] for at in np.flatnonzero(s.rank == 1)]
+            first = [self.runs[row] for row in np.flatnonzero(s.rank == 1)]
             leads = f"{first_few(first)} share the lead" if len(first) > 1 else f"{first[0]} leads"
-            alike = int((s.group_first == 1).sum()) - len(first)
-            rest = f", not told apart from {plural(alike, 'other')}" if alike else ""
-            lines.append(f"{measure}: {leads} with {s.expected[s.best]:.4f}{rest}{self._open(s)}")
+            similar = int((s.group_first == 1).sum()) - len(first)
+            others = f", not told apart from {plural(similar, 'other')}" if similar else ""
+            unjudged = self._unjudged_phrase(s)
+            lines.append(f"{measure}: {leads} with {s.expected[s.best]:.4f}{others}{unjudged}")
         return "\n".join(lines)
 
     def where_others_could_lead(self) -> Leaderboard:
-        """As it is where unjudged documents could change who leads, and else without their ends."""
+        """Return the leaderboard without worst cases, unless they could change who leads."""
         if any(s.could_lead.any() for s in self.measures.values()):
             return self
-        none = np.full(len(self.runs), np.nan)
-        nobody = np.zeros(len(self.runs), np.bool_)
+        unknown = np.full(len(self.runs), np.nan)
+        no_run = np.zeros(len(self.runs), np.bool_)
         measures = {
-            m: replace(s, lowest=none, highest=none, could_lead=nobody)
+            m: replace(s, lowest=unknown, highest=unknown, could_lead=no_run)
             for m, s in self.measures.items()
         }
         return replace(self, measures=measures, grades="")
 
-    def _open(self, s: Standing) -> str:
-        """What unjudged documents leave of the lead, in words."""
+    def _unjudged_phrase(self, s: Standing) -> str:
+        """Return what unjudged documents could change about the lead, in words."""
         others = [
-            (self.runs[at], bool(s.lead_exact[at])) for at in np.flatnonzero(s.could_lead).tolist()
+            (self.runs[row], bool(s.lead_exact[row]))
+            for row in np.flatnonzero(s.could_lead).tolist()
         ]
         if not others and (np.isnan(s.lowest).all() or (s.judged == 1).all()):
             return ""
@@ -158,9 +160,9 @@ class Leaderboard(Displayed):
             "runs": [
                 {
                     "name": name,
-                    "measures": {str(m): _figures(s, at) for m, s in self.measures.items()},
+                    "measures": {str(m): _run_values(s, row) for m, s in self.measures.items()},
                 }
-                for at, name in enumerate(self.runs)
+                for row, name in enumerate(self.runs)
             ],
             "test": "randomised Tukey HSD",
             "alpha": ALPHA,
@@ -191,61 +193,75 @@ class Leaderboard(Displayed):
     def figures(self) -> dict[str, float]:
         """The expected values, as "run/measure"."""
         return {
-            f"{run}/{measure}": float(standing.expected[at])
+            f"{run}/{measure}": float(standing.expected[row])
             for measure, standing in self.measures.items()
-            for at, run in enumerate(self.runs)
+            for row, run in enumerate(self.runs)
         }
 
     def table(self, full: bool = True) -> Table:
-        """A row for each run; with `full`, the figures behind the first measure too."""
-        lead, first = next(iter(self.measures.items()))
-        tied = {m: bool((s.max - s.min > 5e-5).any()) for m, s in self.measures.items()}
-        moved = bool((first.oblivious_rank != first.rank).any())
+        """Return a row for each run; `full` adds details of the first measure."""
+        first = next(iter(self.measures.values()))
         shares = [tuple(s.judged.tolist()) for s in self.measures.values()]
-        open_ = some_unjudged(share for column in shares for share in column)
-        alike = len(set(shares)) == 1  # then one column says it for all
+        has_unjudged = some_unjudged(share for column in shares for share in column)
+        shared_judged = has_unjudged and len(set(shares)) == 1  # one column for all measures
         columns = [Column("rank"), Column("run", "text", folds=True)]
-        for m, s in self.measures.items():
-            columns.append(Column(str(m)))
-            if tied[m]:
-                columns.append(Column(f"{m} over ties", "text", drop=2))
-            if not np.isnan(s.lowest).all():
-                columns.append(Column(f"{m} over holes", "text", drop=5))
-            if open_ and not alike:
-                columns.append(Column(f"judged ({m})"))
-        if open_ and alike:
+        cells: list[list[Cell]] = [first.rank.tolist(), list(self.runs)]
+        for measure, s in self.measures.items():
+            for column, values in self._measure_columns(measure, s):
+                columns.append(column)
+                cells.append(values)
+            if has_unjudged and not shared_judged:
+                columns.append(Column(f"judged ({measure})"))
+                cells.append(s.judged.tolist())
+        if shared_judged:
             columns.append(Column("judged"))
+            cells.append(first.judged.tolist())
         if full:
-            columns += [
+            for column, values in self._detail_columns(first):
+                columns.append(column)
+                cells.append(values)
+        rows = list(zip(*cells, strict=True))
+        return Table(columns, rows, notes=self._table_notes(has_unjudged))
+
+    def _measure_columns(self, measure: Measure, s: Standing) -> list[tuple[Column, list[Cell]]]:
+        """Return the columns of one measure: means, and ranges over ties and unjudged documents."""
+        rows = range(len(self.runs))
+        columns: list[tuple[Column, list[Cell]]] = [
+            (Column(str(measure)), [_marked(s, row) for row in rows])
+        ]
+        if (s.max - s.min > 5e-5).any():
+            ends = [(f"{s.min[row]:.4f}", f"{s.max[row]:.4f}") for row in rows]
+            ranges: list[Cell] = [f"{low}–{high}" if low != high else "" for low, high in ends]
+            columns.append((Column(f"{measure} over ties", "text", drop=2), ranges))
+        if not np.isnan(s.lowest).all():
+            worst: list[Cell] = [f"{s.lowest[row]:.4f}–{s.highest[row]:.4f}" for row in rows]
+            columns.append((Column(f"{measure} over holes", "text", drop=5), worst))
+        return columns
+
+    def _detail_columns(self, s: Standing) -> list[tuple[Column, list[Cell]]]:
+        """Return rank intervals, groups and query counts of the first measure."""
+        rows = range(len(self.runs))
+        columns: list[tuple[Column, list[Cell]]] = [
+            (
                 Column("rank 95%", "text", drop=4),
+                [_span(s.rank_low[row], s.rank_high[row]) for row in rows],
+            ),
+            (
                 Column("group", "text", drop=6),
+                [_span(s.group_first[row], s.group_last[row]) for row in rows],
+            ),
+            (
                 Column("w/t/l", "text", drop=3),
-            ]
-            if moved:
-                columns.append(Column("oblivious rank", drop=1))
-        rows: list[list[Cell]] = []
-        for at, name in enumerate(self.runs):
-            row: list[Cell] = [int(first.rank[at]), name]
-            for m, s in self.measures.items():
-                row.append(_marked(s, at))
-                if tied[m]:
-                    ends = (f"{s.min[at]:.4f}", f"{s.max[at]:.4f}")
-                    row.append("–".join(ends) if ends[0] != ends[1] else "")
-                if not np.isnan(s.lowest).all():
-                    row.append(f"{s.lowest[at]:.4f}–{s.highest[at]:.4f}")
-                if open_ and not alike:
-                    row.append(float(s.judged[at]))
-            if open_ and alike:
-                row.append(float(first.judged[at]))
-            if full:
-                row += [
-                    _span(first.rank_low[at], first.rank_high[at]),
-                    _span(first.group_first[at], first.group_last[at]),
-                    f"{first.wins[at]}/{first.ties[at]}/{first.losses[at]}",
-                ]
-                if moved:
-                    row.append(int(first.oblivious_rank[at]))
-            rows.append(row)
+                [f"{s.wins[row]}/{s.ties[row]}/{s.losses[row]}" for row in rows],
+            ),
+        ]
+        if (s.oblivious_rank != s.rank).any():
+            columns.append((Column("oblivious rank", drop=1), s.oblivious_rank.tolist()))
+        return columns
+
+    def _table_notes(self, has_unjudged: bool) -> list[str]:
+        """Return what the columns and marks of the table mean."""
+        lead, first = next(iter(self.measures.items()))
         notes = [
             f"rank, its 95% interval over queries, group and w/t/l are those of {lead}; group: "
             "the ranks that a run is not told apart from; w/t/l: queries won, tied and lost "
@@ -253,16 +269,16 @@ class Leaderboard(Displayed):
             f"† worse than the best of the column, p < {ALPHA:g}: Tukey's HSD over all pairs, "
             f"{self.shuffles:,} shuffles of runs within queries; {MIN_QUERIES} queries must differ",
         ]
-        if open_:
+        if has_unjudged:
             notes.append(NOTE)
         if not np.isnan(first.lowest).all():
-            reached = at_most(str(m) for m, s in self.measures.items() if not s.exact.all())
+            bounded = at_most(str(m) for m, s in self.measures.items() if not s.exact.all())
             notes.append(
                 "over holes: the ends over every grade that a run's unjudged documents in the top "
-                f"k could have, {self.grades}{reached}; all other unjudged documents stay not "
+                f"k could have, {self.grades}{bounded}; all other unjudged documents stay not "
                 "relevant"
             )
-        return Table(columns, rows, notes=[*notes, *self.notes])
+        return [*notes, *self.notes]
 
     def full_table(self) -> Table:
         """A row for each run, every figure of every measure a number: for files and frames."""
@@ -292,15 +308,15 @@ class Leaderboard(Displayed):
             order = np.lexsort((np.arange(len(self.runs)), s.rank))[:_DRAWN]
             rows = [
                 Range(
-                    f"{s.rank[at]}. {self.runs[at]}",
-                    float(s.expected[at]),
-                    float(s.low[at]),
-                    float(s.high[at]),
-                    group=int(s.group_first[at] > 1),
-                    tip=f"{self.runs[at]}: {s.expected[at]:.4f}, rank {s.rank[at]} "
-                    f"({_span(s.rank_low[at], s.rank_high[at])})",
+                    f"{s.rank[row]}. {self.runs[row]}",
+                    float(s.expected[row]),
+                    float(s.low[row]),
+                    float(s.high[row]),
+                    group=int(s.group_first[row] > 1),
+                    tip=f"{self.runs[row]}: {s.expected[row]:.4f}, rank {s.rank[row]} "
+                    f"({_span(s.rank_low[row], s.rank_high[row])})",
                 )
-                for at in order.tolist()
+                for row in order.tolist()
             ]
             groups = ["not significantly different from the best", "significantly different"]
             axis = f"{measure}, 95% over queries"
@@ -310,14 +326,15 @@ class Leaderboard(Displayed):
 
 _DRAWN = 40  # runs in a chart, best first
 _MEANS = ("expected", "min", "max", "oblivious")
-_EACH = [name for name in Standing.__slots__ if name not in ("queries", "best")]  # run has its own
+_RUN_COLUMNS = [name for name in Standing.__slots__ if name not in ("queries", "best")]
 
 
-def _figures(s: Standing, at: int) -> dict[str, Any]:
-    own = {name: getattr(s, name)[at].item() for name in _EACH}
-    found = {
+def _run_values(s: Standing, row: int) -> dict[str, Any]:
+    """Return the values of one run as JSON has them."""
+    own = {name: getattr(s, name)[row].item() for name in _RUN_COLUMNS}
+    values = {
         **{name: own[name] for name in _MEANS},
-        "ci": [own["low"], own["high"]],  # one query has none
+        "ci": [own["low"], own["high"]],  # null for a single query
         "rank": own["rank"],
         "rank_ci": [own["rank_low"], own["rank_high"]],
         "oblivious_rank": own["oblivious_rank"],
@@ -329,48 +346,51 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
         "judged": own["judged"],
     }
     if not np.isnan(s.lowest).all():
-        found |= {"holes": [own["lowest"], own["highest"]], "exact": own["exact"]}
-        found |= {"could_lead": own["could_lead"], "lead_exact": own["lead_exact"]}
-    done: dict[str, Any] = plain(found)
-    return done
+        values |= {"holes": [own["lowest"], own["highest"]], "exact": own["exact"]}
+        values |= {"could_lead": own["could_lead"], "lead_exact": own["lead_exact"]}
+    return dict(plain(values))
 
 
 def _span(low: Any, high: Any) -> str:
+    """Return "2–5", or "2" where both are equal."""
     return f"{low}–{high}" if low != high else f"{low}"
 
 
-def _marked(s: Standing, at: int) -> Marked:
-    return Marked(
-        float(s.expected[at]), bool(s.rank[at] == 1), "†" if s.group_first[at] > 1 else ""
-    )
+def _marked(s: Standing, row: int) -> Marked:
+    """Return a run's mean, bold for the best, with † if it is significantly worse."""
+    mark = "†" if s.group_first[row] > 1 else ""
+    return Marked(float(s.expected[row]), bool(s.rank[row] == 1), mark)
 
 
 def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
-    """Files of folders and globs, in order of name; each once, and not the judgements' own."""
+    """Return paths with folders and patterns replaced by their files, sorted, each once.
 
-    def runs(files: Iterable[str]) -> list[str]:
-        judged = qrels if isinstance(qrels, str | os.PathLike) and is_file(qrels) else None
-        return [f for f in files if judged is None or not Path(f).samefile(judged)]
+    The file of judgments is skipped if it lies among them.
+    """
+    qrels_path = qrels if isinstance(qrels, str | os.PathLike) and is_file(qrels) else None
 
-    found: list[str] = []
+    def without_qrels(files: Iterable[str]) -> list[str]:
+        return [f for f in files if qrels_path is None or not Path(f).samefile(qrels_path)]
+
+    expanded: list[str] = []
     for path in paths:
         if is_folder(path):
-            files = runs(
-                str(p)
-                for p in sorted(Path(path).iterdir())
-                if p.is_file() and not p.name.endswith(_ENDINGS) and not p.name.startswith(".")
+            files = without_qrels(
+                str(file)
+                for file in sorted(Path(path).iterdir())
+                if file.is_file() and not file.name.endswith(_NOT_RUNS) and file.name[0] != "."
             )
             if not files:
                 raise InputError("no run in this folder", place=path, remedy="check the path")
-            found += files
+            expanded += files
         elif glob.has_magic(path) and not is_file(path) and not is_pipe(path):
-            files = runs(sorted(glob.glob(path)))  # noqa: PTH207
+            files = without_qrels(sorted(glob.glob(path)))  # noqa: PTH207
             if not files:
                 raise InputError("no file matches", place=path, remedy="check the pattern")
-            found += files
+            expanded += files
         else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+            expanded.append(path)
+    return list(dict.fromkeys(expanded))
 
 
 def rank_evaluations(
@@ -379,46 +399,47 @@ def rank_evaluations(
     seed: int = 0,
     holes: View | None = None,
 ) -> Leaderboard:
-    """`leaderboard` for runs evaluated before, on the same judgements and measures.
+    """Return the leaderboard of evaluations with the same judgments and measures.
 
-    `holes` is the view of the same runs, in this order, that bounds each figure.
+    `holes` is a view of the same runs, in this order, for worst cases over unjudged documents.
     """
     if len(evaluations) < 2:
         raise InputError("one run makes no leaderboard", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
-    figures = [aligned(evaluations, m) for m in measures]
+    aligned_values = [aligned(evaluations, m) for m in measures]
     missing = missing_queries(evaluations)
     notes = missing_note(missing, evaluations[0].policy)
     columns: list[Float] = []
-    shared: list[Bool] = []
-    for m, figure in zip(measures, figures, strict=True):
-        every: Bool = np.asarray(~np.isnan(figure["expected"]).any(axis=0))
-        if not every.any():
+    shared: list[Bool] = []  # (Q,) by measure: queries for which all runs have a value
+    for m, values in zip(measures, aligned_values, strict=True):
+        is_shared: Bool = np.asarray(~np.isnan(values["expected"]).any(axis=0))
+        if not is_shared.any():
             raise InputError(
                 f"{m} is defined on no query that all runs share",
                 remedy="check the runs, or leave the measure out",
             )
-        some = int((~np.isnan(figure["expected"])).any(axis=0).sum())
-        if some > every.sum():
-            notes.append(
-                f"{m}: over the {int(every.sum())} of {plural(some, 'query')} that all runs share"
-            )
-        shared.append(every)
-        columns.append(figure["expected"][:, every])
-    ranges = _ranges(columns, shared, seed)
+        defined = int((~np.isnan(values["expected"])).any(axis=0).sum())
+        count = int(is_shared.sum())
+        if defined > count:
+            notes.append(f"{m}: over the {count} of {plural(defined, 'query')} that all runs share")
+        shared.append(is_shared)
+        columns.append(values["expected"][:, is_shared])
+    ranges = _shuffled_ranges(columns, shared, seed)
     standings = {
-        m: _standing(figure, every, found, seed, m)
-        for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
+        m: _standing(values, is_shared, shuffled, seed, m)
+        for m, values, is_shared, shuffled in zip(
+            measures, aligned_values, shared, ranges, strict=True
+        )
     }
-    standings = {m: _beside(s, m, evaluations, holes) for m, s in standings.items()}
+    standings = {m: _with_unjudged(s, m, evaluations, holes) for m, s in standings.items()}
     notes += [f"{m}: less is better" for m in measures if m.sign < 0]
     first = standings[measures[0]]
     by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
     notes += evaluations[0].policy.words(" or ".join(dtypes))
     return Leaderboard(
-        runs=tuple(evaluations[at].name for at in by_rank.tolist()),
-        measures={m: _ordered(s, by_rank) for m, s in standings.items()},
+        runs=tuple(evaluations[row].name for row in by_rank.tolist()),
+        measures={m: _reordered(s, by_rank) for m, s in standings.items()},
         shuffles=SHUFFLES,
         seed=seed,
         notes=tuple(notes),
@@ -429,144 +450,153 @@ def rank_evaluations(
     )
 
 
-def _ranges(columns: list[Float], shared: list[Bool], seed: int) -> list[Float]:
-    """The shuffled ranges of each measure; measures on the same queries share their shuffles."""
+def _shuffled_ranges(columns: list[Float], shared: list[Bool], seed: int) -> list[Float]:
+    """Return the shuffled ranges of each measure; equal sets of queries share their shuffles."""
     by_queries: dict[bytes, list[int]] = {}
-    for at, every in enumerate(shared):
-        by_queries.setdefault(every.tobytes(), []).append(at)
+    for m, is_shared in enumerate(shared):
+        by_queries.setdefault(is_shared.tobytes(), []).append(m)
     ranges: dict[int, Float] = {}
     with progress("shuffling", len(by_queries)):
-        for alike in by_queries.values():
-            rows = tukey_ranges([columns[at] for at in alike], seed=seed, permutations=SHUFFLES)
-            ranges.update(zip(alike, rows, strict=True))
-    return [ranges[at] for at in range(len(columns))]
+        for numbers in by_queries.values():
+            rows = tukey_ranges([columns[m] for m in numbers], seed=seed, permutations=SHUFFLES)
+            ranges.update(zip(numbers, rows, strict=True))
+    return [ranges[m] for m in range(len(columns))]
 
 
 def _standing(
-    figure: dict[str, Float], every: Bool, ranges: Float, seed: int, measure: Measure
+    aligned_values: dict[str, Float], is_shared: Bool, ranges: Float, seed: int, measure: Measure
 ) -> Standing:
-    values = {name: column[:, every] for name, column in figure.items()}
+    """Return the values of all runs over the queries that they share, judged shares unknown."""
+    values = {name: column[:, is_shared] for name, column in aligned_values.items()}
     sign = measure.sign
-    queries = int(every.sum())
-    expected, least, most, stated = (  # rounded once, as `evaluate` does
-        np.array([math.fsum(row) / queries for row in values[name].tolist()])
+    queries = int(is_shared.sum())
+    means = {  # exact sums, rounded once, as `evaluate` computes them
+        name: np.array([math.fsum(row) / queries for row in values[name].tolist()])
         for name in ("expected", "min", "max", "oblivious")
-    )
+    }
     ends = mean_intervals(values["expected"], measure.upper)
-    gained = sign * expected
-    rank = _ranked(gained)
-    few_differ = np.stack([_level(values["expected"], one) for one in range(len(rank))])
-    rank_low, rank_high = _likely_ranks(sign * values["expected"], rank, few_differ, seed)
-    # Told apart where the difference is larger than the shuffled range in all but 5%: the least
-    # such difference is the same for all pairs.
-    lost = gained[None] - gained[:, None]  # (R, R) of each to each
-    told = ~few_differ & (np.abs(lost) > _critical(ranges))
-    first = np.where(told, len(rank), rank).min(axis=1)
-    last = np.where(told, 0, rank).max(axis=1)
-    above, below = ((told & side).sum(axis=1) for side in (lost > 0, lost < 0))
+    gain = sign * means["expected"]
+    rank = _ranked(gain)
+    runs = len(rank)
+    few_differ = np.stack([_differs_on_few(values["expected"], row) for row in range(runs)])
+    rank_low, rank_high = _rank_intervals(sign * values["expected"], rank, few_differ, seed)
+    # A difference is significant if it exceeds the shuffled range in all but 5% of the shuffles;
+    # the smallest such difference is the same for all pairs.
+    loss = gain[None] - gain[:, None]  # (R, R) of each run to each other
+    is_significant = ~few_differ & (np.abs(loss) > _critical_difference(ranges))
     best = int(np.argmin(rank))
     lead = sign * (values["expected"] - values["expected"][best])
-    unknown = np.full(len(rank), np.nan)
+    unknown = np.full(runs, np.nan)
     return Standing(
-        *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
-        *(rank_low, rank_high, _ranked(sign * stated)),
-        *(first, last, above, below),
-        *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
-        (lead < -_LEVEL).sum(axis=1),
-        unknown,
-        unknown,
-        unknown,
-        np.ones(len(rank), np.bool_),
-        np.zeros(len(rank), np.bool_),
-        np.ones(len(rank), np.bool_),
-        queries,
-        best,
+        **means,
+        low=ends[:, 0],
+        high=ends[:, 1],
+        rank=rank,
+        rank_low=rank_low,
+        rank_high=rank_high,
+        oblivious_rank=_ranked(sign * means["oblivious"]),
+        group_first=np.where(is_significant, runs, rank).min(axis=1),
+        group_last=np.where(is_significant, 0, rank).max(axis=1),
+        above=(is_significant & (loss > 0)).sum(axis=1),
+        below=(is_significant & (loss < 0)).sum(axis=1),
+        wins=(lead > _EQUAL).sum(axis=1),
+        ties=(np.abs(lead) <= _EQUAL).sum(axis=1),
+        losses=(lead < -_EQUAL).sum(axis=1),
+        judged=unknown,
+        lowest=unknown,
+        highest=unknown,
+        exact=np.ones(runs, np.bool_),
+        could_lead=np.zeros(runs, np.bool_),
+        lead_exact=np.ones(runs, np.bool_),
+        queries=queries,
+        best=best,
     )
 
 
-def _level(values: Float, one: int) -> Bool:
-    """(R,) the rows of (R, Q) that differ from one of them on fewer than six queries."""
-    few_differ: Bool = (np.abs(values - values[one]) > _LEVEL).sum(axis=1) < MIN_QUERIES
-    return few_differ
+def _differs_on_few(values: Float, run: int) -> Bool:
+    """Return (R,) which rows of (R, Q) differ from one row on fewer than six queries."""
+    is_few: Bool = (np.abs(values - values[run]) > _EQUAL).sum(axis=1) < MIN_QUERIES
+    return is_few
 
 
-def _likely_ranks(gained: Float, rank: Int, few_differ: Bool, seed: int) -> tuple[Int, Int]:
-    """(R,) 95% intervals of the ranks of rows (R, Q), over queries.
+def _rank_intervals(gain: Float, rank: Int, few_differ: Bool, seed: int) -> tuple[Int, Int]:
+    """Return (R,) the ends of the 95% intervals of ranks, from resampled queries of (R, Q).
 
-    Fewer than six queries leave every rank open, and so two runs that differ on fewer than six
-    leave it open which of them is ahead: no resample holds what these did not show.
+    With fewer than six queries every rank is possible. Likewise two runs that differ on fewer than
+    six may be in either order: resampling cannot show what these queries did not.
     """
-    runs, queries = gained.shape
+    runs, queries = gain.shape
     if queries < MIN_QUERIES:
         return np.ones(runs, np.int64), np.full(runs, runs)
-    drawn = resampled_means(gained.T, seed, RESAMPLES)
-    ranks = np.empty(drawn.shape, np.float32)
-    for at, row in enumerate(drawn):
-        ranks[at] = _ranked(row)
-    open_ = few_differ.sum(axis=1) - 1  # but for itself
-    for one in np.flatnonzero(open_).tolist():
-        ahead = drawn[:, ~few_differ[one]] > drawn[:, one, None] + _LEVEL
-        ranks[:, one] = 1 + ahead.sum(axis=1)
+    means = resampled_means(gain.T, seed, RESAMPLES)
+    ranks = np.empty(means.shape, np.float32)
+    for sample, row in enumerate(means):
+        ranks[sample] = _ranked(row)
+    undecided = few_differ.sum(axis=1) - 1  # other runs in either order
+    for run in np.flatnonzero(undecided).tolist():
+        is_ahead = means[:, ~few_differ[run]] > means[:, run, None] + _EQUAL
+        ranks[:, run] = 1 + is_ahead.sum(axis=1)
     low, high = percentile_intervals(ranks, queries)
     return (
         np.fmin(np.floor(low), rank).astype(np.int64),
-        np.fmax(np.ceil(high) + open_, rank).astype(np.int64),
+        np.fmax(np.ceil(high) + undecided, rank).astype(np.int64),
     )
 
 
-def _beside(
+def _with_unjudged(
     s: Standing, measure: Measure, evaluations: Sequence[Evaluation], view: View | None
 ) -> Standing:
-    """With what is judged of each run, and what the rest could make of it."""
+    """Add judged shares, and with a view the worst cases over unjudged documents."""
     s = replace(s, judged=np.array([e.judged.get(measure, math.nan) for e in evaluations]))
     if view is None:
         return s
     view.check([measure])
     runs = range(len(evaluations))
-    bounds = [view.run_bound(at, measure, shared=True) for at in runs]
+    bounds = [view.run_bound(run, measure, shared=True) for run in runs]
 
-    def could(at: int) -> tuple[bool, bool]:
-        """Whether a completion puts it ahead of the best run, past what ties alone could do, and
-        whether that end is reached."""
-        if at == s.best:
+    def could_lead(run: int) -> tuple[bool, bool]:
+        """Return whether grades might put a run ahead of the best one where ties alone cannot, and
+        whether some grades do."""
+        if run == s.best:
             return False, True
-        a, b = (at, s.best) if measure.sign > 0 else (s.best, at)
-        tied = max(0.0, float(s.max[a] - s.min[b]))
+        a, b = (run, s.best) if measure.sign > 0 else (s.best, run)
+        by_ties = max(0.0, float(s.max[a] - s.min[b]))
         bound = view.pair_bound(a, b, measure, shared=True)
-        return bound.highest > tied + _LEVEL, bound.exact
+        return bound.highest > by_ties + _EQUAL, bound.exact
 
-    ahead, reached = zip(*map(could, runs), strict=True)
+    might_lead, is_reached = zip(*map(could_lead, runs), strict=True)
     return replace(
         s,
         lowest=np.array([b.lowest for b in bounds]),
         highest=np.array([b.highest for b in bounds]),
         exact=np.array([b.exact for b in bounds]),
-        could_lead=np.array(ahead, np.bool_),
-        lead_exact=np.array(reached, np.bool_),
+        could_lead=np.array(might_lead, np.bool_),
+        lead_exact=np.array(is_reached, np.bool_),
     )
 
 
-def _critical(ranges: Float) -> float:
-    """The largest difference that is not told apart: p ≥ α."""
+def _critical_difference(ranges: Float) -> float:
+    """Return the largest difference of means that is not significant (p ≥ α)."""
     size = len(ranges)
     # (#{range ≥ d} + 1)/(size + 1) < α  ⇔  #{range ≥ d} < α(size + 1) − 1
-    allowed = int(np.ceil(ALPHA * (size + 1) - 1.0)) - 1  # at most so many ranges reach it
+    allowed = int(np.ceil(ALPHA * (size + 1) - 1.0)) - 1  # ranges that may reach it
     if allowed < 0:
         return float(np.inf)
     limit = float(ranges[size - 1 - allowed])
     assert tukey_p(np.array(limit), ranges) >= ALPHA
-    return max(limit * (1.0 + 1e-9), _LEVEL)
+    return max(limit * (1.0 + 1e-9), _EQUAL)
 
 
 def _ranked(means: Float) -> Int:
-    """(R,) 1 for the largest; means that are equal but for rounding share the best rank."""
+    """Return (R,) ranks, 1 for the largest; means equal but for rounding share the best rank."""
     order = np.argsort(-means, kind="stable")
-    fallen = np.concatenate([[True], -np.diff(means[order]) > _LEVEL])
+    is_lower = np.concatenate([[True], -np.diff(means[order]) > _EQUAL])
     ranks = np.empty(len(means), np.int64)
-    ranks[order] = np.maximum.accumulate(np.where(fallen, np.arange(1, len(means) + 1), 0))
+    ranks[order] = np.maximum.accumulate(np.where(is_lower, np.arange(1, len(means) + 1), 0))
     return ranks
 
 
-def _ordered(s: Standing, by_rank: Int) -> Standing:
-    columns = {name: getattr(s, name)[by_rank] for name in _EACH}
+def _reordered(s: Standing, by_rank: Int) -> Standing:
+    """Return the values with the runs in another order."""
+    columns = {name: getattr(s, name)[by_rank] for name in _RUN_COLUMNS}
     return replace(s, **columns, best=int(np.flatnonzero(by_rank == s.best)[0]))
