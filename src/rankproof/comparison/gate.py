@@ -1,22 +1,20 @@
-"""A verdict for continuous integration: is the candidate no worse than the baseline?
+"""Decide in continuous integration whether a candidate is no worse than a baseline.
 
-For each measure, candidate − baseline over the queries both have, with its 95% interval and a
-margin that is tolerated:
+For each measure, candidate − baseline over the queries of both has a 95% interval, and a loss of up
+to a margin is tolerated:
 
-    passed      the lower end lies above −margin: it is not worse by more than that
-    worse       the upper end lies below 0
-    undecided   neither: the queries cannot tell; so many would
+    passed      the lower end is above −margin: the loss is not larger than tolerated
+    worse       the upper end is below 0
+    undecided   neither; the message says how many queries would decide
 
-A candidate that was evaluated on fewer queries, or on fewer relevant documents, than the baseline
-does not pass, whatever the difference on the rest (see coverage.py).
+A candidate that was evaluated on fewer queries or fewer relevant documents than the baseline does
+not pass, whatever the other queries show (gate_coverage). For a measure where less is better, ends
+and signs are swapped.
 
-Of a measure of which less is better the ends trade places, and every sign turns.
-
-A candidate that is worse by the margin or more passes in at most 2.5% of cases, and one that is as
-good is called worse in at most 2.5%, for each measure; but a loss that none of the queries shows
-passes. Where fewer than six queries differ there is no interval: then the largest share of queries
-that could differ (Clopper and Pearson), times the largest change that was seen, must lie within the
-margin.
+For each measure, a candidate that is worse by the margin or more passes in at most 2.5% of cases,
+and one that is as good is called worse in at most 2.5%; but a loss that none of the queries shows
+passes. If fewer than six queries differ there is no interval: then the largest share of queries
+that could differ (Clopper and Pearson) times the largest observed change must be within the margin.
 """
 
 from __future__ import annotations
@@ -67,28 +65,30 @@ from rankproof.statistics.intervals import (
 
 Verdict = Literal["passed", "worse", "undecided"]
 
+_SIGNS = {"passed": "✅", "worse": "❌", "undecided": "❔"}
 MARGIN = 0.01
-SHOWN = 5  # queries named in a sentence
+NAMED_QUERIES = 5  # in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """One measure: the verdict and what it rests on. Each figure is candidate − baseline."""
+    """The verdict on one measure and its reasons; differences are candidate − baseline."""
 
     verdict: Verdict
     difference: Difference
     baseline: float
     candidate: float
     margin: float
-    bounds: Interval  # what the verdict was read from: the interval, or the bound of few changes
-    needed: int | None  # queries that would decide it, at this difference
-    most: tuple[tuple[str, float], ...]  # the queries that changed most
-    holes: Interval | None = None  # what unjudged documents could make of it; None: not computed
-    holes_exact: bool | None = None  # whether grades reach these ends; else they are at most so far
-    grades: str = ""  # that these can have, in words
-    shortfall: Shortfall = field(default_factory=Shortfall)  # what counts for the baseline alone
+    bounds: Interval  # that decide: the interval, or the bound for few changes
+    needed: int | None  # number of queries that would decide, at this difference
+    most: tuple[tuple[str, float], ...]  # queries with the largest changes
+    holes: Interval | None = None  # worst cases over unjudged documents; None: not computed
+    holes_exact: bool | None = None  # True if some grades reach these ends; else they are bounds
+    grades: str = ""  # those that unjudged documents could have, in words
+    shortfall: Shortfall = field(default_factory=Shortfall)  # what only the baseline was judged on
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the values as JSON has them."""
         d = self.difference
         return {
             **told(self, "verdict", "baseline", "candidate"),
@@ -100,34 +100,37 @@ class Gated:
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
         }
 
-    def _holes_matter(self, sign: int) -> bool:
-        """Whether unjudged documents could turn the verdict, past what ties alone can do."""
+    def _unjudged_could_decide(self, sign: int) -> bool:
+        """True if unjudged documents could change the verdict where ties alone cannot."""
         if self.holes is None:
             return False
         low, high = _gains(self.holes, sign)
-        least, most = _gains((self.difference.lowest, self.difference.highest), sign)
-        down = low < min(-self.margin, least - 1e-9)
-        up = high > max(-self.margin if self.verdict == "worse" else 0.0, most + 1e-9)
-        return {"passed": down, "worse": up, "undecided": down or up}[self.verdict]
+        low_by_ties, high_by_ties = _gains((self.difference.lowest, self.difference.highest), sign)
+        could_fail = low < min(-self.margin, low_by_ties - 1e-9)
+        limit = -self.margin if self.verdict == "worse" else 0.0
+        could_pass = high > max(limit, high_by_ties + 1e-9)
+        if self.verdict == "passed":
+            return could_fail
+        return could_pass or (self.verdict == "undecided" and could_fail)
 
     def sentence(self, measure: Measure) -> str:
-        """What differs, by how much, on which queries most, and what would decide it."""
+        """Say what differs, by how much, on which queries most, and what would decide it."""
         d = self.difference
-        open_ = []
-        if self._holes_matter(measure.sign):
+        unjudged = []
+        if self._unjudged_could_decide(measure.sign):
             assert self.holes is not None
-            most = "" if self.holes_exact else " at most"
-            open_ = [
+            at_most = "" if self.holes_exact else " at most"
+            unjudged = [
                 f"Documents that nobody judged {could(self.holes_exact)} make it anything from "
-                f"{signed(self.holes[0])} to {signed(self.holes[1])}{most}, with grades "
+                f"{signed(self.holes[0])} to {signed(self.holes[1])}{at_most}, with grades "
                 f"{self.grades}: `rankproof holes` says which to judge first."
             ]
         if d.differing == 0:
             return " ".join(
-                [f"{measure}: {self.verdict}. No query of {d.queries} differs.", *open_]
+                [f"{measure}: {self.verdict}. No query of {d.queries} differs.", *unjudged]
             )
         low, high = self.bounds
-        less = "less is better, " if measure.sign < 0 else ""
+        direction = "less is better, " if measure.sign < 0 else ""
         span = f"95% from {signed(low)} to {signed(high)}"
         if d.ci is None:
             span = f"too few for an interval; at most {high:.4f} either way if the rest is alike"
@@ -136,18 +139,18 @@ class Gated:
         differ = out_of(d.differing, d.queries, "query", "differs", "differ")
         parts = [
             f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
-            f"{signed(d.expected)} ({less}margin {self.margin:g}); {differ}, "
+            f"{signed(d.expected)} ({direction}margin {self.margin:g}); {differ}, "
             f"{span}."
         ]
         named = ", ".join(f"{q} {signed(x, 3)}" for q, x in self.most)
         parts.append(f"Changed most: {named}.")
-        told = not open_ and not d.rests_on_ties
-        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and told:
+        is_certain = not unjudged and not d.rests_on_ties
+        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and is_certain:
             parts.append("The queries show it to be worse, by less than the margin.")
         if self.verdict == "undecided" and self.needed is not None:
             more = self.needed - d.queries
             parts.append(f"About {plural(self.needed, 'query')} would decide it: {more:,} more.")
-        parts += open_
+        parts += unjudged
         if d.rests_on_ties:
             parts.append(
                 f"Which is ahead rests on how ties are broken "
@@ -157,17 +160,17 @@ class Gated:
 
 
 def _gains(ends: Interval, sign: int) -> Interval:
-    """The least and the most that a candidate gains, where its difference has these ends."""
+    """Return the ends of a difference as gains: swapped and negated where less is better."""
     return ends if sign > 0 else (-ends[1], -ends[0])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Gate(Displayed):
-    """The verdict over all measures; true where it lets the candidate through.
+    """The verdict over all measures; true if the candidate may pass.
 
     >>> before, after = "try/plain.trec", "try/saturated.trec"
-    >>> found = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
-    >>> found.verdict, found.passed
+    >>> gate = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
+    >>> gate.verdict, gate.passed
     ('worse', False)
     """
 
@@ -185,15 +188,15 @@ class Gate(Displayed):
 
     @property
     def verdict(self) -> Verdict:
-        """Worse if one measure is, passed if all have."""
-        found = {gated.verdict for gated in self.measures.values()}
-        if "worse" in found:
+        """Worse if one measure is, passed if all are."""
+        verdicts = {gated.verdict for gated in self.measures.values()}
+        if "worse" in verdicts:
             return "worse"
-        return "undecided" if "undecided" in found else "passed"
+        return "undecided" if "undecided" in verdicts else "passed"
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate may go out; never where it was evaluated on less."""
+        """True if the candidate may be released; never if it was evaluated on less."""
         allowed = ("passed", "undecided") if self.allow_undecided else ("passed",)
         return self.verdict in allowed and not self.labels.stale and not self._obstacles()
 
@@ -201,16 +204,16 @@ class Gate(Displayed):
         return self.passed
 
     def sentences(self) -> list[str]:
-        """For reviewers: the whole verdict, then each measure."""
+        """Return the verdict, then a sentence for each measure."""
         lead = f"{self.candidate} against {self.baseline}: {self.verdict}."
         missing = [f"{note}." for note in missing_note(self.missing, self.evaluation.policy)]
         if self.labels.stale:
             return [f"{lead} {self.labels.why}", *missing]
-        said = [gated.sentence(m) for m, gated in self.measures.items()]
-        return [lead, *self._obstacles(), *missing, *said]
+        sentences = [gated.sentence(m) for m, gated in self.measures.items()]
+        return [lead, *self._obstacles(), *missing, *sentences]
 
     def _obstacles(self) -> list[str]:
-        """Why the candidate cannot pass whatever the differences are, each reason once."""
+        """Return why the candidate cannot pass whatever the differences are, each reason once."""
         reasons: dict[str, list[str]] = {}
         for measure, gated in self.measures.items():
             if gated.shortfall.reason:
@@ -227,15 +230,17 @@ class Gate(Displayed):
     __repr__ = __str__
 
     def to_dict(self, per_query: bool = False) -> dict[str, Any]:
-        """What `rankproof gate --format json` prints; with `per_query`, what `--out` writes."""
-        found = {
+        """Return what `--format json` prints; with `per_query`, what `--out` writes."""
+        values = {
             **told(self, "passed", "verdict", "baseline", "candidate", "measures", "labels"),
             "sentences": self.sentences(),
             **told(self, "allow_undecided", "seed"),
             **({"missing": dict(self.missing)} if self.missing else {}),
             "policy": self.evaluation.policy.to_dict(),
         }
-        return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
+        if per_query:
+            values["runs"] = [self.evaluation.to_dict(per_query=True)]
+        return values
 
     @property
     def exit_code(self) -> int:
@@ -244,7 +249,7 @@ class Gate(Displayed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was guessed of the files."""
+        """Notes on what the readers assumed."""
         return self.notes
 
     def summary(self) -> Summary:
@@ -295,34 +300,33 @@ class Gate(Displayed):
         return [Table(columns, rows, notes=notes)]
 
     def markdown(self) -> str:
-        """A summary for a pull request."""
-        mark = {"passed": "✅", "worse": "❌", "undecided": "❔"}[self.verdict]
-        lines = [f"### {mark} rankproof gate: {self.verdict}", ""]
+        """Return a summary for a pull request."""
+        lines = [f"### {_SIGNS[self.verdict]} rankproof gate: {self.verdict}", ""]
         lines += [
             f"{escape_markdown(escape_controls(sentence))}\n" for sentence in self.sentences()
         ]
         return "\n".join([*lines, markdown_table(self.tables()[0]), ""])
 
     def junit(self) -> str:
-        """A test case for each measure, for whatever shows test results."""
+        """Return JUnit XML with a test case for each measure."""
         cases = []
         failed = skipped = 0
         for m, gated in self.measures.items():
-            inside = ""
+            outcome = ""
             reason = gated.shortfall.reason
-            said = f"Cannot pass: {reason}. {gated.sentence(m)}" if reason else gated.sentence(m)
-            said = escape_controls(self.labels.why if self.labels.stale else said)
-            bad = self.labels.stale or gated.verdict == "worse" or bool(reason)
-            if bad or (gated.verdict == "undecided" and not self.allow_undecided):
+            text = f"Cannot pass: {reason}. {gated.sentence(m)}" if reason else gated.sentence(m)
+            text = escape_controls(self.labels.why if self.labels.stale else text)
+            has_failed = self.labels.stale or gated.verdict == "worse" or bool(reason)
+            if has_failed or (gated.verdict == "undecided" and not self.allow_undecided):
                 failed += 1
-                inside = f"<failure message={quoteattr(gated.verdict)}>{escape(said)}</failure>"
+                outcome = f"<failure message={quoteattr(gated.verdict)}>{escape(text)}</failure>"
             elif gated.verdict == "undecided":
                 skipped += 1
-                inside = f"<skipped message={quoteattr(said)}/>"
+                outcome = f"<skipped message={quoteattr(text)}/>"
             name = quoteattr(f"{m}, margin {gated.margin:g}")
-            owner = quoteattr(escape_controls(f"rankproof.gate.{self.candidate}"))
-            out = f"<system-out>{escape(said)}</system-out>"
-            cases.append(f"  <testcase classname={owner} name={name}>{inside}{out}</testcase>")
+            suite = quoteattr(escape_controls(f"rankproof.gate.{self.candidate}"))
+            output = f"<system-out>{escape(text)}</system-out>"
+            cases.append(f"  <testcase classname={suite} name={name}>{outcome}{output}</testcase>")
         head = (
             f'<testsuite name="rankproof gate" tests="{len(cases)}" failures="{failed}" '
             f'skipped="{skipped}" errors="0">'
@@ -362,7 +366,7 @@ def _chart_caption(measures: Iterable[Measure]) -> str:
 def margins_of(
     measures: Sequence[Measure], margin: float | Sequence[float]
 ) -> dict[Measure, float]:
-    """The tolerated loss of each measure: one for all, or one for each in order."""
+    """Return the tolerated loss of each measure: one for all, or one for each in order."""
     losses = [margin] if isinstance(margin, int | float) else list(margin)
     if len(losses) == 1:
         losses *= len(measures)
@@ -387,23 +391,23 @@ def gate_sides(
     allow_undecided: bool = False,
     seed: int = 0,
 ) -> Gate:
-    """`gate` for two sides that were read before."""
+    """Return the gate of two sides."""
     before, after = baseline.evaluation, candidate.evaluation
-    _same_labels(qrels, before, after)
+    _check_same_judgments(qrels, before, after)
     names = (after.name, before.name)
     if names[0] == names[1]:
         names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
     pair = [after.renamed(names[0]), before.renamed(names[1])]
     labels = labels_of(qrels, baseline, candidate)
-    found = compare_evaluations(pair, seed=seed).pairs[0].measures
-    holes = _holes(qrels, baseline, candidate, measures)
+    differences = compare_evaluations(pair, seed=seed).pairs[0].measures
+    worst_cases = _worst_cases(qrels, baseline, candidate, measures)
     sides = [
         replace(side, evaluation=side.evaluation.renamed(name))
         for side, name in zip((candidate, baseline), names, strict=True)
     ]
-    gated = {m: _gated(qrels, sides, m, found[m], margins[m]) for m in measures}
-    gated = {m: replace(g, **holes.get(m, {})) for m, g in gated.items()}
-    if labels.stale:  # then no figure says anything of the candidate
+    gated = {m: _gated(qrels, sides, m, differences[m], margins[m]) for m in measures}
+    gated = {m: replace(g, **worst_cases.get(m, {})) for m, g in gated.items()}
+    if labels.stale:  # no value describes the candidate then
         gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
     missing = missing_queries(pair)
     return Gate(
@@ -419,39 +423,40 @@ def gate_sides(
     )
 
 
-def _same_labels(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:
-    """Refuse a baseline that was measured in another way, or with other judgements."""
+def _check_same_judgments(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:
+    """Refuse a baseline that was evaluated with another policy or with other judgments."""
     same_way(before.policy.to_dict(), after.policy, before.name)
-    if after.policy.candidates_only:  # each run has relevant documents of its own
+    if after.policy.candidates_only:  # the relevant documents depend on the run
         return
     if after.policy.missing == "zero":
         pairs = [(before, after.relevant, "the candidate with", "the baseline")]
-    else:  # each has queries of its own
+    else:  # the queries depend on the run
         relevant = qrels.to_frame().filter(pl.col("grade") >= 1)["query"]
         pairs = [
             (side, int(relevant.is_in(side.queries.implode()).sum()), "its queries now have", "it")
             for side in (before, after)
         ]
-    for side, now, whose, what in pairs:
+    for side, now, owner, remedy in pairs:
         if side.relevant and now and side.relevant != now:
             raise InputError(
-                f"was measured with {side.relevant} relevant documents, and {whose} {now}: "
+                f"was measured with {side.relevant} relevant documents, and {owner} {now}: "
                 "the judgements have changed",
                 place=side.name,
-                remedy=f"evaluate {what} again",
+                remedy=f"evaluate {remedy} again",
             )
 
 
 def _gated(
     qrels: Qrels, sides: Sequence[Side], measure: Measure, d: Difference, margin: float
 ) -> Gated:
+    """Return the verdict on one measure; `sides` are the candidate and the baseline."""
     candidate, baseline = sides
     pair = [side.evaluation for side in sides]
-    figure = aligned(pair, measure)["expected"]
-    apart = figure[0] - figure[1]
-    shared = ~np.isnan(apart)
-    apart = np.where(np.abs(apart) < ZERO, 0.0, apart)
-    bounds = d.ci or _bounds(apart[shared], d.expected)
+    values = aligned(pair, measure)["expected"]  # (2, Q)
+    difference = values[0] - values[1]
+    is_shared = ~np.isnan(difference)
+    difference = np.where(np.abs(difference) < ZERO, 0.0, difference)
+    bounds = d.ci or _few_changes_bound(difference[is_shared], d.expected)
     low, high = _gains(bounds, measure.sign)
     verdict: Verdict = "undecided"
     if d.differing == 0 or low > -margin:
@@ -459,64 +464,66 @@ def _gated(
     elif high < 0:
         verdict = "worse"
     queries = pl.concat([e.queries for e in pair]).unique().sort()
-    less = shortfall(qrels, baseline, candidate, measure, queries, figure)
-    if less.reason and verdict == "passed":
+    lost = shortfall(qrels, baseline, candidate, measure, queries, values)
+    if lost.reason and verdict == "passed":
         verdict = "undecided"
-    most = [at for at in np.argsort(-np.abs(np.nan_to_num(apart)), kind="stable") if apart[at]]
-    named = [(str(queries[int(at)]), float(apart[at])) for at in most if shared[at]]
-    spread = float(apart[shared].std(ddof=1)) if shared.sum() > 1 else math.nan
+    by_size = np.argsort(-np.abs(np.nan_to_num(difference)), kind="stable")
+    changed = [row for row in by_size if difference[row] and is_shared[row]]
+    deviation = float(difference[is_shared].std(ddof=1)) if is_shared.sum() > 1 else math.nan
     gain = measure.sign * d.expected
-    distance = max(gain + margin, -gain)  # from 0 or from −margin, the nearer to show
-    needed = queries_needed(*map(np.array, (distance, spread, d.differing / d.queries)))
-    unknown = bool(less.reason) or spread <= ROUNDING or needed <= d.queries
-    if verdict == "undecided" and unknown:
+    distance = max(gain + margin, -gain)  # to 0 or to −margin, whichever is easier to exclude
+    needed = queries_needed(*map(np.array, (distance, deviation, d.differing / d.queries)))
+    is_unknown = bool(lost.reason) or deviation <= ROUNDING or needed <= d.queries
+    if verdict == "undecided" and is_unknown:
         needed = np.array(math.nan)
-    before, after = (float(figure[row][shared].mean()) for row in (1, 0))
     return Gated(
-        *(
-            verdict,
-            d,
-            before,
-            after,
-            margin,
-            bounds,
-            count_or_none(float(needed)),
-            tuple(named[:SHOWN]),
+        verdict=verdict,
+        difference=d,
+        baseline=float(values[1][is_shared].mean()),
+        candidate=float(values[0][is_shared].mean()),
+        margin=margin,
+        bounds=bounds,
+        needed=count_or_none(float(needed)),
+        most=tuple(
+            (str(queries[int(row)]), float(difference[row])) for row in changed[:NAMED_QUERIES]
         ),
-        shortfall=less,
+        shortfall=lost,
     )
 
 
-def _bounds(apart: Float, expected: float) -> Interval:
-    """Bounds where there is no interval: the largest likely share × the largest change where fewer
-    than six queries differ, none where all differ alike in a measure that has no end."""
-    differing = int((apart != 0).sum())
+def _few_changes_bound(difference: Float, expected: float) -> Interval:
+    """Bound the mean change where it has no 95% interval.
+
+    If fewer than six queries changed, the bounds are ± the largest share of queries that could
+    change (Clopper and Pearson) times the largest change. If all changed by the same amount, in a
+    measure without an upper end, there is no bound (NaN).
+    """
+    differing = int((difference != 0).sum())
     if differing >= MIN_QUERIES:
         return (math.nan, math.nan)
     if differing == 0:
         return (0.0, 0.0)
-    share = share_upper_bound(differing, len(apart), (1.0 + CONFIDENCE) / 2.0)
-    reach = max(share * float(np.abs(apart).max()), abs(expected))
-    return (-reach, reach)
+    share = share_upper_bound(differing, len(difference), (1.0 + CONFIDENCE) / 2.0)
+    bound = max(share * float(np.abs(difference).max()), abs(expected))
+    return (-bound, bound)
 
 
-def _holes(
+def _worst_cases(
     qrels: Qrels, baseline: Side, candidate: Side, measures: Sequence[Measure]
 ) -> dict[Measure, dict[str, Any]]:
-    """What unjudged documents could make of each difference, with which grades; nothing where lists
-    are not known."""
+    """Return, by measure, the fields of `Gated` about unjudged documents; {} without both lists."""
     policy = candidate.evaluation.policy
     if baseline.run is None or candidate.run is None or policy.condensed:
         return {}
     from rankproof.unjudged.bounds import View
 
     pair = [replace(candidate.run, name="candidate"), replace(baseline.run, name="baseline")]
-    found: dict[Measure, dict[str, Any]] = {}
+    fields: dict[Measure, dict[str, Any]] = {}
     view = View(pair, qrels, policy)
     for measure in measures:
-        with suppress(MeasureError):  # a measure that has no rule for holes
+        with suppress(MeasureError):  # a measure without worst cases
             view.check([measure])
             bound, grades = view.pair_bound(0, 1, measure), view.grades([measure])
             ends = {"holes": (bound.lowest, bound.highest), "holes_exact": bound.exact}
-            found[measure] = {**ends, "grades": grades}
-    return found
+            fields[measure] = {**ends, "grades": grades}
+    return fields
