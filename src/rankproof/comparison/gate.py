@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.comparison.gate_coverage import Shortfall, shortfall
-from rankproof.comparison.gate_inputs import Side, same_way
+from rankproof.comparison.gate_inputs import Side, check_same_policy
 from rankproof.comparison.known_ids import Labels, labels_of
 from rankproof.comparison.pairs import (
     Difference,
@@ -425,7 +425,7 @@ def gate_sides(
 
 def _check_same_judgments(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:
     """Refuse a baseline that was evaluated with another policy or with other judgments."""
-    same_way(before.policy.to_dict(), after.policy, before.name)
+    check_same_policy(before.policy.to_dict(), after.policy, before.name)
     if after.policy.candidates_only:  # the relevant documents depend on the run
         return
     if after.policy.missing == "zero":

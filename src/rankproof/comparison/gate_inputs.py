@@ -1,4 +1,4 @@
-"""The baseline and the candidate: runs that are evaluated, or results that are read."""
+"""Read the two sides of a gate: runs, stored evaluations, or configurations of a sweep."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rankproof.measures import Measure, Outcomes, parse
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The baseline or the candidate."""
+    """The baseline or the candidate of a gate."""
 
     evaluation: Evaluation
-    run: Run | None = None  # its lists, where they are known
-    corpus: Mapping[str, str] = field(default_factory=dict)  # digests by file, where known
+    run: Run | None = None  # None for a stored result, or a run that was read in parts
+    corpus: Mapping[str, str] = field(default_factory=dict)  # digests by file, if known
 
 
 def read_side(
@@ -38,36 +38,38 @@ def read_side(
     fallback: str,
     **reading: Any,
 ) -> Side:
-    """Evaluate a run, or read a result; `reading` are the format and memory of a run's file."""
+    """Evaluate a run or read a stored result; `reading` has the format and memory for a run."""
     from rankproof.tradeoffs.recommend import Recommendation
     from rankproof.tradeoffs.results import Results
 
     if isinstance(source, Evaluation):
-        return Side(_having(source, measures, source.name))
+        return Side(_with_measures(source, measures, source.name))
     if isinstance(source, Recommendation):
         if source.results is None:
             raise InputError(
                 "this recommendation does not know the sweep's results",
                 remedy="give the sweep's folder, or folder::configuration",
             )
-        return _swept(source.results, source.choices[-1].configuration, measures, policy)
+        return _read_configuration(
+            source.results, source.choices[-1].configuration, measures, policy
+        )
     if isinstance(source, Results):
-        return _swept(source, None, measures, policy)
-    if isinstance(getattr(source, "evaluation", None), Evaluation):  # what `gate` returned
-        return Side(_having(source.evaluation, measures, "this gate"))
-    if isinstance(getattr(source, "folder", None), Path):  # what `sweep` returned
+        return _read_configuration(source, None, measures, policy)
+    if isinstance(getattr(source, "evaluation", None), Evaluation):  # a gate
+        return Side(_with_measures(source.evaluation, measures, "this gate"))
+    if isinstance(getattr(source, "folder", None), Path):  # a sweep
         source = source.folder
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
-        folder, chosen = swept_of(text)
-        if (Path(folder) / _SWEPT).is_file():
+        folder, configuration = split_configuration(text)
+        if (Path(folder) / _SWEEP_FILE).is_file():
             from rankproof.tradeoffs.results import read_results
 
-            return _swept(read_results(folder), chosen, measures, policy)
+            return _read_configuration(read_results(folder), configuration, measures, policy)
         if text.endswith(".json"):
-            found = _result(text, measures, policy)
-            if found is not None:
-                return found
+            side = _read_stored(text, measures, policy)
+            if side is not None:
+                return side
         return _evaluate_file(text, qrels, measures, policy, reading)
     run = source if isinstance(source, Run) else read_run(source, name=fallback)
     return Side(evaluate_tables(run, qrels, measures, policy), run)
@@ -80,7 +82,7 @@ def _evaluate_file(
     policy: Policy,
     reading: Mapping[str, Any],
 ) -> Side:
-    """Evaluate a file; a run that was read in parts has no lists to look at afterwards."""
+    """Evaluate a file; the side has a run only if the file was read whole."""
     from rankproof.evaluation.streaming import evaluate_file
 
     whole: list[Evaluated] = []
@@ -88,21 +90,23 @@ def _evaluate_file(
     return Side(evaluation, whole[0].run if whole else None)
 
 
-_SWEPT = "configurations.parquet"
+_SWEEP_FILE = "configurations.parquet"
 
 
-def swept_of(source: str) -> tuple[str, str | None]:
-    """`folder::configuration` → both, where that is a sweep's folder; else the path as it is."""
-    folder, _, chosen = source.partition("::")
-    return (folder, chosen or None) if (Path(folder) / _SWEPT).is_file() else (source, None)
+def split_configuration(source: str) -> tuple[str, str | None]:
+    """Split `folder::configuration` of a sweep; return other paths unchanged."""
+    folder, _, configuration = source.partition("::")
+    is_sweep = (Path(folder) / _SWEEP_FILE).is_file()
+    return (folder, configuration or None) if is_sweep else (source, None)
 
 
-def _having(evaluation: Evaluation, measures: Sequence[Measure], label: str) -> Evaluation:
+def _with_measures(evaluation: Evaluation, measures: Sequence[Measure], label: str) -> Evaluation:
+    """Return an evaluation with these measures only, or refuse one that lacks some."""
     for measure in measures:
         if measure not in evaluation.outcomes:
-            have = ", ".join(map(str, evaluation.outcomes))
+            available = ", ".join(map(str, evaluation.outcomes))
             raise InputError(
-                f"no values of {measure}; there are {have}",
+                f"no values of {measure}; there are {available}",
                 place=label,
                 remedy="name one of these, or give the run itself",
             )
@@ -113,16 +117,16 @@ def _having(evaluation: Evaluation, measures: Sequence[Measure], label: str) -> 
     )
 
 
-def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | None:
-    """What `eval --out` or `gate --out` wrote; None where the file is a run in JSON."""
+def _read_stored(path: str, measures: Sequence[Measure], policy: Policy) -> Side | None:
+    """Read what `eval --out` or `gate --out` wrote; None if the file is a run in JSON."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return None  # whatever reads runs says what is wrong with it
+        return None  # the reader of runs reports the error
     if not isinstance(data, dict):
         return None
-    ours = isinstance(data.get("manifest"), dict) or "verdict" in data
-    if not ours and not (isinstance(data.get("runs"), list) and "policy" in data):
+    is_result = isinstance(data.get("manifest"), dict) or "verdict" in data
+    if not is_result and not (isinstance(data.get("runs"), list) and "policy" in data):
         return None
     listed = data.get("runs")
     runs = [r for r in listed if isinstance(r, dict)] if isinstance(listed, list) else []
@@ -138,45 +142,46 @@ def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | No
             remedy="write it with `rankproof eval --out FILE` or `rankproof gate --out FILE`",
         )
     if isinstance(data.get("policy"), dict):
-        same_way(data["policy"], policy, path)
+        check_same_policy(data["policy"], policy, path)
     try:
-        evaluation = _stored(runs[0], policy)
+        evaluation = _parse_evaluation(runs[0], policy)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"cannot read its values ({error})", place=path, remedy="write it again"
         ) from None
-    return Side(_having(evaluation, measures, path))
+    return Side(_with_measures(evaluation, measures, path))
 
 
-def same_way(then: Mapping[str, Any], now: Policy, place: str) -> None:
-    """Refuse figures that were made under another policy."""
-    for name, value in now.to_dict().items():
-        if then.get(name) != value:
+def check_same_policy(stored: Mapping[str, Any], policy: Policy, place: str) -> None:
+    """Refuse values that were computed with another policy."""
+    for name, value in policy.to_dict().items():
+        if stored.get(name) != value:
             raise InputError(
-                f"{name} was {shorten(then.get(name))} there and is {shorten(value)} here",
+                f"{name} was {shorten(stored.get(name))} there and is {shorten(value)} here",
                 place=place,
                 remedy="evaluate both in the same way",
             )
 
 
-def _stored(run: dict[str, Any], policy: Policy) -> Evaluation:
+def _parse_evaluation(run: dict[str, Any], policy: Policy) -> Evaluation:
+    """Return the evaluation in a stored result."""
     values = run["per_query"]
     queries = pl.Series("query", values["query"], dtype=pl.String)
 
-    def column(figures: dict[str, Any], name: str) -> Float:
-        found = [math.nan if x is None else float(x) for x in figures[name]]
-        if len(found) != len(queries):
-            raise ValueError(f"{len(found)} values of {len(queries)} queries")
-        return np.array(found, np.float64)
+    def column(columns: dict[str, Any], name: str) -> Float:
+        numbers = [math.nan if x is None else float(x) for x in columns[name]]
+        if len(numbers) != len(queries):
+            raise ValueError(f"{len(numbers)} values of {len(queries)} queries")
+        return np.array(numbers, np.float64)
 
     order = queries.arg_sort().to_numpy()
     outcomes = {}
-    for name, figures in values["measures"].items():
-        spread = column(figures, "variance")[order] if figures.get("variance") else None
-        expected, least, most, stated = (
-            column(figures, n)[order] for n in ("expected", "min", "max", "oblivious")
+    for measure, columns in values["measures"].items():
+        variance = column(columns, "variance")[order] if columns.get("variance") else None
+        expected, low, high, oblivious = (
+            column(columns, name)[order] for name in ("expected", "min", "max", "oblivious")
         )
-        outcomes[parse(name)] = Outcomes(expected, least, most, stated, spread)
+        outcomes[parse(measure)] = Outcomes(expected, low, high, oblivious, variance)
     return Evaluation(
         name=str(run["name"]),
         queries=queries.sort(),
@@ -191,44 +196,51 @@ def _stored(run: dict[str, Any], policy: Policy) -> Evaluation:
     )
 
 
-def _swept(found: Any, chosen: str | None, measures: Sequence[Measure], policy: Policy) -> Side:
-    """One configuration of a sweep: the one named, else its best."""
-    if found.per_query is None:
+def _read_configuration(
+    results: Any, configuration: str | None, measures: Sequence[Measure], policy: Policy
+) -> Side:
+    """Return one configuration of a sweep: the one named, or its best."""
+    if results.per_query is None:
         raise InputError(
-            "no values of single queries", place=found.label, remedy="give the sweep's folder"
+            "no values of single queries", place=results.label, remedy="give the sweep's folder"
         )
-    names = found.frame["configuration"]
-    if chosen is None:
-        best = found.frame.filter("best") if "best" in found.frame.columns else found.frame
-        chosen = str(best["configuration"][0])
-    if chosen not in names:
+    frame = results.frame
+    names = frame["configuration"]
+    if configuration is None:
+        best = frame.filter("best") if "best" in frame.columns else frame
+        configuration = str(best["configuration"][0])
+    if configuration not in names:
         raise InputError(
-            f"no configuration {shorten(chosen)}",
-            place=found.label,
+            f"no configuration {shorten(configuration)}",
+            place=results.label,
             remedy=f"use one of {', '.join(names.head(3))}, …",
         )
-    values = found.per_query.filter(pl.col("configuration") == chosen)
-    have = values["measure"].unique(maintain_order=True).to_list()
-    outcomes = {}
+    values = results.per_query.filter(pl.col("configuration") == configuration)
+    outcomes = {measure: _outcomes_of(values, measure, results.label) for measure in measures}
     queries = values["query"].unique().sort()
-    for measure in measures:
-        some = values.filter(pl.col("measure") == str(measure)).sort("query")
-        if not len(some):
-            raise InputError(
-                f"no values of {measure}; there are {', '.join(have)}",
-                place=found.label,
-                remedy="name one of these",
-            )
-        known = some.select(
-            pl.col(name if name in some.columns else "value").cast(pl.Float64).alias(name)
-            for name in ("value", "min", "max")
-        ).fill_null(math.nan)
-        expected, least, most = (known[name].to_numpy() for name in known.columns)
-        outcomes[measure] = Outcomes(expected, least, most, expected, None)
+    inputs = (results.manifest or {}).get("inputs") or {}
     digests = {
         role: str(file.get("sha256"))
-        for role, file in ((found.manifest or {}).get("inputs") or {}).items()
+        for role, file in inputs.items()
         if role != "qrels" and isinstance(file, dict)
     }
-    evaluation = Evaluation(chosen, queries, outcomes, 0, 0, 0, policy, "float64")
+    evaluation = Evaluation(configuration, queries, outcomes, 0, 0, 0, policy, "float64")
     return Side(evaluation, corpus=digests)
+
+
+def _outcomes_of(values: pl.DataFrame, measure: Measure, label: str) -> Outcomes:
+    """Return the values of one measure, sorted by query."""
+    rows = values.filter(pl.col("measure") == str(measure)).sort("query")
+    if not len(rows):
+        available = values["measure"].unique(maintain_order=True).to_list()
+        raise InputError(
+            f"no values of {measure}; there are {', '.join(available)}",
+            place=label,
+            remedy="name one of these",
+        )
+    columns = rows.select(
+        pl.col(name if name in rows.columns else "value").cast(pl.Float64).alias(name)
+        for name in ("value", "min", "max")
+    ).fill_null(math.nan)
+    expected, low, high = (columns[name].to_numpy() for name in columns.columns)
+    return Outcomes(expected, low, high, expected, None)

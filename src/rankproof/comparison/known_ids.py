@@ -1,4 +1,10 @@
-"""Whether the judgements still describe what the runs list."""
+"""Check that the judgments still describe the documents that the runs list.
+
+After a corpus was chunked or numbered again, no listed document is judged, and every value is 0. A
+sound candidate on a large corpus with few judgments also lists mostly unknown documents; so ids
+count as changed only if next to nothing relevant is listed, or if some queries list only unknown
+documents while the others list known ones.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +18,25 @@ from rankproof.comparison.gate_inputs import Side
 from rankproof.data.tables import Qrels, Run
 from rankproof.foundation.phrasing import out_of, plural
 
-_UNKNOWN = 0.95  # of a run's documents: ids that nothing else knows have turned over
-_TURNED = 0.2  # of the queries: so many with unknown ids alone make labels stale
-_FAMILIAR = 0.5  # of what the other queries list: so much unknown at most, or it is another engine
-_FOUND = 0.02  # of the relevant documents that the lists have room for: as good as none
+_MOSTLY_UNKNOWN = 0.95  # share of unknown documents from which all ids seem to have changed
+_CHANGED_QUERIES = 0.2  # share of queries with only unknown documents that makes labels stale
+_FAMILIAR = 0.5  # largest unknown share of the other queries; above, it is another engine
+_HARDLY_ANY = 0.02  # share of the relevant documents that lists could hold: practically none
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Whether the judgements still describe what the runs list."""
+    """Whether the judgments still describe what the runs list, and the counts that show it."""
 
-    relevant: int  # judged relevant, over all queries
-    baseline: int | None  # of which the baseline lists so many; None: not known
+    relevant: int  # relevant judgments of all queries
+    baseline: int | None  # number of them that the baseline lists; None: unknown
     candidate: int | None
     neither: int | None
     stale: bool = False
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON has them."""
         return {
             "relevant": self.relevant,
             "listed_by_baseline": self.baseline,
@@ -41,7 +48,7 @@ class Labels:
 
 
 def labels_of(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
-    """Whether what is judged is still what the runs list."""
+    """Return whether the judgments still describe what both sides list."""
     relevant = int((qrels.grade >= 1).sum())
     counts = [
         None if side.evaluation.retrieved < 0 else side.evaluation.retrieved
@@ -55,12 +62,12 @@ def labels_of(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
     neither = None
     why = ""
     if candidate.run is not None:
-        listed = [s.run for s in (baseline, candidate) if s.run is not None]
-        neither = _listed_by_none(qrels, listed)
-        why = _turned_over(qrels, baseline, candidate.run, candidate.evaluation.retrieved)
-        each = relevant / max(1, len(qrels.queries))
-        room = sum(np.minimum(np.diff(r.start), each).sum() for r in listed) / len(listed)
-        if not why and relevant - neither <= _FOUND * room:
+        runs = [side.run for side in (baseline, candidate) if side.run is not None]
+        neither = _listed_by_none(qrels, runs)
+        why = _changed_ids(qrels, baseline, candidate.run, candidate.evaluation.retrieved)
+        per_query = relevant / max(1, len(qrels.queries))
+        capacity = sum(np.minimum(np.diff(r.start), per_query).sum() for r in runs) / len(runs)
+        if not why and relevant - neither <= _HARDLY_ANY * capacity:
             why = (
                 f"{out_of(neither, relevant, 'relevant document', 'is', 'are')} listed by neither "
                 "run: the ids of the judgements are not those that the runs list."
@@ -76,37 +83,40 @@ def labels_of(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
 
 
 def _listed_by_none(qrels: Qrels, runs: list[Run]) -> int:
-    """Relevant judgements whose document none of the runs lists for the query."""
-    wanted = qrels.to_frame().filter(pl.col("grade") >= 1).select("query", "doc")
+    """Return the number of relevant judgments whose document no run lists for the query."""
+    unlisted = qrels.to_frame().filter(pl.col("grade") >= 1).select("query", "doc")
     for run in runs:
-        wanted = wanted.join(run.to_frame().select("query", "doc"), on=["query", "doc"], how="anti")
-    return len(wanted)
+        listed = run.to_frame().select("query", "doc")
+        unlisted = unlisted.join(listed, on=["query", "doc"], how="anti")
+    return len(unlisted)
 
 
-def _turned_over(qrels: Qrels, baseline: Side, candidate: Run, found: int) -> str:
-    """Why the candidate's ids seem to be new ones; empty where they are not.
-
-    Where labels are few and the corpus is large, most of what a sound candidate lists is new too.
-    So all ids have turned over only if next to nothing relevant is found besides, and some only if
-    the other queries list what is known.
-    """
+def _changed_ids(qrels: Qrels, baseline: Side, candidate: Run, retrieved: int) -> str:
+    """Return why the candidate's ids seem to be new ones; "" if they do not."""
     known = [qrels.doc.cast(pl.String)]
     if baseline.run is not None:
         known.append(baseline.run.doc.cast(pl.String))
     frame = candidate.to_frame().select("query", "doc").with_columns(pl.col("doc").cast(pl.String))
-    new = frame.with_columns(new=~pl.col("doc").is_in(pl.concat(known).unique().implode()))
-    judged = new.filter(pl.col("query").is_in(qrels.queries.implode()))
-    if not len(judged):
+    is_known = pl.col("doc").is_in(pl.concat(known).unique().implode())
+    listed = frame.with_columns(is_new=~is_known)
+    listed = listed.filter(pl.col("query").is_in(qrels.queries.implode()))
+    if not len(listed):
         return ""
-    each = judged.group_by("query").agg(pl.col("new").mean())["new"].to_numpy()
-    share = float(judged["new"].mean() or 0.0)  # type: ignore[arg-type]
-    turned = each == 1.0
-    some = turned.mean() >= _TURNED and not turned.all() and each[~turned].mean() < _FAMILIAR
-    before = max(baseline.evaluation.retrieved, 0) or int((qrels.grade >= 1).sum())
-    if not (share >= _UNKNOWN and found <= _FOUND * before) and not some:
+    new_share = listed.group_by("query").agg(pl.col("is_new").mean())["is_new"].to_numpy()
+    total_share = float(listed["is_new"].mean() or 0.0)  # type: ignore[arg-type]
+    is_all_new = new_share == 1.0
+    retrieved_before = max(baseline.evaluation.retrieved, 0) or int((qrels.grade >= 1).sum())
+    hardly_any = retrieved <= _HARDLY_ANY * retrieved_before
+    all_changed = total_share >= _MOSTLY_UNKNOWN and hardly_any
+    some_changed = (
+        is_all_new.mean() >= _CHANGED_QUERIES
+        and not is_all_new.all()
+        and new_share[~is_all_new].mean() < _FAMILIAR
+    )
+    if not all_changed and not some_changed:
         return ""
     return (
-        f"{share:.0%} of what {candidate.name} lists, and all of it for {int(turned.sum())} of "
-        f"{plural(len(turned), 'query')}, are documents that neither the judgements nor the "
-        "baseline know."
+        f"{total_share:.0%} of what {candidate.name} lists, and all of it for "
+        f"{int(is_all_new.sum())} of {plural(len(is_all_new), 'query')}, are documents that "
+        "neither the judgements nor the baseline know."
     )
