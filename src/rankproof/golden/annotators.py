@@ -1,20 +1,21 @@
-"""What people said of a golden set, and what follows from it.
+"""Annotators' labels of a golden set, and the grades and orders that follow from them.
 
-A person's label of a passage is their last word on it: a grade, or none, whether they are sure, a
-note. Several people may label one passage, and nobody's label touches another's. What holds is
+A person's label of a passage is their latest statement about it: a grade or none, whether they are
+sure, a note. Several people may label one passage, and nobody's label replaces another's. The grade
+that counts is
 
-    what was settled (by whoever looks at disagreements), else
-    the median of those who are sure, else of those who are not; between two grades in the middle
-    the one nearer to the judge's, and the lower if both are as near.
+    the one that was settled (by whoever resolves disagreements), else
+    the median of those who are sure, else of those who are not; between two middle grades
+    the one closer to the judge's, and the lower if both are as close.
 
-What people say of the judge may not lean on it: there it is one of the two, by a lot of the
-passage's own. Were it the nearer one, a judge that guesses would agree with two people who guess
-at a quadratic κ of .49.
+To measure the judge against people, their grade must not depend on the judge: there one of the two
+middle grades is drawn by a hash of the passage. Otherwise a judge that guesses would agree with two
+people who guess at a quadratic κ of .49.
 
-Of the order people say two things. A move puts a passage above some and below others; a grade puts
-it below every passage of a higher grade and above every one of a lower. Where statements contradict
-each other, what was settled outweighs what was not, then the newer the older; that a person graded
-one of two passages and the judge the other weighs less than what people said of both.
+People say two things about the order. A move puts a passage above some and below others; a grade
+puts it below every passage of a higher grade and above every one of a lower. Where statements
+contradict each other, settled ones outweigh others, then newer outweigh older; a grade by a person
+against one by the judge weighs less than what people said of both passages.
 """
 
 from __future__ import annotations
@@ -35,216 +36,235 @@ from rankproof.statistics.agreement import Agreement, Coefficient, agreement, kr
 
 Key = tuple[str, str]  # query, document
 
+PAIR_COEFFICIENTS = ("exact", "κ, quadratic", "AC2, quadratic", "α, ordinal")
+JUDGE = "judge"
+
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The grade of a passage that people gave it together."""
+class PeopleGrade:
+    """The grade that all annotators of a passage gave it together."""
 
     grade: int
     settled: bool
-    id: int  # of the newest row that it rests on
+    id: int  # of the newest correction that it rests on
 
 
-def labels(corrections: Iterable[Correction]) -> dict[Key, dict[str, Correction]]:
-    """Of each passage, each person's label; of corrections that hold, oldest first."""
-    found: dict[Key, dict[str, Correction]] = {}
-    for each in corrections:
-        if each.field == "grade" and not each.settles:
-            found.setdefault((each.query, each.doc), {})[each.who] = each
-    return found
+def labels_by_person(corrections: Iterable[Correction]) -> dict[Key, dict[str, Correction]]:
+    """Each person's label of each passage, from active corrections, oldest first."""
+    labels: dict[Key, dict[str, Correction]] = {}
+    for correction in corrections:
+        if correction.field == "grade" and not correction.settles:
+            key = (correction.query, correction.doc)
+            labels.setdefault(key, {})[correction.who] = correction
+    return labels
 
 
-def settled(corrections: Iterable[Correction]) -> dict[Key, Correction]:
-    """Of each passage, the last row that settles its grade."""
+def settled_labels(corrections: Iterable[Correction]) -> dict[Key, Correction]:
+    """The last correction that settles the grade of each passage."""
     return {(c.query, c.doc): c for c in corrections if c.field == "grade" and c.settles and c.new}
 
 
-def held(
-    corrections: Sequence[Correction], judged: Mapping[Key, int | None] | None = None
-) -> dict[Key, Held]:
-    """The grade of people that holds, of each passage that has one; without the judge's grades
-    people's alone."""
-    found = {}
-    for key, each in labels(corrections).items():
-        said = [c for c in each.values() if c.new is not None]
-        said = [c for c in said if c.sure] or said
-        if said:
-            grades = [c.new or 0 for c in said]
-            low, high = median_low(grades), median_high(grades)
-            if judged is None:
-                upper = int(digest(key)[-1], 16) % 2 == 1
-            else:
-                judge = judged.get(key)
-                upper = judge is not None and abs(high - judge) < abs(low - judge)
-            found[key] = Held(high if upper else low, False, max(c.id for c in said))
-    for key, last in settled(corrections).items():
-        found[key] = Held(last.new or 0, True, last.id)
-    return found
+def people_grades(
+    corrections: Sequence[Correction], judge_grades: Mapping[Key, int | None] | None = None
+) -> dict[Key, PeopleGrade]:
+    """The grade that people gave each passage together.
+
+    The judge's grades decide between two middle grades; None draws one of them by a hash.
+    """
+    grades: dict[Key, PeopleGrade] = {}
+    for key, labels in labels_by_person(corrections).items():
+        graded = [label for label in labels.values() if label.new is not None]
+        counted = [label for label in graded if label.sure] or graded
+        if counted:
+            grade = _median_grade(key, [label.new or 0 for label in counted], judge_grades)
+            grades[key] = PeopleGrade(grade, False, max(label.id for label in counted))
+    for key, label in settled_labels(corrections).items():
+        grades[key] = PeopleGrade(label.new or 0, True, label.id)
+    return grades
 
 
-def claims(
+def _median_grade(
+    key: Key, grades: Sequence[int], judge_grades: Mapping[Key, int | None] | None
+) -> int:
+    low, high = median_low(grades), median_high(grades)
+    if judge_grades is None:
+        return high if int(digest(key)[-1], 16) % 2 == 1 else low
+    judge = judge_grades.get(key)
+    return high if judge is not None and abs(high - judge) < abs(low - judge) else low
+
+
+def order_claims(
     docs: Sequence[str],
     corrections: Iterable[Correction],
     grades: Mapping[str, int | None],
-    people: Mapping[str, Held],
+    people: Mapping[str, PeopleGrade],
 ) -> list[tuple[int, int]]:
-    """(above, below) of one query's passages, by place in `docs`, the weightiest first.
+    """(above, below) indexes into `docs` that people's statements imply, the weightiest first.
 
-    `grades` are those that hold; `people` those among them that people gave.
+    `docs` are passages of one query, `grades` their final grades, `people` those given by people.
     """
-    place = {doc: at for at, doc in enumerate(docs)}
-    weighed: list[tuple[tuple[bool, bool, int], int, int]] = []
-    for each in corrections:
-        if each.field == "rank" and each.doc in place:
-            here, weight = place[each.doc], (True, each.settles, each.id)
-            weighed += [(weight, here, place[doc]) for doc in each.above if doc in place]
-            weighed += [(weight, place[doc], here) for doc in each.below if doc in place]
-    for doc, one in people.items():
-        if doc not in place:
+    index = {doc: position for position, doc in enumerate(docs)}
+    weighted: list[tuple[tuple[bool, bool, int], int, int]] = []
+    for move in corrections:
+        if move.field == "rank" and move.doc in index:
+            moved, weight = index[move.doc], (True, move.settles, move.id)
+            weighted += [(weight, moved, index[doc]) for doc in move.above if doc in index]
+            weighted += [(weight, index[doc], moved) for doc in move.below if doc in index]
+    for doc, own in people.items():
+        if doc not in index:
             continue
-        for other, at in place.items():
-            grade = grades[other]
-            if grade is None or grade == one.grade:
+        for other in docs:
+            other_grade = grades[other]
+            if other_grade is None or other_grade == own.grade:
                 continue
-            them = people.get(other)
-            both = them is not None and them.settled and one.settled
-            newest = one.id if them is None else max(one.id, them.id)
-            pair = (place[doc], at) if one.grade > grade else (at, place[doc])
-            weighed.append(((them is not None, both, newest), *pair))
-    weighed.sort(key=lambda each: each[0], reverse=True)
-    return [(above, below) for _, above, below in weighed]
+            theirs = people.get(other)
+            weight = (False, False, own.id)
+            if theirs is not None:
+                weight = (True, theirs.settled and own.settled, max(own.id, theirs.id))
+            above, below = (doc, other) if own.grade > other_grade else (other, doc)
+            weighted.append((weight, index[above], index[below]))
+    weighted.sort(key=lambda claim: claim[0], reverse=True)
+    return [(above, below) for _, above, below in weighted]
 
 
 # ----------------------------------------------------------------------------------- agreement
 
-PAIR_FIGURES = ("exact", "κ, quadratic", "AC2, quadratic", "α, ordinal")
-JUDGE = "judge"
 
-
-def between(
+def pairwise_agreement(
     corrections: Sequence[Correction], judges: Mapping[str, Mapping[Key, int | None]]
 ) -> Iterator[tuple[str, str, Agreement]]:
-    """Every two people, then each person and each judge, over the passages that both graded."""
-    names, queries, columns = _columns(corrections)
-    of = [query for _, query in queries]
-    for one, other in combinations(names, 2):
-        yield one, other, agreement(columns[one], columns[other], queries=of)
-    for judge, judged in judges.items():
-        said = [_number(judged.get(key)) for key, _ in queries]
-        for who in names:
-            yield who, judge, agreement(columns[who], said, queries=of)
+    """Agreement of every two people, then of each person with each judge, where both graded."""
+    keys, grades = _grade_columns(corrections)
+    queries = [query for query, _ in keys]
+    for first, second in combinations(grades, 2):
+        yield first, second, agreement(grades[first], grades[second], queries=queries)
+    for judge, judge_grades in judges.items():
+        column = [_as_float(judge_grades.get(key)) for key in keys]
+        for person, own in grades.items():
+            yield person, judge, agreement(own, column, queries=queries)
 
 
-def everyone(corrections: Sequence[Correction]) -> Coefficient | None:
+def people_alpha(corrections: Sequence[Correction]) -> Coefficient | None:
     """Krippendorff's α of all people; None for fewer than three of them."""
-    names, queries, columns = _columns(corrections)
-    if len(names) < 3:
+    keys, grades = _grade_columns(corrections)
+    if len(grades) < 3:
         return None
-    return krippendorff_alpha([columns[who] for who in names], queries=[q for _, q in queries])
+    return krippendorff_alpha(list(grades.values()), queries=[query for query, _ in keys])
 
 
-def _columns(
-    corrections: Sequence[Correction],
-) -> tuple[list[str], list[tuple[Key, str]], dict[str, list[float]]]:
-    """People, passages with their queries, and everybody's grades of them, NaN where none."""
-    said = labels(corrections)
-    keys = sorted(said)
-    names = sorted({who for each in said.values() for who in each})
-    grades = {
-        who: [_number(said[key][who].new if who in said[key] else None) for key in keys]
-        for who in names
-    }
-    return names, [(key, key[0]) for key in keys], grades
+def _grade_columns(corrections: Sequence[Correction]) -> tuple[list[Key], dict[str, list[float]]]:
+    """Labeled passages, and each person's grades of them by name; NaN where they gave none."""
+    labels = labels_by_person(corrections)
+    keys = sorted(labels)
+    people = sorted({person for by_person in labels.values() for person in by_person})
+    grades: dict[str, list[float]] = {person: [] for person in people}
+    for key in keys:
+        for person in people:
+            label = labels[key].get(person)
+            grades[person].append(_as_float(None if label is None else label.new))
+    return keys, grades
 
 
-def _number(grade: int | None) -> float:
+def _as_float(grade: int | None) -> float:
     return math.nan if grade is None else float(grade)
 
 
 # ---------------------------------------------------------------------------------- assignment
 
 
-def assign(store: Store, who: Sequence[str], each: int, all_of: int, only: int | None) -> int:
-    """Deal passages out: every one to `each` people, `all_of` of them to all; how many passages.
+def assign_passages(
+    store: Store,
+    people: Sequence[str],
+    people_per_passage: int,
+    shared_passages: int = 0,
+    max_queries: int | None = None,
+) -> int:
+    """Assign passages to people and return how many passages there are to label.
 
-    Drawn by the set's seed, the shared ones first, whole queries together; `only` so many queries.
-    Who was given a passage before keeps it and is one of the `each`; who has least is given next.
+    Each passage goes to `people_per_passage` of them, `shared_passages` to all. Whole queries are
+    assigned, drawn by the set's seed, shared passages first; whoever has least gets the next
+    passage. Earlier assignments stay, and count.
     """
-    names = [name.strip() for name in who]
+    names = [name.strip() for name in people]
     if not all(names) or len(set(names)) < len(names):
         raise InputError(f"people {', '.join(names)}", place="--to", remedy="name each one once")
-    if not 1 <= each <= len(names):
+    if not 1 <= people_per_passage <= len(names):
         raise InputError(
-            f"every passage to {each} of {len(names)} people",
+            f"every passage to {people_per_passage} of {len(names)} people",
             place="--each",
             remedy=f"give 1 to {len(names)}",
         )
-    pools: dict[str, list[str]] = {}
-    for query, doc in store.rows("SELECT query, doc FROM pool ORDER BY query, position"):
-        pools.setdefault(query, []).append(doc)
-    draw = random.Random(int((store.meta("config") or {}).get("seed", 0)))
-    queries = sorted(pools)
-    draw.shuffle(queries)
-    keys = [(query, doc) for query in queries[:only] for doc in pools[query]]
-    have: dict[Key, list[str]] = {key: [] for key in keys}
-    load, turn = dict.fromkeys(names, 0), 0
-    for name, query, doc, position in store.rows("SELECT who, query, doc, position FROM assigned"):
-        turn = max(turn, position + 1)
+    generator = random.Random(int((store.meta("config") or {}).get("seed", 0)))
+    keys = _draw_queries(store, generator, max_queries)
+    assigned_to: dict[Key, list[str]] = {key: [] for key in keys}
+    load, position = dict.fromkeys(names, 0), 0
+    for name, query, doc, earlier in store.rows("SELECT who, query, doc, position FROM assigned"):
+        position = max(position, earlier + 1)
         if name in load:
             load[name] += 1
-            have.setdefault((query, doc), []).append(name)
-    open_to = [key for key in keys if len(have[key]) < len(names)]
-    more = all_of - (len(keys) - len(open_to))
-    candidates = list(open_to)
-    draw.shuffle(candidates)  # one order by seed: a larger share holds the smaller one
-    shared = set(candidates[: max(more, 0)])
+            assigned_to.setdefault((query, doc), []).append(name)
+    open_keys = [key for key in keys if len(assigned_to[key]) < len(names)]
+    candidates = list(open_keys)
+    generator.shuffle(candidates)  # one order by seed: a larger share contains the smaller one
+    already_shared = len(keys) - len(open_keys)
+    shared = set(candidates[: max(shared_passages - already_shared, 0)])
     rows = []
-    for key in sorted(open_to, key=lambda key: key not in shared):
-        wanted = len(names) if key in shared else each
-        left = sorted((name for name in names if name not in have[key]), key=load.__getitem__)
-        chosen = left[: max(0, wanted - len(have[key]))]
+    for key in sorted(open_keys, key=lambda key: key not in shared):
+        wanted = len(names) if key in shared else people_per_passage
+        free = sorted((n for n in names if n not in assigned_to[key]), key=load.__getitem__)
+        chosen = free[: max(0, wanted - len(assigned_to[key]))]
         for name in chosen:
             load[name] += 1
-        rows += [(name, *key, turn) for name in chosen]
-        turn += bool(chosen)
+        rows += [(name, *key, position) for name in chosen]
+        position += bool(chosen)
     with store.transaction():
-        for row in rows:
-            store.execute("INSERT INTO assigned VALUES (?, ?, ?, ?)", row)
+        store.execute_many("INSERT INTO assigned VALUES (?, ?, ?, ?)", rows)
     return len(keys)
 
 
-def assigned(store: Store, who: str) -> dict[Key, int]:
-    """A person's queue: passages by their place in it."""
+def _draw_queries(store: Store, generator: random.Random, max_queries: int | None) -> list[Key]:
+    """The pooled passages of randomly drawn queries, query by query."""
+    pools: dict[str, list[str]] = {}
+    for query, doc in store.rows("SELECT query, doc FROM pool ORDER BY query, position"):
+        pools.setdefault(query, []).append(doc)
+    queries = sorted(pools)
+    generator.shuffle(queries)
+    return [(query, doc) for query in queries[:max_queries] for doc in pools[query]]
+
+
+def assigned_passages(store: Store, who: str) -> dict[Key, int]:
+    """A person's queue: passages by their position in it."""
     rows = store.rows("SELECT query, doc, position FROM assigned WHERE who = ?", (who,))
     return {(query, doc): position for query, doc, position in rows}
 
 
 @dataclass(frozen=True, slots=True)
-class Labeller:
-    """How far a person is."""
+class AnnotatorProgress:
+    """How many passages a person labeled."""
 
     who: str
-    assigned: int  # passages that they were given
-    labelled: int  # that they graded
+    assigned: int
+    labelled: int  # graded
     unsure: int
 
     def __str__(self) -> str:
         given = f" of {self.assigned:,} given" if self.assigned else ""
-        return f"{self.who} {self.labelled:,}{given}" + (
-            f" ({self.unsure:,} unsure)" if self.unsure else ""
-        )
+        unsure = f" ({self.unsure:,} unsure)" if self.unsure else ""
+        return f"{self.who} {self.labelled:,}{given}{unsure}"
 
 
-def labellers(store: Store, corrections: Iterable[Correction]) -> list[Labeller]:
-    """Each person who labels, or is to; of corrections that hold."""
-    given: dict[str, int] = dict(store.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who"))
+def annotator_progress(
+    store: Store, corrections: Iterable[Correction]
+) -> list[AnnotatorProgress]:
+    """The progress of everybody who labeled a passage or was assigned one."""
+    assigned: dict[str, int] = dict(store.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who"))
     graded: Counter[str] = Counter()
     unsure: Counter[str] = Counter()
-    for each in labels(corrections).values():
-        for who, label in each.items():
+    for labels in labels_by_person(corrections).values():
+        for who, label in labels.items():
             graded[who] += label.new is not None
             unsure[who] += not label.sure
     return [
-        Labeller(who, given.get(who, 0), graded[who], unsure[who])
-        for who in sorted({*given, *graded})
+        AnnotatorProgress(who, assigned.get(who, 0), graded[who], unsure[who])
+        for who in sorted({*assigned, *graded})
     ]

@@ -1,10 +1,10 @@
-"""A golden set, stage by stage. Each stage can run alone, once those before it are done.
+"""Build a golden set in stages; each can run alone once those before it are done.
 
     rewrite ─▶ retrieve ─▶ merge ─▶ grade ─▶ prune ─▶ rank
 
-A stage that was done with the same settings is passed over; one whose settings changed is done
-again, with the judge's replies taken from the store. A reply is known by what decides it: queries,
-passages, systems, limits and judges may come and go, and only what is new is asked.
+A stage that was done with the same settings is skipped; one whose settings changed runs again, with
+the judge's replies taken from the store. A reply is known by what decides it: queries, passages,
+systems, limits and judges may come and go, and only what is new is asked.
 """
 
 from __future__ import annotations
@@ -15,38 +15,35 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
-from rankproof.foundation.redaction import redact
-from rankproof.golden.annotators import Key, held
+from rankproof.foundation.progress import progress
+from rankproof.golden.annotators import Key, people_grades
 from rankproof.golden.judge_client import JudgeClient
-from rankproof.golden.judge_combination import join
-from rankproof.golden.judges import Judge, QueryPool, make_judge, members, standard
+from rankproof.golden.judge_combination import combine_grades
+from rankproof.golden.judges import Judge, QueryPool, judge_identity, make_judge, members
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
-from rankproof.golden.judgments import Kind, Row, cut, grouped, pair
-from rankproof.golden.ordering import rank_passages, record_finished
-from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
+from rankproof.golden.judgments import Kind, Row, group_rows, pair_digest, truncate
+from rankproof.golden.ordering import rank_passages
+from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.requests import EDITIONS, NEWEST, Prompt, Request, make_request, read_prompt
+from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.retrieval.components import describe_choice
 from rankproof.retrieval.identity import identity, value_identity
-from rankproof.retrieval.workshop import silent
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-Progress = Callable[[str, float], Any]
-"""(label, total) → a context manager that yields a function to be told of work done."""
+GradeEstimates = dict[Key, tuple[float, float]]
+"""Mean and standard deviation of each grade that is uncertain."""
 
-# What a stage's result depends on, beside the stages before it.
-_PARTS: dict[Stage, tuple[str, ...]] = {
+_STAGE_SETTINGS: dict[Stage, tuple[str, ...]] = {  # that decide its result
     "rewrite": ("rewriter",),
     "retrieve": ("embedder", "index", "bm25", "retrievers", "pool", "depths"),
     "merge": ("passage_chars",),
@@ -54,6 +51,25 @@ _PARTS: dict[Stage, tuple[str, ...]] = {
     "prune": ("pruning",),
     "rank": ("ranking",),
 }
+
+
+class Answer(NamedTuple):
+    """What one judge says of one passage."""
+
+    grade: int | None
+    mean: float | None
+    sd: float | None
+    failure: str | None
+    reply: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A judge of a panel, or the only judge."""
+
+    name: str  # in the panel; "" for the only judge
+    settings: Any  # None if the judge was given as an object
+    judge: Judge
 
 
 @dataclass(slots=True)
@@ -72,252 +88,242 @@ class Build:
 
     settings: GoldenSettings
     store: Store
-    progress: Progress = silent
-    judge: Judge | None = None
-    tell: Callable[[str], None] | None = None  # of what the calls of a stage will take
+    judge: Judge | None = None  # in place of the configured one
+    tell: Callable[[str], None] | None = None  # gets a forecast of the calls of a stage
     inputs: Inputs = field(init=False)
     prompts: dict[Kind, Prompt] = field(init=False)
 
     def __post_init__(self) -> None:
-        held = self.store.rows("SELECT query FROM queries")
-        self.inputs = read_inputs(self.settings, [query for (query,) in held])
-        self.prompts = read_prompts(self.settings, self.store)
-        self._adopt()
+        known_queries = [query for (query,) in self.store.rows("SELECT query FROM queries")]
+        self.inputs = read_inputs(self.settings, known_queries)
+        self.prompts = read_prompts(self.settings)
+        self._check_language()
 
     def run(self, only: Stage | None = None) -> list[Stage]:
-        """Every stage that is not done, or one alone; those that ran."""
+        """Run all stages that are not done, or one alone; return those that ran."""
         ran: list[Stage] = []
-        wanted = self.digests()
+        digests = self.digests()
         for stage in STAGES:
             done = self.store.meta("done", {})
+            is_done = done.get(stage) == digests[stage]
             if only is not None and stage != only:
-                if STAGES.index(stage) < STAGES.index(only) and done.get(stage) != wanted[stage]:
+                if STAGES.index(stage) < STAGES.index(only) and not is_done:
                     raise InputError(
                         f"{only} needs {stage}, which is not done with these settings",
                         place=str(self.store.path),
                         remedy=f"run --stage {stage} first, or all of them",
                     )
                 continue
-            if done.get(stage) == wanted[stage] and stage != only:
+            if is_done and stage != only:
                 continue
-            done = self._reopen(stage) | {stage: wanted[stage]}
-            self._run(stage, partial(self.store.set_meta, "done", done))
+            done = self._reopen(stage) | {stage: digests[stage]}
+            self._run_stage(stage, partial(self.store.set_meta, "done", done))
             ran.append(stage)
-        if not ran:  # what may be spent, and where things are, may still have changed
-            self._keep()
+        if not ran:  # limits and paths may still have changed
+            self._store_configuration()
         return ran
 
     def retry_failed(self) -> int:
-        """Have `run` ask again what could not be used in the end; how many requests that is."""
-        if not self.store.failed_requests():
+        """Make `run` ask failed requests again, and return their number."""
+        if not self.store.count_failed_requests():
             return 0
         with self.prepared() as panel:
-            judges = [self.number(each.judge, kind) for each in panel for kind in self.prompts]
-        if not self.store.failed_requests(judges):
+            judges = [self.judge_id(member.judge, kind) for member in panel for kind in self.prompts]
+        if not self.store.count_failed_requests(judges):
             return 0
-        self._reopen("grade")  # first: were we killed here, the replies would only be read again
+        # First, because a process killed in between must find the stage open.
+        self._reopen("grade")
         return self.store.retire_failed(judges)
 
     def _reopen(self, stage: Stage) -> dict[str, str]:
-        """A stage, and all that rests on it, is not done; the stages that stay so.
+        """Mark a stage and all later ones as not done; return the digests of those that are.
 
-        The configuration that the store shows is the one of what is in it.
+        The store then shows the configuration that its content is made with.
         """
         done = self.store.meta("done", {})
-        kept = {s: d for s, d in done.items() if STAGES.index(s) < STAGES.index(stage)}
+        remaining = {s: d for s, d in done.items() if STAGES.index(s) < STAGES.index(stage)}
         with self.store.transaction():
-            self.store.set_meta("done", kept)
+            self.store.set_meta("done", remaining)
             for table in ("orders", "ranking", "refined", "posteriors"):
-                self.store.replace(table, [])  # an order of other passages is no order of these
-            self._keep()
-        return kept
+                self.store.replace(table, [])
+            self._store_configuration()
+        return remaining
 
-    def _keep(self) -> None:
+    def _store_configuration(self) -> None:
         self.store.set_meta("config", self.settings.model_dump(mode="json"))
         self.store.set_meta("inputs", self.inputs.digests)
 
     def digests(self) -> dict[Stage, str]:
-        """What each stage's result rests on: its own settings, and all that came before."""
-        found = pool_digests(self.settings, self.inputs, self.inputs.queries)
-        before = found["merge"]
-        for stage in STAGES[len(found) :]:
-            parts = {name: value_identity(getattr(self.settings, name)) for name in _PARTS[stage]}
+        """Digest of all that each stage's result depends on, earlier stages included."""
+        digests = pool_digests(self.settings, self.inputs, self.inputs.queries)
+        previous = digests["merge"]
+        for stage in STAGES[len(digests) :]:
+            parts = {name: value_identity(getattr(self.settings, name)) for name in _STAGE_SETTINGS[stage]}
             if "judge" in parts:
-                parts["judge"] = self._who()
-            if stage == "prune" and (people := self._regraded()):
-                parts["people"] = sorted(people.items())
-            if stage == "prune" and self.judge is None and "" not in members(self.settings.judge):
-                said = held(self.store.active_corrections())  # they teach whom to trust
-                parts["people"] = sorted((key, each.grade) for key, each in said.items())
+                parts["judge"] = _without_versions(identity(self.judge or self.settings.judge))
+            if stage == "prune" and (regraded := self._regraded()):
+                parts["people"] = sorted(regraded.items())
+            is_panel = self.judge is None and "" not in members(self.settings.judge)
+            if stage == "prune" and is_panel:  # people's grades teach which judge is reliable
+                labels = people_grades(self.store.active_corrections())
+                parts["people"] = sorted((key, label.grade) for key, label in labels.items())
             if stage in ("grade", "rank"):
                 parts["prompt"] = self.prompts["grade" if stage == "grade" else "order"].digest
-            before = found[stage] = digest([before, stage, parts])
-        return found
+            previous = digests[stage] = digest([previous, stage, parts])
+        return digests
 
-    def _adopt(self) -> None:
-        """Take the store for this configuration, or refuse it."""
-        held = self.store.meta("config")
-        if held is None:
+    def _check_language(self) -> None:
+        """Refuse a store that was built in another language; store the configuration in a new one."""
+        stored = self.store.meta("config")
+        if stored is None:
             with self.store.transaction():
-                self._keep()
+                self._store_configuration()
             return
-        was, now = held.get("language"), self.settings.language
-        if was != now:
+        before, now = stored.get("language"), self.settings.language
+        if before != now:
             raise InputError(
-                f"holds a golden set with language: {was}, and the configuration says {now}",
+                f"holds a golden set with language: {before}, and the configuration says {now}",
                 place=str(self.store.path),
                 remedy="grades of two languages do not mix: name another store",
             )
-        if self.store.meta("carried"):
-            self._carry(held)
-
-    def _carry(self, held: dict[str, Any]) -> None:
-        """What a store of the first format does not say by itself, and its configuration does."""
-        try:
-            before = TypeAdapter(GoldenSettings).validate_python(held)
-            lists = makers(before)
-        except (InputError, ValidationError, OSError):  # a file or a part is not there any more
-            before, lists = None, {}
-        done, judge = self.store.meta("done", {}), self.store.meta("judge")
-        with self.store.transaction():
-            for name, said in lists.items():
-                self.store.execute(
-                    "UPDATE lists SET digest = ?, said = ? WHERE list = ?",
-                    (digest(said), json.dumps(redact(said), default=str), name),
-                )
-            if before is not None and "rank" in done and judge is not None:
-                reasons = self.store.rows("SELECT query, reason FROM refined")
-                record_finished(self.store, before, [judge["numbers"]["order"]], dict(reasons))
-            self.store.set_meta("carried", False)
-
-    def _who(self) -> Any:
-        """What tells the judge from others: what it says of itself, where it was handed in."""
-        return _comparable(identity(self.judge or self.settings.judge))
 
     # --------------------------------------------------------------------------------- stages
 
-    def _run(self, stage: Stage, finish: Callable[[], None]) -> None:
+    def _run_stage(self, stage: Stage, mark_finished: Callable[[], None]) -> None:
         store, settings, inputs = self.store, self.settings, self.inputs
         if stage == "rewrite":
-            with self.progress("rewriting", len(inputs.queries)) as told:
-                rewrite(store, settings, inputs, told)
+            with progress("rewriting", len(inputs.queries)):
+                rewrite(store, settings, inputs)
         elif stage == "retrieve":
-            total = len(inputs.corpus.documents) + len(inputs.queries)
-            with self.progress("retrieving", total) as told:
-                retrieve(store, settings, inputs, told)
+            with progress("retrieving", len(inputs.corpus.documents) + len(inputs.queries)):
+                retrieve(store, settings, inputs)
         elif stage == "merge":
-            merge(store, settings, [*store.in_force("grade"), *store.in_force("order")])
+            judges = [*store.current_judges("grade"), *store.current_judges("order")]
+            merge(store, settings, judges)
         elif stage == "grade":
             self._grade()
         elif stage == "prune":
             self._prune()
-        else:
-            rank_passages(self, self._joined(), self._regraded(), finish)
+        else:  # marks itself as finished, in the transaction that stores the ranking
+            rank_passages(self, self._combine_grades(), self._regraded(), mark_finished)
             return
-        finish()
+        mark_finished()
 
     def _grade(self) -> None:
         prompt = self.prompts["grade"]
         with self.prepared() as panel:
-            for each in panel:
-                who = self.number(each.judge, "grade")
-                left = ungraded(self.store, self.pools(), who, self._begun(who))
-                requests = grade_requests(left, self.settings, prompt)
-                with self.askers([each], "grading", len(requests)) as (asker,):
-                    asker.ask(requests)
+            for member in panel:
+                judge_id = self.judge_id(member.judge, "grade")
+                last_reply = self._last_reply_before_grading(judge_id)
+                pools = ungraded(self.store, self.pools(), judge_id, last_reply)
+                requests = grade_requests(pools, self.settings, prompt)
+                with self.clients([member], "grading", len(requests)) as (client,):
+                    client.ask(requests)
         self.store.execute("DELETE FROM meta WHERE key = 'grading'")
-        self._joined()
+        self._combine_grades()
 
-    def _begun(self, judge: int) -> int:
-        """The last reply before a judge began to grade these pools: who was killed goes on with
-        the batches of then, of which parts may have been graded since."""
-        held = self.store.meta("grading") or {}
-        of = digest([self.digests()["grade"], self.settings.grading.batch])
-        if held.get(str(judge), [""])[0] != of:
-            ((last,),) = self.store.rows("SELECT COALESCE(MAX(id), 0) FROM replies")
-            held[str(judge)] = [of, last]
-            self.store.set_meta("grading", held)
-        return int(held[str(judge)][1])
+    def _last_reply_before_grading(self, judge_id: int) -> int:
+        """Id of the last reply that was stored when this judge began to grade these pools.
 
-    def _joined(self) -> dict[Key, tuple[float, float]]:
-        """Write the grades that hold; mean and standard deviation of each that is not sure.
-
-        Of one judge they are its own; of several, what they say together (`joining.join`).
+        It is stored until grading ends, so that a killed process resumes the same batches, although
+        some of their passages have been graded since.
         """
-        judges = self.store.in_force("grade")
-        said: dict[Key, dict[int, Row]] = {}
-        for query, doc, judge, *answer in self.store.rows(
+        beginnings = self.store.meta("grading") or {}
+        grading_digest = digest([self.digests()["grade"], self.settings.grading.batch])
+        if beginnings.get(str(judge_id), [""])[0] != grading_digest:
+            last_reply = self.store.number("SELECT MAX(id) FROM replies")
+            beginnings[str(judge_id)] = [grading_digest, last_reply]
+            self.store.set_meta("grading", beginnings)
+        return int(beginnings[str(judge_id)][1])
+
+    def _combine_grades(self) -> GradeEstimates:
+        """Write `grades` from the judges' answers; return an estimate of each uncertain grade."""
+        judges = self.store.current_judges("grade")
+        answers: dict[Key, dict[int, Answer]] = {}
+        for query, doc, judge, *values in self.store.rows(
             "SELECT query, doc, judge, grade, mean, sd, failure, reply FROM pairs JOIN "
             "(SELECT pair, judge, grade, mean, sd, failure, reply FROM answers "
             f"WHERE judge IN ({', '.join(map(str, judges))})) USING (pair)"
         ):
-            said.setdefault((query, doc), {})[judge] = tuple(answer)
-        sure: dict[Key, tuple[float, float]] = {}
-        rows: list[Row] = []
+            answers.setdefault((query, doc), {})[judge] = Answer(*values)
         if len(judges) == 1:
-            for key, each in said.items():
-                grade, mean, sd, failure, reply = each[judges[0]]
-                rows.append((*key, grade, failure, reply))
-                if mean is not None:
-                    sure[key] = mean, sd
+            rows, estimates = _grades_of_one({k: by[judges[0]] for k, by in answers.items()})
         else:
-            keys = sorted(said)
-            people = held(self.store.active_corrections())
-            votes = [[said[key].get(j, (0,))[0] or 0 for j in judges] for key in keys]
-            known = [people[key].grade if key in people else 0 for key in keys]
-            found = join(np.array(votes).reshape(-1, len(judges)), np.array(known, np.int64))
-            for at, key in enumerate(keys):
-                grade = int(found.grade[at]) or None
-                heard = [said[key][j] for j in judges if j in said[key]]
-                near = min(heard, key=lambda one: abs((one[0] or 9) - (grade or 0)))
-                rows.append((*key, grade, None if grade else near[3], near[4]))
-                sure[key] = float(found.mean[at]), float(found.sd[at])
-            proved = zip(found.right.tolist(), found.apart.tolist(), strict=True)
-            self.measured(judges, [{"right": r, "apart": a} for r, a in proved])
+            rows, estimates = self._grades_of_panel(answers, judges)
         with self.store.transaction():
             self.store.replace("grades", rows)
-        return sure
+        return estimates
 
-    def measured(self, judges: Sequence[int], figures: Sequence[dict[str, float]]) -> None:
-        """Keep how reliable each judge of a panel proved to be."""
-        before = self.store.meta("reliability") or {}
-        now = {
-            str(judge): before.get(str(judge), {}) | {k: v for k, v in said.items() if v == v}
-            for judge, said in zip(judges, figures, strict=True)
-        }
-        self.store.set_meta("reliability", before | now)
+    def _grades_of_panel(
+        self, answers: dict[Key, dict[int, Answer]], judges: Sequence[int]
+    ) -> tuple[list[Row], GradeEstimates]:
+        """Combine the grades of several judges; store how reliable each is."""
+        labels = people_grades(self.store.active_corrections())
+        keys = sorted(answers)
+        no_answer = Answer(None, None, None, None, 0)
+        votes = [[answers[key].get(judge, no_answer).grade or 0 for judge in judges] for key in keys]
+        known = [labels[key].grade if key in labels else 0 for key in keys]
+        combined = combine_grades(
+            np.array(votes).reshape(-1, len(judges)), np.array(known, np.int64)
+        )
+        rows: list[Row] = []
+        estimates: GradeEstimates = {}
+        for index, key in enumerate(keys):
+            grade = int(combined.grade[index]) or None
+            given = [answers[key][judge] for judge in judges if judge in answers[key]]
+            closest = min(given, key=lambda answer: abs((answer.grade or 9) - (grade or 0)))
+            rows.append((*key, grade, None if grade else closest.failure, closest.reply))
+            estimates[key] = float(combined.mean[index]), float(combined.sd[index])
+        accuracy, distance = combined.accuracy.tolist(), combined.mean_distance.tolist()
+        figures = [{"right": a, "apart": d} for a, d in zip(accuracy, distance, strict=True)]
+        self.store_reliability(judges, figures)
+        return rows, estimates
 
-    def _regraded(self) -> dict[tuple[str, str], int]:
-        """Grades of people, where they are not the judge's."""
-        judged = {
+    def store_reliability(
+        self, judges: Sequence[int], figures: Sequence[dict[str, float]]
+    ) -> None:
+        """Store how reliable each judge of a panel is; NaN leaves an earlier value."""
+        stored = self.store.meta("reliability") or {}
+        for judge, values in zip(map(str, judges), figures, strict=True):
+            known = {name: value for name, value in values.items() if value == value}
+            stored[judge] = stored.get(judge, {}) | known
+        self.store.set_meta("reliability", stored)
+
+    def _regraded(self) -> dict[Key, int]:
+        """People's grades, where they differ from the judge's."""
+        judge_grades = {
             (query, doc): grade
             for query, doc, grade in self.store.rows("SELECT query, doc, grade FROM grades")
         }
-        found = held(self.store.active_corrections(), judged)
-        return {key: each.grade for key, each in found.items() if each.grade != judged.get(key)}
+        labels = people_grades(self.store.active_corrections(), judge_grades)
+        return {
+            key: label.grade for key, label in labels.items() if label.grade != judge_grades.get(key)
+        }
 
     def _prune(self) -> None:
-        self._joined()  # people's labels may have taught whom to trust
-        rows: list[Row] = []
-        people = self._regraded()
-        for query, pool in grouped(
+        self._combine_grades()  # again: people's labels may have changed which judge is reliable
+        regraded = self._regraded()
+        pools = group_rows(
             self.store.rows(
                 "SELECT query, doc, grade FROM pool LEFT JOIN grades USING (query, doc) "
                 "ORDER BY query, pool.position"
             )
-        ).items():
-            grades = [people.get((query, doc), grade) for doc, grade in pool]
+        )
+        rows: list[Row] = []
+        for query, pool in pools.items():
+            grades = [regraded.get((query, doc), grade) for doc, grade in pool]
             kept = prune(grades, self.settings.pruning)
-            rows += [(query, pool[at][0], place) for place, at in enumerate(kept, 1)]
+            rows += [(query, pool[index][0], position) for position, index in enumerate(kept, 1)]
         with self.store.transaction():
             self.store.replace("subset", rows)
 
-    # ----------------------------------------------------------------------------- the judge
+    # ----------------------------------------------------------------------------- the judges
 
     def pools(self) -> list[QueryPool]:
+        """Every query with its pool; see `read_pools`."""
         return read_pools(self.store, self.settings.passage_chars)
 
-    def texts(self) -> dict[tuple[str, str], tuple[str, str]]:
+    def texts(self) -> dict[Key, tuple[str, str]]:
         """(question, passage) of every pooled (query, doc), as the judge is shown them."""
         return {
             (pool.query, doc): (pool.question, text)
@@ -327,116 +333,116 @@ class Build:
 
     @contextmanager
     def prepared(self) -> Iterator[list[Member]]:
-        """The judge, or a panel's judges, who have looked at the pools."""
-        with ExitStack() as opened:
-            panel = []
-            named = members(self.settings.judge)
-            for name, chosen in named.items() if self.judge is None else [("", named.get(""))]:
-                judge = self.judge or make_judge(self.settings, self.inputs.qrels, chosen)
-                if self.judge is None:
-                    opened.callback(judge.close)
-                judge.prepare(self.pools())
-                panel.append(Member(name, chosen, judge))
-            self._name(panel)
+        """Open the judge, or the judges of a panel, prepared for all pools."""
+        with ExitStack() as exits:
+            if self.judge is not None:
+                panel = [Member("", members(self.settings.judge).get(""), self.judge)]
+            else:
+                panel = []
+                for name, chosen in members(self.settings.judge).items():
+                    judge = make_judge(self.settings, self.inputs.qrels, chosen)
+                    exits.callback(judge.close)
+                    panel.append(Member(name, chosen, judge))
+            for member in panel:
+                member.judge.prepare(self.pools())
+            self._store_judge(panel)
             yield panel
 
-    def number(self, judge: Judge, kind: Kind) -> int:
-        """What the store knows the judge by, under the prompt in force."""
-        return self.store.judge(standard(judge, kind, self.prompts[kind].digest))
+    def judge_id(self, judge: Judge, kind: Kind) -> int:
+        """The judge's id in the store, under the current prompt."""
+        return self.store.judge_id(judge_identity(judge, kind, self.prompts[kind].digest))
 
     @contextmanager
-    def askers(
+    def clients(
         self, panel: Sequence[Member], label: str, total: float
     ) -> Iterator[list[JudgeClient]]:
-        """Judges, ready to be asked, with one bar."""
+        """Clients of these judges, which report `total` requests to one progress bar."""
         limits = self.settings.limits
-        with self.progress(label, total) as told:
+        with progress(label, total):
             yield [
                 JudgeClient(
-                    *(self.store, each.judge),
-                    price=price_of(self.settings, each.chosen)[0],
+                    self.store,
+                    member.judge,
+                    price=judge_price(self.settings, member.settings)[0],
                     max_cost=limits.max_cost,
                     concurrency=limits.concurrency,
-                    progress=told,
                     tell=self.tell,
                 )
-                for each in panel
+                for member in panel
             ]
 
-    def _name(self, panel: Sequence[Member]) -> None:
-        """Each golden set names its judge."""
-        every: list[dict[str, Any]] = [
+    def _store_judge(self, panel: Sequence[Member]) -> None:
+        """Store who judges, as `status` and exports name it."""
+        described: list[dict[str, Any]] = [
             {
-                "name": each.name or each.judge.name,
-                "model": each.judge.model,
-                "parameters": each.judge.parameters,
-                "simulated": each.judge.simulated,
-                "numbers": {kind: self.number(each.judge, kind) for kind in self.prompts},
+                "name": member.name or member.judge.name,
+                "model": member.judge.model,
+                "parameters": member.judge.parameters,
+                "simulated": member.judge.simulated,
+                "numbers": {kind: self.judge_id(member.judge, kind) for kind in self.prompts},
             }
-            for each in panel
+            for member in panel
         ]
-        said = every[0]
-        if len(every) > 1:
-            taken = [each["numbers"]["grade"] for each in every]
-            twice = next((e for e in every if taken.count(e["numbers"]["grade"]) > 1), None)
-            if twice is not None:
-                raise InputError(
-                    f"{twice['name']} is in the panel twice",
-                    place="judge",
-                    remedy="name judges that differ in model or temperature",
-                )
-            said = {
-                "name": " + ".join(each["name"] for each in every),
-                "model": " + ".join(each["model"] for each in every),
-                "parameters": {each["name"]: each["parameters"] for each in every},
-                "simulated": any(each["simulated"] for each in every),
-                "members": every,
-            }
+        judge = described[0] if len(described) == 1 else _describe_panel(described)
+        judge_type = describe_choice(self.judge or self.settings.judge)["type"]
         prompts = {kind: prompt.digest for kind, prompt in self.prompts.items()}
-        kind = describe_choice(self.judge or self.settings.judge)["type"]
-        self.store.set_meta("judge", {"type": kind, **said, "prompts": prompts})
+        self.store.set_meta("judge", {"type": judge_type, **judge, "prompts": prompts})
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One of those who judge."""
+def _describe_panel(described: list[dict[str, Any]]) -> dict[str, Any]:
+    ids = [member["numbers"]["grade"] for member in described]
+    for member in described:
+        if ids.count(member["numbers"]["grade"]) > 1:
+            raise InputError(
+                f"{member['name']} is in the panel twice",
+                place="judge",
+                remedy="name judges that differ in model or temperature",
+            )
+    return {
+        "name": " + ".join(member["name"] for member in described),
+        "model": " + ".join(member["model"] for member in described),
+        "parameters": {member["name"]: member["parameters"] for member in described},
+        "simulated": any(member["simulated"] for member in described),
+        "members": described,
+    }
 
-    name: str  # in its panel; none where it judges alone
-    chosen: Any  # its settings, or what was handed in
-    judge: Judge
+
+def _grades_of_one(answers: dict[Key, Answer]) -> tuple[list[Row], GradeEstimates]:
+    """Rows of `grades` from the answers of a single judge, and those it was unsure of."""
+    rows = [(*key, answer.grade, answer.failure, answer.reply) for key, answer in answers.items()]
+    estimates = {
+        key: (answer.mean, answer.sd)
+        for key, answer in answers.items()
+        if answer.mean is not None and answer.sd is not None
+    }
+    return rows, estimates
 
 
 def pool_digests(
     settings: GoldenSettings, inputs: Inputs, queries: Sequence[tuple[str, str]]
 ) -> dict[Stage, str]:
-    """What the pools of some queries rest on, stage by stage."""
-    texts = {role: said for role, said in inputs.digests.items() if role != "queries"}
-    before: Any = [texts, settings.seed, queries]
-    found: dict[Stage, str] = {}
+    """Digest of all that the pools of these queries depend on, by stage."""
+    files = {role: file for role, file in inputs.digests.items() if role != "queries"}
+    previous: Any = [files, settings.seed, queries]
+    digests: dict[Stage, str] = {}
     for stage in STAGES[: STAGES.index("grade")]:
-        parts = {name: value_identity(getattr(settings, name)) for name in _PARTS[stage]}
-        before = found[stage] = digest([before, stage, parts])
-    return found
+        parts = {name: value_identity(getattr(settings, name)) for name in _STAGE_SETTINGS[stage]}
+        previous = digests[stage] = digest([previous, stage, parts])
+    return digests
 
 
 def store_path(settings: GoldenSettings, config: Path) -> Path:
-    """Where a configuration keeps its golden set."""
+    """Where a configuration file keeps its golden set."""
     return settings.store or config.with_name(f"{config.stem}.golden")
 
 
-def read_prompts(settings: GoldenSettings, store: Store | None = None) -> dict[Kind, Prompt]:
-    """The prompts in force: a set that was begun with an older edition goes on with it."""
-    said = {} if store is None else store.meta("judge") or {}
-    begun = said.get("prompts", {})
-
-    def chosen(kind: Kind, own: Path | None) -> Prompt:
-        language = settings.language
-        every = {edition: read_prompt(kind, language, own, edition) for edition in EDITIONS}
-        held = [edition for edition in EDITIONS if every[edition].digest == begun.get(kind)]
-        return every[settings.prompts.edition or (held[0] if held else NEWEST)]
-
+def read_prompts(settings: GoldenSettings) -> dict[Kind, Prompt]:
+    """The configured prompts, or those that ship with rankproof."""
     own = settings.prompts
-    return {"grade": chosen("grade", own.grade), "order": chosen("order", own.order)}
+    return {
+        "grade": read_prompt("grade", settings.language, own.grade),
+        "order": read_prompt("order", settings.language, own.order),
+    }
 
 
 def read_pools(store: Store, passage_chars: int | None = None) -> list[QueryPool]:
@@ -450,39 +456,44 @@ def read_pools(store: Store, passage_chars: int | None = None) -> list[QueryPool
     for query, question, doc, text in rows:
         pool = pools.setdefault(query, QueryPool(query, question, [], []))
         pool.documents.append(doc)
-        pool.texts.append(cut(text, passage_chars))
+        pool.texts.append(truncate(text, passage_chars))
     return list(pools.values())
 
 
 def ungraded(
-    store: Store, pools: Sequence[QueryPool], judge: int, last: int | None = None
+    store: Store, pools: Sequence[QueryPool], judge_id: int, last_reply: int | None = None
 ) -> list[QueryPool]:
-    """The pools less what a judge has graded, or failed to, be it up to some reply; of equal texts
-    the first is asked."""
-    answered = "SELECT pair FROM answers WHERE judge = ? AND reply <= COALESCE(?, reply)"
-    known = {what for (what,) in store.rows(answered, (judge, last))}
-    found = []
+    """The pools without what a judge has graded or failed on, in replies up to `last_reply`.
+
+    Of passages with the same text only the first is kept.
+    """
+    sql = "SELECT pair FROM answers WHERE judge = ? AND reply <= COALESCE(?, reply)"
+    known = {pair for (pair,) in store.rows(sql, (judge_id, last_reply))}
+    open_pools = []
     for pool in pools:
-        left = QueryPool(pool.query, pool.question, [], [])
+        remaining = QueryPool(pool.query, pool.question, [], [])
         for doc, text in zip(pool.documents, pool.texts, strict=True):
-            what = pair(pool.question, text)
-            if what not in known:
-                known.add(what)
-                left.documents.append(doc)
-                left.texts.append(text)
-        if left.documents:
-            found.append(left)
-    return found
+            pair = pair_digest(pool.question, text)
+            if pair not in known:
+                known.add(pair)
+                remaining.documents.append(doc)
+                remaining.texts.append(text)
+        if remaining.documents:
+            open_pools.append(remaining)
+    return open_pools
 
 
 def grade_requests(
     pools: Sequence[QueryPool], settings: GoldenSettings, prompt: Prompt
 ) -> list[Request]:
-    """Each pool in batches, best first, so that what is left of it falls into the same ones."""
+    """Requests for each pool in batches, best passages first."""
     size = settings.grading.batch
     return [
         make_request(
-            *("grade", prompt, pool.query, pool.question),
+            "grade",
+            prompt,
+            pool.query,
+            pool.question,
             list(zip(pool.documents[at : at + size], pool.texts[at : at + size], strict=True)),
             seed=settings.seed,
             passage_chars=settings.passage_chars,
@@ -492,8 +503,8 @@ def grade_requests(
     ]
 
 
-def price_of(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | None, str]:
-    """The price of the judge, or of one of a panel's, and where it is from."""
+def judge_price(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | None, str]:
+    """The price of a judge (the configured one if None), and where it comes from, in words."""
     judge = settings.judge if judge is None else judge
     if isinstance(judge, ScorerJudgeSettings) and judge.reranker.type == "endpoint":
         return None, "what the reranker's server costs is not counted"
@@ -506,16 +517,17 @@ def price_of(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | 
     prices = read_prices(settings.prices)
     if judge.model not in prices.models:
         return None, f"the price of {judge.model} is not known: give judge.price or a price file"
-    each = prices.per_million(judge.model)
-    when = prices.models[judge.model].date or prices.date
-    told = f"prices of {when}; output tokens counted at the price of input, as no other is given"
-    old = "; ".join(prices.stale(models=[judge.model]))
-    return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
+    per_million = prices.per_million(judge.model)
+    date = prices.models[judge.model].date or prices.date
+    source = f"prices of {date}; output tokens counted at the price of input, as no other is given"
+    if warnings := prices.stale(models=[judge.model]):
+        source = "; ".join([source, *warnings])
+    return TokenPrice(input_per_1m=per_million, output_per_1m=per_million), source
 
 
-def _comparable(said: Any) -> Any:
-    """As JSON keeps it; which version of a package computed a reply makes no other golden set."""
-    plain = json.loads(json.dumps(said, default=str))
+def _without_versions(value: Any) -> Any:
+    """An identity as JSON keeps it; a package's version does not make another golden set."""
+    plain = json.loads(json.dumps(value, default=str))
     if isinstance(plain, dict):
-        return {name: _comparable(value) for name, value in plain.items() if name != "versions"}
+        return {k: _without_versions(v) for k, v in plain.items() if k != "versions"}
     return plain

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
 from rankproof.foundation.phrasing import plural
-from rankproof.golden.judges import Judge, Waiting, standard
-from rankproof.golden.judgments import ATTEMPTS, Kind, Reply
+from rankproof.foundation.progress import advance
+from rankproof.golden.judges import Judge, Waiting, judge_identity
+from rankproof.golden.judgments import MAX_ATTEMPTS, Kind, Reply
 from rankproof.golden.parsing import Malformed, parse, spread
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
@@ -29,8 +30,8 @@ from rankproof.golden.store import Store
 from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.http import Refused, Unanswered
 
+OnDone = Callable[[float], None]  # called with the number of requests that were finished
 Result = dict[str, int] | list[str]  # grade of each document, or documents best first
-OnProgress = Callable[[float], None]  # called with the number of requests that were finished
 
 _POLL_SECONDS = 0.2  # of each wait: with polars, Ctrl-C does not end a wait but restarts it
 _MAX_UNANSWERED_IN_A_ROW = 10  # from then on the server is at fault, not the requests
@@ -66,7 +67,7 @@ def estimate_request_tokens(request: Request) -> int:
 
 
 def max_request_tokens(request: Request) -> int:
-    """Upper bound of a request's tokens: no tokeniser makes more of a text than it has bytes."""
+    """Upper bound of a request's tokens: no tokenizer makes more of a text than it has bytes."""
     texts = (request.system, request.user, json.dumps(request.schema, ensure_ascii=False))
     return _CHAT_OVERHEAD_TOKENS + sum(len(text.encode("utf-8", "replace")) for text in texts)
 
@@ -114,7 +115,6 @@ class JudgeClient:
         price: TokenPrice | None = None,
         max_cost: float | None = None,
         concurrency: int = 4,
-        progress: OnProgress | None = None,
         tell: Callable[[str], None] | None = None,  # gets a forecast after the first reply
     ):
         if max_cost is not None and price is None:
@@ -125,7 +125,6 @@ class JudgeClient:
         self._store, self._judge, self._price = store, judge, price
         self._max_cost = math.inf if max_cost is None else max_cost  # US dollars
         self._thread_count = concurrency if judge.parallel else 1
-        self._progress = progress or (lambda count: None)
         self._tell = tell or (lambda forecast: None)
         self._lock = threading.Lock()  # of everything below
         self._cost_released = threading.Condition(self._lock)
@@ -151,9 +150,9 @@ class JudgeClient:
         self._stopped.clear()
         self._first_error = None
         self._unanswered_in_a_row = []
-        self._spent = self._store.spent()  # other judges of the panel may have spent since
+        self._spent = self._store.total_cost()  # other judges of the panel may have spent since
         keyed_requests = {self.key(request): request for request in requests}
-        replies = self._ask_all(keyed_requests, self._progress)
+        replies = self._ask_all(keyed_requests, advance)
         failed = [batch for key, batch in keyed_requests.items() if _can_be_split(replies[key])]
         halves = self._ask_in_halves(failed, replies)
 
@@ -189,32 +188,32 @@ class JudgeClient:
             failed = [b for b in (*failed_halves, *unsplit) if b.query not in unanswerable_queries]
         return halves
 
-    def _ask_all(self, requests: Mapping[str, Request], progress: OnProgress) -> dict[str, Reply]:
+    def _ask_all(self, requests: Mapping[str, Request], report: OnDone) -> dict[str, Reply]:
         """Return the final reply to each request by its key, from the store or from the judge."""
         replies: dict[str, Reply] = {}
         for key, request in requests.items():
             stored = self._stored_reply(request)
             if stored is not None:
                 replies[key] = stored
-                progress(1)
+                report(1)
         unanswered = {key: r for key, r in requests.items() if key not in replies}
-        return replies | self._send_all(unanswered, progress)
+        return replies | self._send_all(unanswered, report)
 
     def _stored_reply(self, request: Request) -> Reply | None:
         """The final reply to a request, or None if it has to be asked (again)."""
         reply = self._store.reply(self.key(request))
         if reply is None or reply.final:
             return reply
-        return self._stored_reply(request.again())
+        return self._stored_reply(request.retry())
 
-    def _send_all(self, requests: Mapping[str, Request], progress: OnProgress) -> dict[str, Reply]:
+    def _send_all(self, requests: Mapping[str, Request], report: OnDone) -> dict[str, Reply]:
         """Send in several threads; return final replies by key, or raise once none is under way."""
         futures: dict[str, Future[Reply]] = {}
         executor = ThreadPoolExecutor(self._thread_count, thread_name_prefix="judge")
         try:
             first_use = not self._usage.replies  # read now: the first reply may come at once
             for key, request in requests.items():
-                futures[key] = executor.submit(self._ask_until_final, request, progress)
+                futures[key] = executor.submit(self._ask_until_final, request, report)
                 if first_use and len(futures) == 1:
                     self._wait_for_first(futures[key], requests.values())
             pending = set(futures.values())
@@ -247,12 +246,12 @@ class JudgeClient:
     def forecast(self, requests: Collection[Request]) -> str:
         """Number, likely and worst cost, and duration of requests, judging by replies so far."""
         likely = sum(cost(self._price, *self._usage.likely_tokens(r)) or 0.0 for r in requests)
-        worst = sum(self._worst_cost(request) for request in requests) * ATTEMPTS
+        worst = sum(self._worst_cost(request) for request in requests) * MAX_ATTEMPTS
         minutes = self._usage.mean_seconds * len(requests) / self._thread_count / 60
         money = "" if self._price is None else f", likely ${likely:.4f} and at worst ${worst:.4f}"
         return f"{plural(len(requests), 'call')}{money}, about {max(minutes, 0.1):.1f} minutes"
 
-    def _ask_until_final(self, request: Request, progress: OnProgress) -> Reply:
+    def _ask_until_final(self, request: Request, report: OnDone) -> Reply:
         """Ask until there is a result or no attempt is left; runs in a thread."""
         try:
             reply = self._store.reply(self.key(request)) or self._send(request)
@@ -262,8 +261,8 @@ class JudgeClient:
             self._stop_sending()  # at once, so that no other thread sends another request
             raise
         if not reply.final:
-            return self._ask_until_final(request.again(), progress)
-        progress(1)
+            return self._ask_until_final(request.retry(), report)
+        report(1)
         return reply
 
     def _stop_sending(self) -> None:
@@ -428,8 +427,8 @@ class JudgeClient:
         """The judge's id in the store, under a prompt's digest."""
         with self._lock:
             if (kind, prompt) not in self._judge_ids:
-                identity = standard(self._judge, kind, prompt)
-                self._judge_ids[kind, prompt] = self._store.judge(identity)
+                identity = judge_identity(self._judge, kind, prompt)
+                self._judge_ids[kind, prompt] = self._store.judge_id(identity)
             return self._judge_ids[kind, prompt]
 
 

@@ -1,15 +1,17 @@
-"""Grades of several judges → one, by how reliable each has proved to be.
+"""Combine the grades of several judges into one, weighing each by how reliable it proves to be.
 
-A passage has one true grade t, and judge j says g with chance C_j[t, g] (Dawid and Skene, 1979).
-Both are found from what was said, each from the other, again and again:
+A passage has one true grade t, and judge j gives g with probability C_j[t, g] (Dawid and Skene
+1979, "Maximum likelihood estimation of observer error-rates using the EM algorithm"). Truths and
+probabilities are estimated from each other, alternately:
 
-    P_i(t) ∝ π_t · Π_j C_j[t, said_ij],   C_j[t, g] ∝ ν·K_j[t, g] + Σ_i P_i(t)·[said_ij = g]
+    P_i(t) ∝ π_t · Π_j C_j[t, g_ij],   C_j[t, g] ∝ ν·K_j[t, g] + Σ_i P_i(t)·[g_ij = g]
 
-While C is learned, a passage that people graded has the grade they gave it: a few of their labels
-teach what every judge is worth. What the judges say together of it is told without that label, for
-it is to be compared with it. The first guess of a judge who is right with chance r_j, itself
-learned, is K_j[t, t] = r_j and ∝ e^−|t − g| elsewhere, ν labels' worth for each grade. Without
-people two judges are told apart by little more than it.
+Initially a judge is right with rate r_j, itself estimated: K_j[t, t] = r_j, and ∝ e^−|t − g|
+elsewhere; this counts as ν labels for each grade. Without people's labels, two judges differ by
+little more than it.
+
+While C is estimated, passages that people graded have their grade: a few labels show what every
+judge is worth. The combined grade does not use them, since it will be compared with people's.
 """
 
 from __future__ import annotations
@@ -20,67 +22,66 @@ import numpy as np
 
 from rankproof.foundation.arrays import Float, Int
 
-_GUESS = 20.0  # ν
-_RIGHT = 0.6  # r, before anything was said
-_SWEEPS = 50
-_SETTLED = 1e-6
-_LEVELS = np.arange(1, 6)
+_PRIOR_LABELS = 20.0  # ν
+_PRIOR_ACCURACY = 0.6  # r before anything was graded
+_MAX_SWEEPS = 50
+_TOLERANCE = 1e-6  # change of P_i(t) below which the sweeps end
+_GRADES = np.arange(1, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """What several judges say together."""
+class CombinedGrades:
+    """Grades of all judges together, and how reliable each judge is."""
 
-    grade: Int  # (items,) the median of P_i; 0 where nobody said anything
-    mean: Float  # (items,)
-    sd: Float
-    right: Float  # (judges,) Σ_t π_t·C_j[t, t]: the share of a judge's grades that are right
-    apart: Float  # (judges,) Σ π_t·C_j[t, g]·|t − g|: how many grades they lie away
+    grade: Int  # (items,) the median of P_i; 0 if no judge graded the item
+    mean: Float  # (items,) of P_i
+    sd: Float  # (items,)
+    accuracy: Float  # (judges,) Σ_t π_t·C_j[t, t]; NaN for a judge that graded nothing
+    mean_distance: Float  # (judges,) Σ π_t·C_j[t, g]·|t − g|, in grades
 
 
-def join(said: Int, known: Int) -> Joined:
-    """(items, judges) grades 1–5, 0 where a judge gave none; (items,) people's, 0 where none."""
-    items, judges = said.shape
-    same = np.eye(5)
-    near = np.exp(-np.abs(_LEVELS[:, None] - _LEVELS)) * (1 - same)
-    near /= near.sum(axis=1, keepdims=True)
-    chance = np.repeat((_RIGHT * same + (1 - _RIGHT) * near)[None], judges, axis=0)  # true, said
-    share = np.full(5, 0.2)
-    told = said[:, :, None] == _LEVELS  # (items, judges, 5)
-    fixed = (known[:, None] == _LEVELS).astype(np.float64)
-    given = known > 0
-
-    def heard() -> Float:
-        """(items, judges, true) log chance of what each judge said."""
-        return np.asarray(np.einsum("ijg,jtg->ijt", told, np.log(chance)))
-
-    def judged(evidence: Float) -> Float:
-        weight = np.log(share) + evidence
-        found = np.exp(weight - weight.max(axis=1, keepdims=True))
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-    def truth(evidence: Float) -> Float:
-        return np.where(given[:, None], fixed, judged(evidence))
-
-    any_said = (said > 0).any(axis=1)
-    before = np.zeros((items, 5))
-    for _ in range(_SWEEPS):
-        found = truth(heard().sum(axis=1))
-        share = (found[any_said].sum(axis=0) + 1) / (any_said.sum() + 5)
-        counts = np.einsum("it,ijg->jtg", found, told)
-        hits = np.einsum("jtt->j", counts) + 2 * _GUESS * _RIGHT
-        rate = (hits / (counts.sum(axis=(1, 2)) + 2 * _GUESS))[:, None, None]
-        counts += _GUESS * (rate * same + (1 - rate) * near)
-        chance = counts / counts.sum(axis=2, keepdims=True)
-        if np.abs(found - before).max(initial=0.0) < _SETTLED:
+def combine_grades(votes: Int, known: Int) -> CombinedGrades:
+    """Combine votes (items, judges), grades 1–5 or 0 for none, with people's grades (items,)."""
+    identity = np.eye(5)
+    off_diagonal = np.exp(-np.abs(_GRADES[:, None] - _GRADES)) * (1 - identity)
+    off_diagonal /= off_diagonal.sum(axis=1, keepdims=True)
+    initial = _PRIOR_ACCURACY * identity + (1 - _PRIOR_ACCURACY) * off_diagonal
+    confusion = np.repeat(initial[None], votes.shape[1], axis=0)  # C: (judges, true, given)
+    base_rates = np.full(5, 0.2)  # π
+    is_vote = votes[:, :, None] == _GRADES  # (items, judges, given)
+    known_truth = (known[:, None] == _GRADES).astype(np.float64)
+    is_known = (known > 0)[:, None]
+    is_graded = (votes > 0).any(axis=1)
+    previous = np.zeros((len(votes), 5))
+    for _ in range(_MAX_SWEEPS):
+        truth = np.where(is_known, known_truth, _truth(is_vote, confusion, base_rates))
+        base_rates = (truth[is_graded].sum(axis=0) + 1) / (is_graded.sum() + 5)
+        counts = np.einsum("it,ijg->jtg", truth, is_vote)
+        hits = np.einsum("jtt->j", counts) + 2 * _PRIOR_LABELS * _PRIOR_ACCURACY
+        rate = (hits / (counts.sum(axis=(1, 2)) + 2 * _PRIOR_LABELS))[:, None, None]
+        counts += _PRIOR_LABELS * (rate * identity + (1 - rate) * off_diagonal)
+        confusion = counts / counts.sum(axis=2, keepdims=True)
+        if np.abs(truth - previous).max(initial=0.0) < _TOLERANCE:
             break
-        before = found
-    spoken = (said > 0).any(axis=0)
-    right = np.where(spoken, np.einsum("t,jtt->j", share, chance), np.nan)
-    away = np.abs(_LEVELS[:, None] - _LEVELS)
-    apart = np.where(spoken, np.einsum("t,jtg,tg->j", share, chance, away), np.nan)
-    found = judged(heard().sum(axis=1))
-    mean = found @ _LEVELS
-    sd = np.sqrt(np.maximum(found @ _LEVELS**2 - mean**2, 0.0))
-    grade = 1 + (np.cumsum(found, axis=1) < 0.5 - 1e-12).sum(axis=1)
-    return Joined(np.where(any_said, grade, 0), mean, sd, right, apart)
+        previous = truth
+    truth = _truth(is_vote, confusion, base_rates)
+    mean = truth @ _GRADES
+    median = 1 + (np.cumsum(truth, axis=1) < 0.5 - 1e-12).sum(axis=1)
+    has_votes = (votes > 0).any(axis=0)
+    distance = np.abs(_GRADES[:, None] - _GRADES)
+    mean_distance = np.einsum("t,jtg,tg->j", base_rates, confusion, distance)
+    return CombinedGrades(
+        grade=np.where(is_graded, median, 0),
+        mean=mean,
+        sd=np.sqrt(np.maximum(truth @ _GRADES**2 - mean**2, 0.0)),
+        accuracy=np.where(has_votes, np.einsum("t,jtt->j", base_rates, confusion), np.nan),
+        mean_distance=np.where(has_votes, mean_distance, np.nan),
+    )
+
+
+def _truth(is_vote: Int, confusion: Float, base_rates: Float) -> Float:
+    """(items, true) P_i(t) given the judges' votes alone."""
+    log_likelihood = np.asarray(np.einsum("ijg,jtg->ijt", is_vote, np.log(confusion)))
+    log_weight = np.log(base_rates) + log_likelihood.sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))

@@ -1,4 +1,9 @@
-"""What a golden set keeps of judges and people, as values: replies and corrections."""
+"""What judges and annotators said, as the store keeps it: replies and corrections.
+
+A reply is one answer of a judge to one request; a correction is one statement of a person about one
+passage. Neither is ever deleted. What they rest on is known by a digest of question and passage, so
+that they count only while both texts are the same.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-LONGEST = 100_000  # characters of a reply; more is never an answer, and one more is kept
-ATTEMPTS = 2  # a reply that cannot be used is asked for once more
-UNHEARD = ("refused", "unanswered", "cut off")  # failures for which asking anew changes nothing
-_PAIR = 24  # hexadecimal digits of each half of a pair
+MAX_REPLY_CHARS = 100_000  # a longer reply is never an answer; one character more is stored
+MAX_ATTEMPTS = 2  # a reply that cannot be used is asked for once more
+NO_ANSWER_FAILURES = ("refused", "unanswered", "cut off")  # asking again would change nothing
+_PAIR_HALF_DIGITS = 24  # hexadecimal
 
 Kind = Literal["grade", "order"]
 Field = Literal["grade", "rank"]
@@ -20,15 +25,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the judge answered to one request, and what that took."""
+    """One answer of a judge, and what it cost."""
 
     request: str  # digest of the content, the judge's model and its parameters
     content: str  # digest of the exact messages, the schema, the attempt and the repeat
     kind: Kind
     query: str
-    documents: tuple[str, ...]  # as labelled: A, B, C, …
-    attempt: int  # 1, or 2 for the second asking after a reply that could not be used
-    repeat: int  # 0; 1, 2, … where the judge is asked the same again, past what is stored
+    documents: tuple[str, ...]  # as labeled: A, B, C, …
+    attempt: int  # 1, or 2 after a reply that could not be used
+    repeat: int  # 0; 1, 2, … if the judge was asked the same on purpose
     prompt: str  # digest of the prompt file
     model: str
     parameters: dict[str, Any]
@@ -38,84 +43,85 @@ class Reply:
     tokens_in: int
     tokens_out: int
     counted: bool  # by the server; else estimated
-    cost: float | None  # US dollars; None where no price is known
+    cost: float | None  # US dollars; None if no price is known
     seconds: float
-    tries: int  # requests it took until one was answered
-    at: str = field(default_factory=lambda: now())
-    judge: int = 0  # of the store's judges
+    tries: int  # HTTP requests until one was answered
+    at: str = field(default_factory=lambda: utc_now())
+    judge: int = 0  # id in the table `judges`
     pairs: tuple[str, ...] = ()  # of the question with each document's text
-    spread: dict[str, tuple[float, float]] | None = None  # mean and sd of each grade, if it says
+    spread: dict[str, tuple[float, float]] | None = None  # mean and sd of each grade, if known
     id: int = 0  # given by the store
-    parts: tuple[Reply, ...] = ()  # to its halves, and theirs, where it could not be used
+    parts: tuple[Reply, ...] = ()  # replies to parts of a batch that failed as a whole
 
     @property
     def grades(self) -> dict[str, int]:
-        """Of each passage that has one: in this reply, or in those to a part of the request."""
-        found = self.result if isinstance(self.result, dict) else {}
-        return {doc: grade for part in self.parts for doc, grade in part.grades.items()} | found
+        """Grades by document, from this reply or from those to parts of its batch."""
+        own = self.result if isinstance(self.result, dict) else {}
+        return {doc: grade for part in self.parts for doc, grade in part.grades.items()} | own
 
     @property
     def final(self) -> bool:
-        """Whether nothing is left to ask: a result, or a failure that is the last word."""
-        unheard = self.failure is not None and self.failure.startswith(UNHEARD)
-        return self.result is not None or unheard or self.attempt >= ATTEMPTS
+        """True if the request is not asked again: it has a result, or its last attempt failed."""
+        no_answer = self.failure is not None and self.failure.startswith(NO_ANSWER_FAILURES)
+        return self.result is not None or no_answer or self.attempt >= MAX_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a person said. `undoes` names the correction that this one takes back."""
+    """One statement of a person about a passage: a grade, or a place in the order."""
 
     id: int
     query: str
     doc: str
     field: Field
     old: int | None
-    new: int | None  # None: no grade, but a note or that one is not sure
+    new: int | None  # None: no grade, but a note or doubt
     who: str
     at: str
     note: str | None
-    undoes: int | None
+    undoes: int | None  # id of the correction that this one takes back
     pair: str | None = None  # of the texts that the person saw
     sure: bool = True
-    settles: bool = False  # said to settle what others said
+    settles: bool = False  # decides a disagreement between other people
     above: tuple[str, ...] = ()  # passages that this one was put above
     below: tuple[str, ...] = ()
 
 
-def pair(question: str, text: str) -> str:
-    """What a word on a passage rests on: digests of the question and of the text, side by side."""
+def pair_digest(question: str, text: str) -> str:
+    """Digest of a question followed by that of a passage's text: what a judgment rests on."""
     halves = (
         hashlib.sha256(part.encode("utf-8", "replace")).hexdigest() for part in (question, text)
     )
-    return "".join(half[:_PAIR] for half in halves)
+    return "".join(half[:_PAIR_HALF_DIGITS] for half in halves)
 
 
-def storable(text: str) -> str:
-    """Text without lone surrogates, which JSON can hold and UTF-8 cannot."""
+def replace_surrogates(text: str) -> str:
+    """Return the text without lone surrogates, which JSON can hold and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def now() -> str:
+def utc_now() -> str:
+    """The current time, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def cut(text: str, most: int | None) -> str:
-    """The first characters of a text, where only so many are shown."""
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+def truncate(text: str, max_chars: int | None) -> str:
+    """Return the first `max_chars` characters, the last one an ellipsis; None keeps all."""
+    return text if max_chars is None or len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def undone(rows: Sequence[Correction]) -> set[int]:
-    """Those that are taken back, oldest first: by an undo that was not itself taken back."""
-    found: set[int] = set()
-    for row in reversed(rows):
-        if row.undoes is not None and row.id not in found:
-            found.add(row.undoes)
-    return found
+def undone_ids(corrections: Sequence[Correction]) -> set[int]:
+    """Ids of corrections (given oldest first) that are undone; an undo may itself be undone."""
+    undone: set[int] = set()
+    for correction in reversed(corrections):
+        if correction.undoes is not None and correction.id not in undone:
+            undone.add(correction.undoes)
+    return undone
 
 
-def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by their first column."""
-    found: dict[str, list[Row]] = {}
-    for first, *rest in rows:
-        found.setdefault(first, []).append(tuple(rest))
-    return found
+def group_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows without their first column, by its value."""
+    groups: dict[str, list[Row]] = {}
+    for key, *remaining in rows:
+        groups.setdefault(key, []).append(tuple(remaining))
+    return groups

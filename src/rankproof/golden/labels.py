@@ -1,7 +1,7 @@
-"""People's labels as files: in from qrels and tables, out with everybody's word.
+"""Annotators' labels as files: import from judgments and tables, export of everybody's labels.
 
 A file with a column `who` holds the labels of several people, as an export writes them: query, doc,
-who, grade, and if it likes sure, note, settles. Any other is read as judgements of one person.
+who, grade, and optionally sure, note, settles. Any other file is read as judgments of one person.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from rankproof.data import read_qrels
 from rankproof.data.beir import qrels_file
@@ -23,19 +23,25 @@ from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import read_csv_rows, read_json_lines
 from rankproof.foundation.phrasing import plural
 from rankproof.foundation.printable import escape_formula
-from rankproof.golden.annotators import Key, labels, settled
+from rankproof.golden.annotators import Key, labels_by_person, settled_labels
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
 
-Row: TypeAlias = tuple[int, dict[str, Any]]  # and the line where it ends, or which row it is
-
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
-_WORDS = dict.fromkeys(("true", "yes", "1"), True) | dict.fromkeys(("false", "no", "0"), False)
+_FLAGS = dict.fromkeys(("true", "yes", "1"), True) | dict.fromkeys(("false", "no", "0"), False)
+_SCALE = frozenset(range(1, 6))
+
+
+class TableRow(NamedTuple):
+    """A row of a file, and the line where it ends (or its number, where there are no lines)."""
+
+    line: int
+    values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One person's word on a passage."""
+    """One person's label of a passage."""
 
     query: str
     doc: str
@@ -43,64 +49,64 @@ class Label:
     grade: int | None
     sure: bool = True
     note: str | None = None
-    settles: bool = False  # said to settle what others said
+    settles: bool = False  # decides a disagreement between other people
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of an import."""
+    """How many labels of a file were stored, and why others were not."""
 
     new: int
-    known: int  # the same label was there
-    elsewhere: int  # of passages that no pool holds
+    known: int  # the same label was stored before
+    elsewhere: int  # of passages outside the pools
     empty: int  # rows without grade, doubt and note
     people: tuple[str, ...]
 
     def words(self) -> str:
-        names = ", ".join(self.people)
-        more = f"; {plural(self.known, 'was', 'were')} there already" if self.known else ""
-        more += f"; {self.elsewhere} of passages outside the pools left out" * bool(self.elsewhere)
-        more += f"; {plural(self.empty, 'row')} without a label left out" * bool(self.empty)
-        return f"{plural(self.new, 'label')} of {names or 'nobody'}{more}"
+        """The counts in one sentence."""
+        names = ", ".join(self.people) or "nobody"
+        parts = [f"{plural(self.new, 'label')} of {names}"]
+        if self.known:
+            parts.append(f"{plural(self.known, 'was', 'were')} there already")
+        if self.elsewhere:
+            parts.append(f"{self.elsewhere} of passages outside the pools left out")
+        if self.empty:
+            parts.append(f"{plural(self.empty, 'row')} without a label left out")
+        return "; ".join(parts)
 
 
 def read_labels(
     path: str | Path, who: str | None, grades: Mapping[int, int] | None = None
 ) -> list[Label]:
-    """The labels of a file; `grades` says what its grades are on the scale from 1 to 5."""
+    """Read the labels of a file; `grades` maps the file's grades to the scale from 1 to 5."""
     source = Source(qrels_file(path))
-    rows = _rows(source)
-    found = _several(source.label, rows) if rows is not None else _one(source, who)
-    told = {each.grade for each in found if each.grade is not None}
-    scale = set(range(1, 6))
-    if grades is None and told and max(told & scale, default=0) < 4:
-        listed = ", ".join(map(str, sorted(told)[:8]))
+    rows = _table_rows(source)
+    if rows is None:
+        labels = _judgment_labels(source, who)
+    else:
+        labels = _labels_of_several(source.label, rows)
+    used = {label.grade for label in labels if label.grade is not None}
+    if grades is None and used and max(used & _SCALE, default=0) < 4:
+        listed = ", ".join(map(str, sorted(used)[:8]))
         raise InputError(
-            f"its grades are {listed}{', …' * (len(told) > 8)}: not the scale from 1 to 5",
+            f"its grades are {listed}{', …' * (len(used) > 8)}: not the scale from 1 to 5",
             place=str(path),
             remedy="say what they mean there, as in --grades 0=1,1=4",
         )
-    grades = {grade: grade for grade in scale} if grades is None else grades
-    for each in found:
-        if each.grade is not None and grades.get(each.grade) not in scale:
+    meanings: dict[int | None, int] = dict(grades or {grade: grade for grade in _SCALE})
+    for label in labels:
+        if label.grade is not None and meanings.get(label.grade) not in _SCALE:
             raise InputError(
-                f"grade {shorten(each.grade)} of query {shorten(each.query)}, "
-                f"document {shorten(each.doc)} has no meaning from 1 to 5",
+                f"grade {shorten(label.grade)} of query {shorten(label.query)}, "
+                f"document {shorten(label.doc)} has no meaning from 1 to 5",
                 place=str(path),
                 remedy="correct it, or give each grade one, as in --grades 0=1,1=4",
             )
-    return [
-        Label(
-            *(each.query, each.doc, each.who),
-            None if each.grade is None else grades[each.grade],
-            *(each.sure, each.note, each.settles),
-        )
-        for each in found
-    ]
+    return [replace(label, grade=meanings.get(label.grade)) for label in labels]
 
 
-def import_labels(store: Store, given: Sequence[Label]) -> Imported:
-    """Add labels to a golden set, each as a row of its author; one that is there is left."""
+def import_labels(store: Store, labels: Sequence[Label]) -> Imported:
+    """Store labels in a golden set, each as a correction by its author, unless it is stored."""
     pooled: dict[Key, int | None] = {
         (query, doc): grade
         for query, doc, grade in store.rows(
@@ -110,45 +116,62 @@ def import_labels(store: Store, given: Sequence[Label]) -> Imported:
     new = known = elsewhere = empty = 0
     with store.transaction():
         active = store.active_corrections()
-        held, done = labels(active), settled(active)
-        for each in given:
-            key = (each.query, each.doc)
-            if each.grade is None and each.sure and each.note is None:
+        stored, settled = labels_by_person(active), settled_labels(active)
+        for label in labels:
+            key = (label.query, label.doc)
+            own = settled.get(key) if label.settles else stored.get(key, {}).get(label.who)
+            if label.grade is None and label.sure and label.note is None:
                 empty += 1
-                continue
-            if key not in pooled:
+            elif key not in pooled:
                 elsewhere += 1
-                continue
-            mine = done.get(key) if each.settles else held.get(key, {}).get(each.who)
-            said = (each.grade, each.sure, each.note)
-            if mine is not None and (mine.new, mine.sure, mine.note) == said:
+            elif own and (own.new, own.sure, own.note) == (label.grade, label.sure, label.note):
                 known += 1
-                continue
-            old = pooled[key] if mine is None else mine.new
-            store.add_label(*key, old, each.grade, each.who, each.note, each.sure, each.settles)
-            new += 1
-    return Imported(new, known, elsewhere, empty, tuple(sorted({each.who for each in given})))
+            else:
+                new += 1
+                store.add_label(
+                    label.query,
+                    label.doc,
+                    old=pooled[key] if own is None else own.new,
+                    new=label.grade,
+                    who=label.who,
+                    note=label.note,
+                    sure=label.sure,
+                    settles=label.settles,
+                )
+    return Imported(new, known, elsewhere, empty, tuple(sorted({label.who for label in labels})))
 
 
 def label_rows(corrections: Sequence[Correction]) -> Iterator[dict[str, Any]]:
-    """Everybody's label of each passage, and what was settled; of corrections that hold."""
-    everyone = [(key, c) for key, each in labels(corrections).items() for c in each.values()]
-    everyone += list(settled(corrections).items())
-    for (query, doc), c in sorted(everyone, key=lambda each: (each[0], each[1].id)):
-        values = (query, doc, c.who, c.new, c.sure, c.settles, c.note, c.at)
-        yield dict(zip(COLUMNS, values, strict=True))
+    """Rows of `COLUMNS`: everybody's label of each passage, and what was settled."""
+    labels = [
+        (key, label)
+        for key, by_person in labels_by_person(corrections).items()
+        for label in by_person.values()
+    ]
+    labels += list(settled_labels(corrections).items())
+    for _, label in sorted(labels, key=lambda item: (item[0], item[1].id)):
+        yield {
+            "query": label.query,
+            "doc": label.doc,
+            "who": label.who,
+            "grade": label.new,
+            "sure": label.sure,
+            "settles": label.settles,
+            "note": label.note,
+            "at": label.at,
+        }
 
 
 def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
-    """Lines of a CSV file, without their ends."""
+    """Lines of a CSV file without line ends; no cell is a formula to a spreadsheet."""
 
-    class Line:
+    class LastLine:
         text = ""
 
         def write(self, text: str) -> None:
             self.text = text
 
-    line = Line()
+    line = LastLine()
     writer = csv.writer(line, lineterminator="")
     for row in ([*columns], *([row[name] for name in columns] for row in rows)):
         writer.writerow(["" if value is None else escape_formula(str(value)) for value in row])
@@ -158,147 +181,162 @@ def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterato
 # -------------------------------------------------------------------------------------- reading
 
 
-def _rows(source: Source) -> list[Row] | None:
-    """(line, row) of a file that says who, by the names of `COLUMNS`; None of one that does not."""
-    form = ENDINGS.get(ending(source.path))
-    found: list[Row]
-    if form == "jsonl":
-        found = _jsonl(source.label, source.text())
-    elif form in ("parquet", "arrow"):
-        with polars_reads(source.label, form):
-            found = list(enumerate(scan(source, form).collect().to_dicts(), 1))
-    elif form == "json":
-        try:
-            said = json.loads(source.text())
-        except (ValueError, RecursionError):
-            return None  # whoever reads judgements says what is wrong with it
-        if not isinstance(said, list) or not all(isinstance(row, dict) for row in said):
-            return None
-        found = list(enumerate(said, 1))
-    else:
-        first = source.head.decode(errors="replace").lstrip().replace("\r", "\n").partition("\n")[0]
-        marks = (mark for mark in ",;\t" if "who" in map(plain_name, first.split(mark)))
-        mark = next(marks, None)  # spreadsheets put a semicolon where decimals have a comma
-        if mark is None:
-            return None
-        found = _csv(source.label, source.text(), mark)
-        if not found:
-            raise no_rows(source.label)
-    names = list(dict.fromkeys(name for _, row in found for name in row))
-    called = {plain_name(name): name for name in reversed(names)}
-    if "who" not in called:
+def _table_rows(source: Source) -> list[TableRow] | None:
+    """Rows by the names of `COLUMNS`; None if the file has no column `who`."""
+    rows = _raw_rows(source)
+    if rows is None:
         return None
-    columns = {name: called.get(name) for name in COLUMNS} | find_columns(names, "qrels")
-    says = any(columns[name] for name in ("grade", "sure", "settles", "note"))
-    if columns["query"] and columns["doc"] and not says:
-        choose_columns(names, "qrels", source.label)
+    names = list(dict.fromkeys(name for row in rows for name in row.values))
+    by_plain_name = {plain_name(name): name for name in reversed(names)}
+    if "who" not in by_plain_name:
+        return None
+    columns = {name: by_plain_name.get(name) for name in COLUMNS} | find_columns(names, "qrels")
+    has_labels = any(columns[name] for name in ("grade", "sure", "settles", "note"))
+    if columns["query"] and columns["doc"] and not has_labels:
+        choose_columns(names, "qrels", source.label)  # raises the error about missing grades
     return [
-        (line, {name: row.get(was) for name, was in columns.items() if was is not None})
-        for line, row in found
+        TableRow(line, {name: row.get(own) for name, own in columns.items() if own is not None})
+        for line, row in rows
     ]
 
 
-def _csv(label: str, text: str, mark: str) -> list[Row]:
-    reader = read_csv_rows(text, mark)
-    remedy = "put a cell that holds a mark or an end of a line in quotes"
-    found = []
+def _raw_rows(source: Source) -> list[TableRow] | None:
+    """Rows by the names that the file has; None if it cannot be a table of labels."""
+    form = ENDINGS.get(ending(source.path))
+    if form == "jsonl":
+        return _jsonl_rows(source.label, source.text())
+    if form in ("parquet", "arrow"):
+        with polars_reads(source.label, form):
+            dicts = scan(source, form).collect().to_dicts()
+        return [TableRow(number, row) for number, row in enumerate(dicts, 1)]
+    if form == "json":
+        return _json_rows(source.text())
+    first_line = source.head.decode(errors="replace").lstrip().replace("\r", "\n").split("\n")[0]
+    for separator in ",;\t":  # spreadsheets use ; where decimals have a comma
+        if "who" in map(plain_name, first_line.split(separator)):
+            rows = _csv_rows(source.label, source.text(), separator)
+            if not rows:
+                raise no_rows(source.label)
+            return rows
+    return None
+
+
+def _json_rows(text: str) -> list[TableRow] | None:
+    """The objects of a JSON list; None for other JSON, of which read_qrels says what is wrong."""
     try:
-        named = reader.fieldnames or []
-        again = next((name for at, name in enumerate(named) if name in named[:at]), None)
-        if again is not None:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        return None
+    return [TableRow(number, row) for number, row in enumerate(value, 1)]
+
+
+def _csv_rows(label: str, text: str, separator: str) -> list[TableRow]:
+    reader = read_csv_rows(text, separator)
+    remedy = "put a cell that holds a mark or an end of a line in quotes"
+    rows = []
+    try:
+        names = reader.fieldnames or []
+        duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if duplicate is not None:
             raise InputError(
-                f"two columns are called {shorten(again)}", place=f"{label}:1", remedy="keep one"
+                f"two columns are called {shorten(duplicate)}",
+                place=f"{label}:1",
+                remedy="keep one",
             )
         for row in reader:
             if None in row:
-                wrong = "more cells than the first line names"
-                raise InputError(wrong, place=f"{label}:{reader.line_num}", remedy=remedy)
+                problem = "more cells than the first line names"
+                raise InputError(problem, place=f"{label}:{reader.line_num}", remedy=remedy)
             if any(cell and cell.strip() for cell in row.values()):
-                found.append((reader.line_num, {name: _as_was(cell) for name, cell in row.items()}))
-    except csv.Error as error:  # in the row that begins here
+                values = {name: _unescape_formula(cell) for name, cell in row.items()}
+                rows.append(TableRow(reader.line_num, values))
+    except csv.Error as error:  # in the row that begins after the last one
         place = f"{label}:{reader.line_num + 1}"
         raise InputError(f"this is not CSV ({error})", place=place, remedy=remedy) from None
-    return found
+    return rows
 
 
-def _as_was(cell: Any) -> Any:
-    """What `inert` made of a cell, taken back."""
-    made = isinstance(cell, str) and cell[:1] == "'" and escape_formula(cell[1:]) == cell
-    return cell[1:] if made else cell
+def _unescape_formula(cell: Any) -> Any:
+    """Undo `escape_formula`."""
+    escaped = isinstance(cell, str) and cell[:1] == "'" and escape_formula(cell[1:]) == cell
+    return cell[1:] if escaped else cell
 
 
-def _jsonl(label: str, text: str) -> list[Row]:
-    found = list(read_json_lines(text))  # a note may hold other ends of lines
-    for n, value in found:
+def _jsonl_rows(label: str, text: str) -> list[TableRow]:
+    rows = [TableRow(line, value) for line, value in read_json_lines(text)]
+    for line, value in rows:
         if not isinstance(value, dict):
             raise InputError(
-                "this is not a JSON object", place=f"{label}:{n}", remedy="give one a line"
+                "this is not a JSON object", place=f"{label}:{line}", remedy="give one a line"
             )
-    return found
+    return rows
 
 
-def _several(label: str, rows: Sequence[Row]) -> list[Label]:
-    found: dict[tuple[str, str, str, bool], Label] = {}
-    for n, row in rows:
-        place = f"{label}:{n}"
-        query, doc, who = (_text(row.get(name), name, place) for name in ("query", "doc", "who"))
-        for name, value in (("query", query), ("doc", doc), ("who", who)):
+def _labels_of_several(label: str, rows: Sequence[TableRow]) -> list[Label]:
+    """Labels of a table with a column `who`; each person labels a passage once."""
+    labels: dict[tuple[str, str, str, bool], Label] = {}
+    for line, row in rows:
+        place = f"{label}:{line}"
+        names = {name: _text(row.get(name), name, place) for name in ("query", "doc", "who")}
+        for name, value in names.items():
             if not value:
                 raise InputError(f"no {name} is given", place=place, remedy="give every row one")
-        sure, settles = (
-            _flag(row.get(name), name, usual, place)
-            for name, usual in (("sure", True), ("settles", False))
-        )
+        query, doc, who = names["query"], names["doc"], names["who"]
+        sure = _flag(row.get("sure"), "sure", True, place)
+        settles = _flag(row.get("settles"), "settles", False, place)
         note = _text(row.get("note"), "note", place) or None
-        if (query, doc, who, settles) in found:
+        if (query, doc, who, settles) in labels:
             raise InputError(
                 f"{shorten(who)} labels query {shorten(query)}, document {shorten(doc)} again",
                 place=place,
                 remedy="keep one of the two",
             )
-        grade = _whole(row.get("grade"), place)
-        found[query, doc, who, settles] = Label(query, doc, who, grade, sure, note, settles)
-    return list(found.values())
+        grade = _whole_number(row.get("grade"), place)
+        labels[query, doc, who, settles] = Label(query, doc, who, grade, sure, note, settles)
+    return list(labels.values())
 
 
-def _text(told: Any, name: str, place: str) -> str:
-    """What a cell says; nothing where it is empty."""
-    if told is not None and (isinstance(told, bool) or not isinstance(told, str | int | float)):
-        raise InputError(f"{name} {shorten(told)} is not text", place=place, remedy="make it text")
-    text = "" if told is None else str(told).strip()
-    if any("\ud800" <= sign <= "\udfff" for sign in text):
-        wrong = f"{name} {shorten(text)} is not valid Unicode"
-        raise InputError(wrong, place=place, remedy="remove its lone surrogates")
+def _text(cell: Any, name: str, place: str) -> str:
+    """A cell as stripped text; "" where it is empty."""
+    if cell is not None and (isinstance(cell, bool) or not isinstance(cell, str | int | float)):
+        raise InputError(f"{name} {shorten(cell)} is not text", place=place, remedy="make it text")
+    text = "" if cell is None else str(cell).strip()
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        problem = f"{name} {shorten(text)} is not valid Unicode"
+        raise InputError(problem, place=place, remedy="remove its lone surrogates")
     return text
 
 
-def _whole(told: Any, place: str) -> int | None:
-    """A grade, be it written 3.0, as tables with gaps are; None: there is none."""
-    if told is None or str(told).strip() == "":
+def _whole_number(cell: Any, place: str) -> int | None:
+    """A grade, also if written 3.0, as in tables with gaps; None where there is none."""
+    if cell is None or str(cell).strip() == "":
         return None
     try:
-        number = float(str(told))
+        number = float(str(cell))
     except ValueError:
         number = math.nan
     if not number.is_integer():
         raise InputError(
-            f"grade {shorten(told)} is not a whole number", place=place, remedy="give one, or none"
+            f"grade {shorten(cell)} is not a whole number", place=place, remedy="give one, or none"
         )
     return int(number)
 
 
-def _flag(told: Any, name: str, usual: bool, place: str) -> bool:
-    word = str("" if told is None else told).strip().lower()
-    if word and word not in _WORDS:
+def _flag(cell: Any, name: str, default: bool, place: str) -> bool:
+    word = str("" if cell is None else cell).strip().lower()
+    if word and word not in _FLAGS:
         raise InputError(
-            f"{name} {shorten(told)} is neither true nor false",
+            f"{name} {shorten(cell)} is neither true nor false",
             place=place,
-            remedy=f"write true or false, or leave it empty for {str(usual).lower()}",
+            remedy=f"write true or false, or leave it empty for {str(default).lower()}",
         )
-    return _WORDS.get(word, usual)
+    return _FLAGS.get(word, default)
 
 
-def _one(source: Source, who: str | None) -> list[Label]:
+def _judgment_labels(source: Source, who: str | None) -> list[Label]:
+    """The judgments of a file as labels of one person."""
     if who is None or not who.strip():
         raise InputError("it does not say who labelled", place=source.label, remedy="add --as NAME")
     rows = read_qrels(source).to_frame().iter_rows()

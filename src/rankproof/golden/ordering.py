@@ -19,7 +19,7 @@ import numpy as np
 from rankproof.foundation.manifest import digest
 from rankproof.golden.annotators import Key
 from rankproof.golden.judge_client import JudgeClient
-from rankproof.golden.judgments import Reply, Row, grouped
+from rankproof.golden.judgments import Reply, Row, group_rows
 from rankproof.golden.refinement import Batch, Known, Part, Pool, Refinement, reduced
 from rankproof.golden.requests import Request, make_request
 from rankproof.golden.result import posterior_row
@@ -75,8 +75,8 @@ def rank_passages(
     settings, store = build.settings, build.store
     subsets = _read_subsets(store, grade_estimates, people_grades)
     max_calls = len(subsets) * settings.ranking.budget  # a query may be finished earlier
-    with build.prepared() as panel, build.askers(panel, "ordering (at most)", max_calls) as clients:
-        judges = [build.number(member.judge, "order") for member in panel]
+    with build.prepared() as panel, build.clients(panel, "ordering (at most)", max_calls) as clients:
+        judges = [build.judge_id(member.judge, "order") for member in panel]
         _read_known_orders(build, subsets, judges)
         pools, method = [subset.pool() for subset in subsets], settings.ranking.method
         known = {pool: s.known for pool, s in enumerate(subsets) if s.known is not None}
@@ -92,8 +92,8 @@ def rank_passages(
         store.execute("DELETE FROM meta WHERE key = 'ordering'")
         _add_surprise(store, judges, refinement.surprise)
         if len(judges) > 1:
-            build.measured(judges, [{"sharpness": beta} for beta in refinement.sharpness])
-        record_finished(store, settings, judges, reasons)
+            build.store_reliability(judges, [{"sharpness": beta} for beta in refinement.sharpness])
+        _store_finished(store, settings, judges, reasons)
         mark_finished()
 
 
@@ -302,11 +302,11 @@ def _add_surprise(store: Store, judges: Sequence[int], surprise: list[tuple[int,
     store.set_meta("surprise", totals)
 
 
-def record_finished(
+def _store_finished(
     store: Store, settings: GoldenSettings, judges: Sequence[int], reasons: Mapping[str, str]
 ) -> None:
     """Store why and of which passages each query's order is finished; inside a transaction."""
-    rows = grouped(store.rows("SELECT query, pair FROM subset JOIN pairs USING (query, doc)"))
+    rows = group_rows(store.rows("SELECT query, pair FROM subset JOIN pairs USING (query, doc)"))
     finished, offered = [], []
     for query, reason in reasons.items():
         pairs = [pair for (pair,) in rows.get(query, [])]

@@ -1,8 +1,11 @@
-"""What a build would ask and cost, before anything is sent."""
+"""What a build would ask and cost, before anything is sent.
+
+Calls are counted from the pools in the store, or from the corpus where there are none yet; tokens
+are estimated from sampled requests, or from the replies so far.
+"""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +14,8 @@ from typing import Any
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.building import (
     grade_requests,
+    judge_price,
     pool_digests,
-    price_of,
     read_pools,
     read_prompts,
     ungraded,
@@ -25,55 +28,62 @@ from rankproof.golden.judge_client import (
 )
 from rankproof.golden.judges import members
 from rankproof.golden.judges.llm import LlmJudgeSettings
-from rankproof.golden.judgments import ATTEMPTS, Kind
+from rankproof.golden.judgments import MAX_ATTEMPTS, Kind
 from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import estimate_tokens
 
-_DRAWN = 200  # requests that stand for all of them
+_SAMPLE_SIZE = 200  # requests from which tokens are estimated
+_ASSUMPTIONS = (
+    "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
+    "every byte, the longest reply allowed, every one asked for twice; a batch that fails both "
+    "times is asked in halves, which comes on top"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage's calls to a model."""
+    """The calls of one stage to one model."""
 
     stage: str
     calls: int
-    most: bool  # an upper bound: the stage may stop earlier
-    tokens_in: int
-    tokens_out: int
-    cost: float | None  # US dollars, likely; None where no price is known
-    stored: int = 0  # calls that are answered already
-    worst: float | None = None  # US dollars: see `_step`
+    is_upper_bound: bool = False  # the stage may end earlier
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None  # US dollars, likely; None if no price is known
+    stored: int = 0  # calls that have a reply already
+    worst: float | None = None  # US dollars at worst
     seconds: float | None = None  # likely, of a call; None before the first reply
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps, what they were estimated from, and where the prices are from."""
+    """Calls, tokens and cost of each stage, and what they were estimated from."""
 
     steps: list[Step]
     queries: int
     basis: str
     prices: str
-    passage: float | None  # US dollars, likely, of a passage that is asked for by itself
-    more: int  # calls at most that come on top, where what fills the pools has changed
+    passage_cost: float | None  # US dollars, likely, of grading a passage by itself
+    extra_calls: int  # at most, if what fills the pools has changed
 
     @property
     def cost(self) -> float | None:
+        """Likely US dollars; None if a price is not known."""
         return _total([step.cost for step in self.steps if step.calls])
 
     @property
     def worst(self) -> float | None:
+        """US dollars at worst; None if a price is not known."""
         return _total([step.worst for step in self.steps if step.calls])
 
     def minutes(self, concurrency: int) -> float | None:
-        """How long it is likely to take."""
-        calls = [step for step in self.steps if step.calls]
-        found = _total([None if s.seconds is None else s.calls * s.seconds for s in calls])
-        return None if found is None else found / concurrency / 60
+        """Likely duration; None before the first reply."""
+        steps = [step for step in self.steps if step.calls]
+        seconds = _total([None if s.seconds is None else s.calls * s.seconds for s in steps])
+        return None if seconds is None else seconds / concurrency / 60
 
 
 def _total(values: Sequence[float | None]) -> float | None:
@@ -82,162 +92,226 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
-    """Calls, tokens and cost of each stage, and of each judge of a panel; nothing is sent and
-    nothing is written."""
-    there = [] if store is None else store.rows("SELECT query, text FROM queries ORDER BY position")
-    inputs = read_inputs(settings, [query for query, _ in there])
-    prompts = read_prompts(settings, store)
-    asked = len(inputs.queries)
-    steps = [_rewriting(settings, inputs)]
-    done = {} if store is None else store.meta("done", {})
-    pooled = store is not None and "merge" in done
-    # Pools of the same queries by the same lists stay; of others only the build can tell.
-    same = pooled and pool_digests(settings, inputs, there)["merge"] == done["merge"]
-    new = len(set(inputs.queries) - set(there)) if pooled else asked
-    size = settings.grading.batch
-    each = -(-min(settings.depths.pool, len(inputs.corpus.documents)) // size)
-    panel = members(settings.judge)
-    orders: list[Step] = []
-    prices: list[str] = []
-    alone_in_a_call: list[float | None] = []
-    more = 0
-    for name, judge in panel.items():
-        alone = settings.model_copy(update={"judge": judge})
-        price, whence = price_of(alone)
-        prices.append(f"{name}: {whence}" if name else whence)
-        stage = f"grade {name}".strip()
-        single = _drawn("grade", prompts["grade"], settings, inputs, 1)
-        alone_in_a_call.append(_step(stage, "grade", single, 1, alone, price, None).cost)
-        drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
-        if store is not None and pooled:
-            pools = read_pools(store, settings.passage_chars)
-            pools = [pool for pool in pools if (pool.query, pool.question) in set(inputs.queries)]
-            requests = grade_requests(pools, settings, prompts["grade"])
-            who = _numbered(store, judge, name, "grade", prompts["grade"].digest)
-            open_ = grade_requests(ungraded(store, pools, who), settings, prompts["grade"])
-            stored = len(requests) - len(open_)
-            likely = len(open_) + new * each
-            most = likely if same else asked * each
-            more += max(0, most - likely)
-            shown = open_ if open_ and not new else [*open_, *drawn]
-            step = _step(stage, "grade", shown, likely, alone, price, store, stored)
-            worst = _step(stage, "grade", shown, most, alone, price, store).worst
-            steps.append(replace(step, worst=worst))
-        else:
-            steps.append(_step(stage, "grade", drawn, asked * each, alone, price, store))
-        drawn = _drawn("order", prompts["order"], settings, inputs, settings.ranking.batch)
-        spent = 0
-        if store is not None:
-            who = _numbered(store, judge, name, "order", prompts["order"].digest)
-            where = "kind = 'order' AND attempt = 1 AND retired = 0 AND judge = ?"
-            spent = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}", (who,))[0][0]
-        most = max(0, asked * -(-settings.ranking.budget // len(panel)) - spent)
-        stage = f"rank {name}".strip()
-        orders.append(_step(stage, "order", drawn, most, alone, price, store, spent, most=True))
-    basis = f"grading from {_DRAWN} requests with passages drawn from the corpus"
-    if pooled:
-        basis = "grading from the pools in the store"
-        basis += f" and {plural(new, 'new query')}" if new else ""
-        if not same:
-            basis += "; what fills the pools has changed: passages that are new in them come on top"
-    basis += (
-        "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
-        "every byte, the longest reply allowed, every one asked for twice; a batch that fails both "
-        "times is asked in halves, which comes on top"
+    """Plan all stages, for each judge of a panel; nothing is sent, and nothing is written."""
+    planner = _Planner(settings, store)
+    judge_plans = [planner.plan_judge(name, judge) for name, judge in planner.panel.items()]
+    steps = [planner.rewriting()]
+    steps += [judge_plan.grading for judge_plan in judge_plans]
+    steps += [judge_plan.ordering for judge_plan in judge_plans]
+    return Plan(
+        steps=steps,
+        queries=len(planner.inputs.queries),
+        basis=planner.basis() + _ASSUMPTIONS,
+        prices="; ".join(dict.fromkeys(judge_plan.price_source for judge_plan in judge_plans)),
+        passage_cost=_total([judge_plan.passage_cost for judge_plan in judge_plans]),
+        extra_calls=sum(judge_plan.extra_calls for judge_plan in judge_plans),
     )
-    said = "; ".join(dict.fromkeys(prices))
-    return Plan([*steps, *orders], asked, basis, said, _total(alone_in_a_call), more)
 
 
-def _numbered(store: Store, judge: Any, name: str, kind: Kind, prompt: str) -> int:
-    """The judge's number under a prompt; 0: it has said nothing yet.
+@dataclass(frozen=True, slots=True)
+class _JudgePlan:
+    """What one judge will be asked."""
 
-    A chat model's settings say all that decides its word. Another is known where it judged last.
-    """
-    if isinstance(judge, LlmJudgeSettings):
-        wanted = [kind, prompt, judge.model, {"temperature": judge.temperature}]
-        for number, text in store.rows("SELECT id, said FROM judges"):
-            held = json.loads(text)
-            if [held[name] for name in ("kind", "prompt", "model", "parameters")] == wanted:
-                return int(number)
+    grading: Step
+    ordering: Step
+    price_source: str
+    passage_cost: float | None
+    extra_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """A judge with its price and the store that may hold replies of it."""
+
+    name: str  # in a panel; "" for the only judge
+    settings: Any
+    price: TokenPrice | None
+    store: Store | None
+
+    def stage(self, stage: str) -> str:
+        return f"{stage} {self.name}".strip()
+
+    def id(self, kind: Kind, prompt: str) -> int:
+        """The judge's id under a prompt; 0 if it has answered nothing.
+
+        A chat model is known by its settings, any other judge if it was the last to judge.
+        """
+        if self.store is None:
+            return 0
+        if isinstance(self.settings, LlmJudgeSettings):
+            parameters = {"temperature": self.settings.temperature}
+            decisive = [kind, prompt, self.settings.model, parameters]
+            for judge_id, identity in self.store.judge_identities().items():
+                names = ("kind", "prompt", "model", "parameters")
+                if [identity[name] for name in names] == decisive:
+                    return judge_id
+            return 0
+        last = self.store.meta("judge") or {}
+        if last.get("prompts", {}).get(kind) == prompt:
+            for member in self.store.panel_members():
+                if self.name in ("", member["name"]):
+                    return int(member["numbers"][kind])
         return 0
-    last = store.meta("judge") or {}
-    for held in last.get("members") or [last]:
-        if last.get("prompts", {}).get(kind) == prompt and name in ("", held["name"]):
-            return int(held["numbers"][kind])
-    return 0
 
-
-def _rewriting(settings: GoldenSettings, inputs: Inputs) -> Step:
-    """A chat model that rewrites is asked once for each query; its price is not ours to know."""
-    if settings.rewriter is None or settings.rewriter.type != "llm":
-        return Step("rewrite", 0, False, 0, 0, 0.0)
-    from rankproof.retrieval.rewriters.llm import prompt
-
-    language = settings.rewriter.language
-    name = settings.language if language == "auto" else language
-    said = [sum(map(estimate_tokens, prompt(name, text))) for _, text in inputs.queries]
-    texts = [estimate_tokens(text) for _, text in inputs.queries]
-    return Step(*("rewrite", len(texts), False, sum(said), sum(texts), None))
-
-
-def _step(
-    stage: str,
-    kind: Kind,
-    requests: Sequence[Request],
-    calls: int,
-    settings: GoldenSettings,
-    price: TokenPrice | None,
-    store: Store | None,
-    stored: int = 0,
-    most: bool = False,
-) -> Step:
-    """The mean of some requests, for so many calls.
-
-    What a call has taken so far for each passage is likelier than a guess from its bytes. At worst
-    every byte is a token, a reply as long as it may be, and every one is asked for twice.
-    """
-    share = calls / max(1, len(requests))
-    tokens_in: float = sum(map(estimate_request_tokens, requests))
-    tokens_out: float = sum(map(estimate_reply_tokens, requests))
-    seconds = None
-    told = [] if store is None else _taken(store, kind, settings)
-    if told:
-        passages = sum(len(request.labels) for request in requests)
-        tokens_in, tokens_out, seconds = passages * told[0], passages * told[1], told[2]
-    tokens_in, tokens_out = round(share * tokens_in), round(share * tokens_out)
-    longest = getattr(settings.judge, "max_tokens", None)
-    replies = [longest or estimate_reply_tokens(request) for request in requests]
-    worst = cost(price, sum(map(max_request_tokens, requests)), sum(replies))
-    worst = None if worst is None else ATTEMPTS * share * worst
-    spent = cost(price, int(tokens_in), int(tokens_out))
-    return Step(stage, calls, most, int(tokens_in), int(tokens_out), spent, stored, worst, seconds)
-
-
-def _taken(store: Store, kind: str, settings: GoldenSettings) -> list[float]:
-    """Tokens in and out for each passage, and seconds of a call, of the replies so far."""
-    named = getattr(settings.judge, "model", None)
-    ((count, *figures),) = store.rows(
-        "SELECT COUNT(*), SUM(tokens_in) * 1.0 / SUM(json_array_length(documents)), "
-        "SUM(tokens_out) * 1.0 / SUM(json_array_length(documents)), AVG(seconds) "
-        "FROM replies JOIN judges ON judges.id = replies.judge "
-        "WHERE kind = ? AND counted AND tokens_in > 0 AND (? IS NULL OR said ->> 'model' = ?)",
-        (kind, named, named),
-    )
-    return figures if count else []
-
-
-def _drawn(
-    kind: Kind, prompt: Prompt, settings: GoldenSettings, inputs: Inputs, size: int
-) -> list[Request]:
-    """Requests such as there will be, with passages drawn at random."""
-    drawn = random.Random(settings.seed)
-    passages = list(zip(inputs.corpus.document_ids, inputs.corpus.documents, strict=True))
-    size = min(size, len(passages))
-    return [
-        make_request(
-            *(kind, prompt, *drawn.choice(inputs.queries), drawn.sample(passages, size)),
-            passage_chars=settings.passage_chars,
+    def usage(self, kind: Kind) -> list[float]:
+        """Mean tokens in and out for each passage and seconds of a call; [] before any reply."""
+        if self.store is None:
+            return []
+        model = getattr(self.settings, "model", None)
+        ((count, *means),) = self.store.rows(
+            "SELECT COUNT(*), SUM(tokens_in) * 1.0 / SUM(json_array_length(documents)), "
+            "SUM(tokens_out) * 1.0 / SUM(json_array_length(documents)), AVG(seconds) "
+            "FROM replies JOIN judges ON judges.id = replies.judge "
+            "WHERE kind = ? AND counted AND tokens_in > 0 AND (? IS NULL OR said ->> 'model' = ?)",
+            (kind, model, model),
         )
-        for _ in range(_DRAWN)
-    ]
+        return means if count else []
+
+    def step(self, stage: str, kind: Kind, requests: Sequence[Request], calls: int) -> Step:
+        """Estimate so many calls from sampled requests.
+
+        What a call took so far for each passage is a better guess than its bytes. At worst, every
+        byte is a token, a reply as long as allowed, and every request is asked twice.
+        """
+        share = calls / max(1, len(requests))
+        tokens_in: float = sum(map(estimate_request_tokens, requests))
+        tokens_out: float = sum(map(estimate_reply_tokens, requests))
+        seconds = None
+        if usage := self.usage(kind):
+            passages = sum(len(request.labels) for request in requests)
+            tokens_in, tokens_out, seconds = passages * usage[0], passages * usage[1], usage[2]
+        likely_in, likely_out = round(share * tokens_in), round(share * tokens_out)
+        max_reply = getattr(self.settings, "max_tokens", None)
+        replies = [max_reply or estimate_reply_tokens(request) for request in requests]
+        worst = cost(self.price, sum(map(max_request_tokens, requests)), sum(replies))
+        return Step(
+            self.stage(stage),
+            calls,
+            tokens_in=likely_in,
+            tokens_out=likely_out,
+            cost=cost(self.price, likely_in, likely_out),
+            worst=None if worst is None else MAX_ATTEMPTS * share * worst,
+            seconds=seconds,
+        )
+
+
+class _Planner:
+    """Inputs and pools that all judges share."""
+
+    def __init__(self, settings: GoldenSettings, store: Store | None):
+        sql = "SELECT query, text FROM queries ORDER BY position"
+        stored_queries = [] if store is None else store.rows(sql)
+        done = {} if store is None else store.meta("done", {})
+        self.settings, self.store = settings, store
+        self.panel = members(settings.judge)
+        self.inputs: Inputs = read_inputs(settings, [query for query, _ in stored_queries])
+        self.prompts = read_prompts(settings)
+        self.is_pooled = "merge" in done
+        new_queries = set(self.inputs.queries)
+        self.same_pools = False
+        if self.is_pooled:
+            new_queries -= set(stored_queries)
+            # Pools of the same queries by the same lists stay; of others only the build can tell.
+            stored_digests = pool_digests(settings, self.inputs, stored_queries)
+            self.same_pools = stored_digests["merge"] == done["merge"]
+        self.new_queries = len(new_queries) if self.is_pooled else len(self.inputs.queries)
+
+    def basis(self) -> str:
+        """What the calls for grading were counted from, in words."""
+        if not self.is_pooled:
+            return f"grading from {_SAMPLE_SIZE} requests with passages drawn from the corpus"
+        basis = "grading from the pools in the store"
+        if self.new_queries:
+            basis += f" and {plural(self.new_queries, 'new query')}"
+        if not self.same_pools:
+            basis += "; what fills the pools has changed: passages that are new in them come on top"
+        return basis
+
+    def rewriting(self) -> Step:
+        """The calls of a chat model that rewrites each query; its price is not known."""
+        rewriter = self.settings.rewriter
+        if rewriter is None or rewriter.type != "llm":
+            return Step("rewrite", 0, cost=0.0)
+        from rankproof.retrieval.rewriters.llm import prompt
+
+        language = rewriter.language
+        if language == "auto":
+            language = self.settings.language
+        texts = [text for _, text in self.inputs.queries]
+        tokens_in = sum(sum(map(estimate_tokens, prompt(language, text))) for text in texts)
+        tokens_out = sum(map(estimate_tokens, texts))
+        return Step("rewrite", len(texts), tokens_in=tokens_in, tokens_out=tokens_out)
+
+    def plan_judge(self, name: str, judge_settings: Any) -> _JudgePlan:
+        """Plan the grading and ordering of one judge."""
+        settings = self.settings.model_copy(update={"judge": judge_settings})
+        price, source = judge_price(settings)
+        judge = _Judge(name, judge_settings, price, self.store)
+        # Its store is left out, because replies to whole batches say little of single passages.
+        single = replace(judge, store=None).step("grade", "grade", self._sampled("grade", 1), 1)
+        grading, extra_calls = self._grading(judge)
+        return _JudgePlan(
+            grading=grading,
+            ordering=self._ordering(judge),
+            price_source=f"{name}: {source}" if name else source,
+            passage_cost=single.cost,
+            extra_calls=extra_calls,
+        )
+
+    def _grading(self, judge: _Judge) -> tuple[Step, int]:
+        """The likely calls for grades, and how many more there may be at most."""
+        settings, prompt = self.settings, self.prompts["grade"]
+        size = settings.grading.batch
+        pool_size = min(settings.depths.pool, len(self.inputs.corpus.documents))
+        calls_per_query = -(-pool_size // size)
+        sampled = self._sampled("grade", size)
+        max_calls = len(self.inputs.queries) * calls_per_query
+        if self.store is None or not self.is_pooled:
+            return judge.step("grade", "grade", sampled, max_calls), 0
+        queries = set(self.inputs.queries)
+        pools = read_pools(self.store, settings.passage_chars)
+        pools = [pool for pool in pools if (pool.query, pool.question) in queries]
+        open_pools = ungraded(self.store, pools, judge.id("grade", prompt.digest))
+        open_requests = grade_requests(open_pools, settings, prompt)
+        stored = len(grade_requests(pools, settings, prompt)) - len(open_requests)
+        calls = len(open_requests) + self.new_queries * calls_per_query
+        if self.same_pools:
+            max_calls = calls
+        shown = open_requests
+        if self.new_queries or not open_requests:
+            shown = [*open_requests, *sampled]
+        step = judge.step("grade", "grade", shown, calls)
+        worst = judge.step("grade", "grade", shown, max_calls).worst
+        return replace(step, stored=stored, worst=worst), max(0, max_calls - calls)
+
+    def _ordering(self, judge: _Judge) -> Step:
+        """The calls for orders at most."""
+        settings = self.settings
+        stored = 0
+        if self.store is not None:
+            stored = self.store.number(
+                "SELECT COUNT(*) FROM replies "
+                "WHERE kind = 'order' AND attempt = 1 AND retired = 0 AND judge = ?",
+                (judge.id("order", self.prompts["order"].digest),),
+            )
+        budget = -(-settings.ranking.budget // len(self.panel))
+        calls = max(0, len(self.inputs.queries) * budget - stored)
+        sampled = self._sampled("order", settings.ranking.batch)
+        step = judge.step("rank", "order", sampled, calls)
+        return replace(step, is_upper_bound=True, stored=stored)
+
+    def _sampled(self, kind: Kind, size: int) -> list[Request]:
+        """Requests like those to come, with passages drawn at random from the corpus."""
+        generator = random.Random(self.settings.seed)
+        corpus = self.inputs.corpus
+        passages = list(zip(corpus.document_ids, corpus.documents, strict=True))
+        size = min(size, len(passages))
+        prompt: Prompt = self.prompts[kind]
+        requests = []
+        for _ in range(_SAMPLE_SIZE):
+            query, question = generator.choice(self.inputs.queries)
+            batch = generator.sample(passages, size)
+            chars = self.settings.passage_chars
+            request = make_request(kind, prompt, query, question, batch, passage_chars=chars)
+            requests.append(request)
+        return requests

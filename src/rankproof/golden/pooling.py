@@ -1,4 +1,4 @@
-"""Queries → pools: rewritten, searched by meaning and by words, merged."""
+"""Make the pools of a golden set: rewrite queries, retrieve by several systems, merge by RRF."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ import polars as pl
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest, digest_file
 from rankproof.foundation.printable import printable_path
+from rankproof.foundation.progress import advance
 from rankproof.foundation.redaction import redact
-from rankproof.golden.judgments import Row, cut, pair, storable
+from rankproof.golden.annotators import Key
+from rankproof.golden.judgments import Row, pair_digest, replace_surrogates, truncate
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.retrieval.identity import identity, value_identity
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from rankproof.data.beir import Corpus
     from rankproof.data.tables import Run
     from rankproof.tradeoffs.plan import Configuration, SweepSettings
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,235 +42,280 @@ class Inputs:
     digests: dict[str, dict[str, str]]  # by role: file name and SHA-256
 
 
-def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
-    """The texts that a configuration names; a sample keeps the queries that are `held` already."""
+def read_inputs(settings: GoldenSettings, known_queries: Sequence[str] = ()) -> Inputs:
+    """Read the texts that a configuration names; a sample keeps the known queries."""
     from rankproof.data.beir import read_corpus
     from rankproof.data.trec import check_trec_ids
 
-    shipped = settings.corpus / "qrels" / "test.tsv"
-    qrels = settings.qrels or (shipped if shipped.is_file() else None)
+    folder_qrels = settings.corpus / "qrels" / "test.tsv"
+    qrels = settings.qrels or (folder_qrels if folder_qrels.is_file() else None)
     if qrels is not None and not qrels.is_file():
         raise InputError("there is no such file", place=str(qrels), remedy="check qrels")
-    corpus = read_corpus(settings.corpus, qrels or shipped, settings.queries)
+    corpus = read_corpus(settings.corpus, qrels or folder_qrels, settings.queries)
     files = dict(corpus.files)
     if settings.queries is not None:
         files["queries"] = settings.queries
     if qrels is not None:
         files["qrels"] = qrels
-    queries = pl.Series(corpus.query_ids, dtype=pl.String)
-    check_trec_ids(queries, pl.Series(corpus.document_ids, dtype=pl.String), corpus.label)
-    asked = list(zip(corpus.query_ids, corpus.queries, strict=True))
+    query_ids = pl.Series(corpus.query_ids, dtype=pl.String)
+    check_trec_ids(query_ids, pl.Series(corpus.document_ids, dtype=pl.String), corpus.label)
+    queries = list(zip(corpus.query_ids, corpus.queries, strict=True))
     if settings.only_judged:
-        asked = _judged(asked, qrels)
-    if settings.sample is not None and settings.sample < len(asked):
-        drawn = first_of_permutation(len(asked), settings.sample, settings.seed).tolist()
-        known = set(held)
-        stays = [at for at, (query, _) in enumerate(asked) if query in known]
-        chosen = [*stays, *(at for at in drawn if at not in set(stays))][: settings.sample]
-        asked = [asked[at] for at in sorted(chosen)]
+        queries = _judged_queries(queries, qrels)
+    if settings.sample is not None and settings.sample < len(queries):
+        queries = _sample_queries(queries, settings.sample, settings.seed, set(known_queries))
     digests = {
         role: {"file": file.name, "sha256": digest_file(file)} for role, file in files.items()
     }
-    return Inputs(corpus, [(q, storable(t)) for q, t in asked], qrels, digests)
+    return Inputs(corpus, [(q, replace_surrogates(text)) for q, text in queries], qrels, digests)
 
 
-def _judged(asked: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str, str]]:
+def _judged_queries(queries: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str, str]]:
     from rankproof.data import read_qrels
 
     if qrels is None:
         raise InputError("only_judged without qrels", remedy="name them under qrels")
-    labelled = set(read_qrels(qrels).queries.to_list())
-    kept = [(query, text) for query, text in asked if query in labelled]
-    if not kept:
+    judged_ids = set(read_qrels(qrels).queries.to_list())
+    judged = [(query, text) for query, text in queries if query in judged_ids]
+    if not judged:
         raise InputError(
             "labels none of the queries", place=str(qrels), remedy="check that the ids are the same"
         )
-    return kept
+    return judged
 
 
-def _workshop(inputs: Inputs) -> Workshop:
+def _sample_queries(
+    queries: list[tuple[str, str]], size: int, seed: int, known: set[str]
+) -> list[tuple[str, str]]:
+    """Draw queries in a seeded order, after those that are known; in the order of the file."""
+    kept = [index for index, (query, _) in enumerate(queries) if query in known]
+    drawn = first_of_permutation(len(queries), size, seed).tolist()
+    sample = [*kept, *(index for index in drawn if index not in set(kept))][:size]
+    return [queries[index] for index in sorted(sample)]
+
+
+def _open_workshop(inputs: Inputs) -> Workshop:
     return Workshop(Texts(inputs.corpus.document_ids, inputs.corpus.documents))
 
 
-def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Progress) -> None:
-    """Each question fit to be searched; stored one by one, since a chat model may be paid."""
-    how = identity(settings.rewriter)
-    known = {}
-    if store.meta("rewriter", "none yet") == how:
-        known = {
+def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs) -> None:
+    """Rewrite each query for search; stored one by one, since a chat model may be paid."""
+    rewriter = identity(settings.rewriter)
+    rewritten = {}
+    if store.meta("rewriter", "none yet") == rewriter:
+        rewritten = {
             (query, text): asked
             for query, text, asked in store.rows("SELECT query, text, asked FROM queries")
         }
     rows = [
-        (query, at, text, known.get((query, text)))
-        for at, (query, text) in enumerate(inputs.queries, 1)
+        (query, position, text, rewritten.get((query, text)))
+        for position, (query, text) in enumerate(inputs.queries, 1)
     ]
     with store.transaction():
         store.replace("queries", rows)
-        store.set_meta("rewriter", how)
+        store.set_meta("rewriter", rewriter)
     if settings.rewriter is None:
         store.execute("UPDATE queries SET asked = text")
         return
-    with _workshop(inputs) as shop:
-        rewrite = shop.rewriting(settings.rewriter)
+    with _open_workshop(inputs) as shop:
+        rewrite_text = shop.rewriting(settings.rewriter)
         for query, _, text, asked in rows:
             if asked is None:
-                found = storable(rewrite(text).text)
-                store.execute("UPDATE queries SET asked = ? WHERE query = ?", (found, query))
-            progress(1)
+                new_text = replace_surrogates(rewrite_text(text).text)
+                store.execute("UPDATE queries SET asked = ? WHERE query = ?", (new_text, query))
+            advance()
 
 
-def makers(settings: GoldenSettings) -> dict[str, Any]:
-    """Who fills the pools: each list by its name, with what decides it."""
+def system_identities(settings: GoldenSettings) -> dict[str, Any]:
+    """What decides the results of each system that fills the pools, by its list's name."""
     depths, pool = settings.depths, settings.pool
-    found: dict[str, Any] = {}
     index = identity(settings.index)
+    systems: dict[str, Any] = {}
     if depths.dense:
-        found["dense"] = [identity(settings.embedder), index]
+        systems["dense"] = [identity(settings.embedder), index]
     if depths.bm25:
-        found["bm25"] = identity(settings.sparse)
-    found |= {name: identity(chosen) for name, chosen in settings.retrievers.items()}
-    found |= {name: [identity(chosen), index] for name, chosen in pool.embedders.items()}
-    found |= {name: identity(chosen) for name, chosen in pool.sparse.items()}
-    found |= {_system(run): digest_file(run) for run in pool.runs if run.is_file()}
+        systems["bm25"] = identity(settings.sparse)
+    systems |= {name: identity(engine) for name, engine in settings.retrievers.items()}
+    systems |= {name: [identity(embedder), index] for name, embedder in pool.embedders.items()}
+    systems |= {name: identity(sparse) for name, sparse in pool.sparse.items()}
+    systems |= {_run_name(run): digest_file(run) for run in pool.runs if run.is_file()}
     if pool.sweep is not None:
-        sweep = _sweep(pool.sweep)
-        found |= {name: [value_identity(sweep), name] for name in _swept(sweep)}
-    return found
+        sweep = _read_sweep(pool.sweep)
+        systems |= {name: [value_identity(sweep), name] for name in _sweep_configurations(sweep)}
+    return systems
 
 
-def retrieve(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Progress) -> None:
-    """The best passages of each query: by vectors, by words, by engines and runs of the user's.
+def retrieve(store: Store, settings: GoldenSettings, inputs: Inputs) -> None:
+    """Store the best passages of each query, by every system.
 
-    What earlier lists alone had brought into the pools stays on record as theirs.
+    Passages that only earlier lists brought into the pools stay recorded under those.
     """
-    corpus = inputs.corpus
     rows = store.rows("SELECT query, asked FROM queries ORDER BY position")
     questions = Texts([query for query, _ in rows], [text for _, text in rows])
-    found: dict[str, Run] = {}
-    depths, more = settings.depths, settings.pool
-    with _workshop(inputs) as shop:
+    runs = _run_systems(settings, inputs, questions)
+    lists = [row for name, run in runs.items() for row in _list_rows(name, run)]
+    systems = system_identities(settings)
+    earlier = _earlier_list_rows(store, systems, {row[:3] for row in lists})
+    needed = {row[2] for row in (*lists, *earlier)} | {
+        doc for (doc,) in store.rows("SELECT doc FROM answers UNION SELECT doc FROM corrections")
+    }
+    corpus = inputs.corpus
+    passages = zip(corpus.document_ids, corpus.documents, corpus.sources, strict=True)
+    passage_rows = [(d, replace_surrogates(t), s) for d, t, s in passages if d in needed]
+    with store.transaction():
+        store.replace("retrieved", [*lists, *earlier])
+        store.replace("lists", _system_rows(store, systems, earlier))
+        store.replace("passages", passage_rows)
 
-        def dense(embedder: Any) -> Run:
+
+def _run_systems(settings: GoldenSettings, inputs: Inputs, questions: Texts) -> dict[str, Run]:
+    """Search by every system; the runs by their lists' names."""
+    runs: dict[str, Run] = {}
+    depths, pool = settings.depths, settings.pool
+    with _open_workshop(inputs) as shop:
+
+        def search_dense(embedder: Any) -> Run:
             for texts in (shop.passages, questions):
-                shop.vectors(embedder, texts, progress)
+                shop.vectors(embedder, texts, advance)
             return shop.dense_list(embedder, None, settings.index, questions, depths.dense or 100)
 
         if depths.dense:
-            found["dense"] = dense(settings.embedder)
+            runs["dense"] = search_dense(settings.embedder)
         if depths.bm25:
-            found["bm25"] = shop.sparse_list(settings.sparse, questions, depths.bm25)
-        for name, chosen in settings.retrievers.items():
-            found[name] = shop.engine_list(chosen, questions, depths.retrievers)
-        found |= {name: dense(embedder) for name, embedder in more.embedders.items()}
-        for name, chosen in more.sparse.items():
-            found[name] = shop.sparse_list(chosen, questions, depths.bm25 or 100)
-        found |= {_system(run): _given(run, settings, inputs) for run in more.runs}
-        if more.sweep is not None:
-            found |= _by_sweep(shop, _sweep(more.sweep), questions)
-    lists = [row for name, run in found.items() for row in _ranked(name, run)]
-    kept = _earlier(store, makers(settings), {row[:3] for row in lists})
-    needed = {row[2] for row in (*lists, *kept)} | {
-        doc for (doc,) in store.rows("SELECT doc FROM answers UNION SELECT doc FROM corrections")
-    }
-    passages = zip(corpus.document_ids, corpus.documents, corpus.sources, strict=True)
-    with store.transaction():
-        store.replace("retrieved", [*lists, *kept])
-        store.replace("lists", _named(store, makers(settings), kept))
-        store.replace("passages", ((d, storable(t), s) for d, t, s in passages if d in needed))
+            runs["bm25"] = shop.sparse_list(settings.sparse, questions, depths.bm25)
+        for name, engine in settings.retrievers.items():
+            runs[name] = shop.engine_list(engine, questions, depths.retrievers)
+        for name, embedder in pool.embedders.items():
+            runs[name] = search_dense(embedder)
+        for name, sparse in pool.sparse.items():
+            runs[name] = shop.sparse_list(sparse, questions, depths.bm25 or 100)
+        for path in pool.runs:
+            runs[_run_name(path)] = _read_run_head(path, settings, inputs)
+        if pool.sweep is not None:
+            runs |= _run_sweep(shop, _read_sweep(pool.sweep), questions)
+    return runs
 
 
-def _earlier(store: Store, current: dict[str, Any], found: set[Row]) -> list[Row]:
-    """Rows of lists that put a passage into a pool and do not hold it any more.
+def _earlier_list_rows(store: Store, systems: Mapping[str, Any], current: set[Row]) -> list[Row]:
+    """Rows of lists that brought a passage into a pool and do not contain it any more.
 
-    They go under the list's name with ~ and a part of what decided it, so that a list which
-    changed, or the same list on another corpus, never looks like the one of today.
+    Such a list is named with ~ and a part of its identity's digest: a system that changed, or that
+    searched another corpus, is never taken for the one of today.
     """
-    known: dict[str, str] = dict(store.rows("SELECT list, digest FROM lists"))
-    rows = store.rows(
+    digests: dict[str, str] = dict(store.rows("SELECT list, digest FROM lists"))
+    rows = {}
+    for query, name, doc, rank, score in store.rows(
         "SELECT query, list, doc, rank, score FROM retrieved JOIN pool USING (query, doc)"
-    )
-    kept = {}
-    for query, name, doc, rank, score in rows:
+    ):
         base = name.split("~")[0]
-        same = base in current and digest(current[base]) == known.get(name)
-        if same and (query, base, doc) in found:
+        is_unchanged = base in systems and digest(systems[base]) == digests.get(name)
+        if is_unchanged and (query, base, doc) in current:
             continue
-        earlier = f"{base}~{known.get(name, '')[:6]}"
-        kept[query, earlier, doc] = (query, earlier, doc, rank, score)
-    return list(kept.values())
+        earlier = f"{base}~{digests.get(name, '')[:6]}"
+        rows[query, earlier, doc] = (query, earlier, doc, rank, score)
+    return list(rows.values())
 
 
-def _named(store: Store, current: dict[str, Any], kept: Sequence[Row]) -> list[Row]:
-    """The lists of the store: today's, and those of which something is kept."""
-    before = {
-        f"{name.split('~')[0]}~{held[:6]}": (held, said)
-        for name, held, said in store.rows("SELECT list, digest, said FROM lists")
+def _system_rows(
+    store: Store, systems: Mapping[str, Any], earlier_rows: Sequence[Row]
+) -> list[Row]:
+    """Rows of `lists`: the systems of today, and those that earlier rows belong to."""
+    stored = {
+        f"{name.split('~')[0]}~{system_digest[:6]}": (system_digest, system)
+        for name, system_digest, system in store.rows("SELECT list, digest, said FROM lists")
     }
     rows = [
-        (name, digest(said), json.dumps(redact(said), default=str), 1)
-        for name, said in current.items()
+        (name, digest(system), json.dumps(redact(system), default=str), 1)
+        for name, system in systems.items()
     ]
-    earlier = dict.fromkeys(row[1] for row in kept)
-    return [*rows, *((name, *before.get(name, ("", "null")), 0) for name in earlier)]
+    earlier_names = dict.fromkeys(row[1] for row in earlier_rows)
+    return rows + [(name, *stored.get(name, ("", "null")), 0) for name in earlier_names]
 
 
-def _given(path: Path, settings: GoldenSettings, inputs: Inputs) -> Run:
-    """The head of a run: of the queries and passages that are there."""
+def _read_run_head(path: Path, settings: GoldenSettings, inputs: Inputs) -> Run:
+    """The best documents of a given run, restricted to the queries and passages of the inputs."""
     from rankproof.data import read_run
     from rankproof.retrieval.ranked_lists import keep_first
 
     if not path.is_file():
         raise InputError("there is no such run", place=str(path), remedy="check pool.runs")
-    frame = keep_first(read_run(path, name=_system(path)), settings.depths.runs).to_frame()
-    here = pl.col("query").is_in([q for q, _ in inputs.queries])
-    there = pl.col("doc").is_in(inputs.corpus.document_ids)
-    kept = frame.filter(here & there)
+    name = _run_name(path)
+    frame = keep_first(read_run(path, name=name), settings.depths.runs).to_frame()
+    has_query = pl.col("query").is_in([query for query, _ in inputs.queries])
+    has_passage = pl.col("doc").is_in(inputs.corpus.document_ids)
+    kept = frame.filter(has_query & has_passage)
     if kept.is_empty():
         raise InputError(
             "holds no passage of this corpus for these queries",
             place=str(path),
             remedy="give runs over the same corpus and queries",
         )
-    return read_run(kept.select("query", "doc", "score"), name=_system(path))
+    return read_run(kept.select("query", "doc", "score"), name=name)
 
 
-def _sweep(path: Path) -> SweepSettings:
+def _read_sweep(path: Path) -> SweepSettings:
     from rankproof.foundation.config import read_config
     from rankproof.tradeoffs.plan import SweepSettings
 
     return read_config(path, SweepSettings)
 
 
-def _swept(sweep: SweepSettings) -> dict[str, Configuration]:
-    """The configurations that rank differently, by names that a run may have."""
+def _sweep_configurations(sweep: SweepSettings) -> dict[str, Configuration]:
+    """The configurations of a sweep that rank differently, by names that a run may have."""
     from rankproof.tradeoffs.plan import configurations
 
-    return {
-        re.sub(r"[^\w.+-]", "-", c.name.split(" top ")[0].replace("K=", "")): c
-        for c in configurations(sweep)
-    }
+    by_name = {}
+    for configuration in configurations(sweep):
+        ranking_name = configuration.name.split(" top ")[0].replace("K=", "")
+        by_name[re.sub(r"[^\w.+-]", "-", ranking_name)] = configuration
+    return by_name
 
 
-def _by_sweep(shop: Workshop, sweep: SweepSettings, questions: Texts) -> dict[str, Run]:
+def _run_sweep(shop: Workshop, sweep: SweepSettings, questions: Texts) -> dict[str, Run]:
     """What each configuration of a sweep returns for the questions."""
     from rankproof.tradeoffs.stack import Stack
 
-    grid = _swept(sweep)
+    grid = _sweep_configurations(sweep)
     stack = Stack(shop, sweep, questions, list(grid.values()))
     stack.rerank()
-    return {name: stack.ranked(c).final for name, c in grid.items()}
+    return {name: stack.ranked(configuration).final for name, configuration in grid.items()}
 
 
-def _system(run: Path) -> str:
-    return printable_path(run.name.split(".")[0])
+def _run_name(path: Path) -> str:
+    return printable_path(path.name.split(".")[0])
 
 
 def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None:
-    """RRF of the lists; of equal sums the document with the smaller id comes first.
+    """Store the pools: the best passages by reciprocal rank fusion, ties by document id.
 
-    Beside the best, what one of the `judges` or a person graded before stays in the pool.
+    What one of the `judges` or a person graded before stays in the pool, behind the best.
     """
+    fused = _fuse_lists(store)
+    best = fused.filter(pl.col("position") <= settings.depths.pool).rows()
+    questions: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
+    texts: dict[str, str] = dict(store.rows("SELECT doc, text FROM passages"))
+    max_chars = settings.passage_chars
+
+    def shown_pair(query: str, doc: str) -> str:
+        return pair_digest(questions[query], truncate(texts[doc], max_chars))
+
+    labels = store.active_corrections()
+    graded = {(c.query, c.doc) for c in labels if c.query in questions and c.doc in texts}
+    judge_ids = ", ".join(map(str, judges))
+    for query, doc, pair in store.rows(
+        f"SELECT query, doc, pair FROM answers WHERE grade NOT NULL AND judge IN ({judge_ids})"
+    ):
+        if query in questions and doc in texts and shown_pair(query, doc) == pair:
+            graded.add((query, doc))
+    rows = best + _rows_behind(best, fused, graded)
+    pairs = [(query, doc, shown_pair(query, doc)) for query, doc, _, _ in rows]
+    with store.transaction():
+        store.replace("pool", rows)
+        store.replace("pairs", pairs)
+
+
+def _fuse_lists(store: Store) -> pl.DataFrame:
+    """Columns query, doc, position, score of all current lists, fused by RRF."""
     from rankproof.data import read_run
     from rankproof.retrieval.fusion import rrf
 
@@ -283,63 +328,33 @@ def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None
             "nothing was retrieved", place=str(store.path), remedy="check the queries and depths"
         )
     frame = pl.DataFrame(rows, ["query", "list", "doc", "score"], orient="row")
-    runs = [
-        read_run(part.select("query", "doc", "score"))
-        for part in frame.partition_by("list", maintain_order=True)
-    ]
-    fused = (
-        rrf(runs)
-        .to_frame()
-        .sort("query", "score", "doc", descending=[False, True, False])
+    lists = frame.partition_by("list", maintain_order=True)
+    fused = rrf([read_run(one.select("query", "doc", "score")) for one in lists]).to_frame()
+    return (
+        fused.sort("query", "score", "doc", descending=[False, True, False])
         .with_columns(position=pl.int_range(1, pl.len() + 1).over("query"))
+        .select("query", "doc", "position", "score")
     )
-    best = fused.filter(pl.col("position") <= settings.depths.pool)
-    names = ("query", "doc", "position", "score")
-    rows = best.select(names).rows()
-    questions: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
-    texts: dict[str, str] = dict(store.rows("SELECT doc, text FROM passages"))
-    most = settings.passage_chars
-    stays = _judged_before(store, judges, questions, texts, most)
-    stays -= {(query, doc) for query, doc, _, _ in rows}
-    if stays:  # behind the best, in their own order
-        late = fused.select(names).rows_by_key(("query", "doc"), unique=True)
-        after = sorted((q, *late.get((q, d), (math.inf, 0.0)), d) for q, d in stays)
-        place = Counter(query for query, _, _, _ in rows)
-        for query, _, score, doc in after:
-            place[query] += 1
-            rows.append((query, doc, place[query], score))
-    pairs = [(q, d, pair(questions[q], cut(texts[d], most))) for q, d, _, _ in rows]
-    with store.transaction():
-        store.replace("pool", rows)
-        store.replace("pairs", pairs)
 
 
-def _judged_before(
-    store: Store,
-    judges: Iterable[int],
-    questions: dict[str, str],
-    texts: dict[str, str],
-    most: int | None,
-) -> set[tuple[str, str]]:
-    """(query, doc) of what was graded with the texts of today."""
-    who = ", ".join(map(str, judges))
-    said = store.rows(
-        f"SELECT query, doc, pair FROM answers WHERE grade NOT NULL AND judge IN ({who})"
-    )
-    found = {
-        (query, doc)
-        for query, doc, held in said
-        if query in questions
-        and doc in texts
-        and pair(questions[query], cut(texts[doc], most)) == held
-    }
-    people = {(c.query, c.doc) for c in store.active_corrections()}
-    return found | {(query, doc) for query, doc in people if query in questions and doc in texts}
+def _rows_behind(best: Sequence[Row], fused: pl.DataFrame, graded: set[Key]) -> list[Row]:
+    """Rows of `pool` for graded passages that are not among the best, in the order of RRF."""
+    missing = graded - {(query, doc) for query, doc, _, _ in best}
+    if not missing:
+        return []
+    by_key = fused.rows_by_key(("query", "doc"), unique=True)
+    unlisted = (math.inf, 0.0)
+    last_position = Counter(query for query, _, _, _ in best)
+    rows = []
+    for query, _, score, doc in sorted((q, *by_key.get((q, d), unlisted), d) for q, d in missing):
+        last_position[query] += 1
+        rows.append((query, doc, last_position[query], score))
+    return rows
 
 
-def _ranked(name: str, run: Run) -> list[Row]:
-    frame = run.to_frame().with_columns(
-        rank=pl.col("score").rank("ordinal", descending=True).over("query")
-    )
+def _list_rows(name: str, run: Run) -> list[Row]:
+    """Rows of `retrieved` for one run."""
+    rank = pl.col("score").rank("ordinal", descending=True).over("query")
+    frame = run.to_frame().with_columns(rank=rank)
     rows: Sequence[Row] = frame.select("query", "doc", "rank", "score").rows()
-    return [(query, name, doc, rank, score) for query, doc, rank, score in rows]
+    return [(query, name, doc, position, score) for query, doc, position, score in rows]

@@ -3,7 +3,7 @@
 A judge orders only a few small batches of a pool, so each passage's utility θ (in the judge's
 logits, see `plackett_luce`) has a Gaussian prior:
 
-    θ = c · (w_grade · (grade − mean grade) + w_rrf · standardised RRF + σ · noise)
+    θ = c · (w_grade · (grade − mean grade) + w_rrf · standardized RRF + σ · noise)
 
 How well grades and RRF predict orders differs between judges and corpora, so no constant is set by
 hand: `fit_pools` moves them from a weak guess towards the highest evidence of the orders (empirical
@@ -25,7 +25,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError
-from rankproof.golden.plackett_luce import Judgements, Posterior, inverse, modes
+from rankproof.golden.plackett_luce import OrderTable, Posterior, find_modes, invert_symmetric
 
 _MAX_SWEEPS = 4  # steps of all parameters after a round of orders
 _SCALE_TOLERANCE = 0.01  # change of w and σ, relative to σ, below which the sweeps end
@@ -37,7 +37,7 @@ _FACTOR_GUESS_POOLS = 4.0  # strength of that guess, in pools
 _MAX_LOG_FACTOR = 3.0
 _COMPONENT_SD = 0.1  # of the narrow normals that are mixed into the distribution of log c
 _COMPONENT_MEANS = np.linspace(-_MAX_LOG_FACTOR, _MAX_LOG_FACTOR, 61)
-_EM_STEPS = 20  # of expectation–maximisation
+_EM_STEPS = 20  # of expectation–maximization
 _MIN_INFORMATION = 1e-6  # for pools whose orders say nothing about their factor
 _MAX_SPREAD = 20.0  # σ has no upper bound where a judge never contradicts itself
 _MAX_LOG_STEP = 0.5  # of log σ, log c and log β in one sweep
@@ -62,7 +62,7 @@ class Scale:
 
 
 def pool_features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) -> Float:
-    """(n, 2) centred grades and standardised RRF scores of a pool.
+    """(n, 2) centered grades and standardized RRF scores of a pool.
 
     An unknown value (NaN) becomes 0, the mean of its column; so do values that are all equal.
     """
@@ -72,12 +72,12 @@ def pool_features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) 
     known = ~np.isnan(columns)
     known_count = np.maximum(known.sum(axis=0), 1)
     values = np.where(known, columns, 0.0)
-    centred = np.where(known, columns - values.sum(axis=0) / known_count, 0.0)
+    centered = np.where(known, columns - values.sum(axis=0) / known_count, 0.0)
     magnitude = np.abs(values).max(axis=0, initial=0.0)
-    centred[np.abs(centred) <= 1e-12 * magnitude] = 0.0  # equal values, but for rounding
-    rrf_sd = float(np.sqrt((centred[:, 1] ** 2).sum() / known_count[1]))
-    centred[:, 1] /= rrf_sd or 1.0
-    return centred
+    centered[np.abs(centered) <= 1e-12 * magnitude] = 0.0  # equal values, but for rounding
+    rrf_sd = float(np.sqrt((centered[:, 1] ** 2).sum() / known_count[1]))
+    centered[:, 1] /= rrf_sd or 1.0
+    return centered
 
 
 class FittedPool(Protocol):
@@ -92,7 +92,7 @@ class FittedPool(Protocol):
     judge_of_order: list[int]
 
     @property
-    def judgements(self) -> Judgements: ...  # its orders, with their judges' sharpness
+    def order_table(self) -> OrderTable: ...  # its orders, with their judges' sharpness
 
     @property
     def last_mode(self) -> Float | None: ...  # (n,) of the posterior; the next fit starts there
@@ -121,9 +121,9 @@ class PoolStack:
         for index, pool in enumerate(pools):
             if pool.grade_sd is not None:
                 self.grade_sd[index, : sizes[index]] = pool.grade_sd
-        tables = [pool.judgements for pool in pools]
+        tables = [pool.order_table for pool in pools]
         self.has_orders: Bool = np.array([len(table.items) > 0 for table in tables])  # (P,)
-        self.judgements = Judgements.side_by_side(tables, n)
+        self.orders = OrderTable.stack(tables, n)
         judges = [judge for pool in pools for judge in pool.judge_of_order]
         self.judge_of_order: Int = np.array(judges, np.int64)
         self.log_scale_variance: Float = np.zeros(len(pools))  # (P,) Var(log cσ)
@@ -149,8 +149,8 @@ class PoolStack:
     def fit(self) -> None:
         """Compute the posterior of every pool under the current parameters."""
         precision = 1 / self.prior_variance
-        self.mean, hessian = modes(self.judgements, self.prior_mean, precision, self.mean)
-        self.covariance: Float = inverse(hessian)  # (P, n, n) Σ
+        self.mean, hessian = find_modes(self.orders, self.prior_mean, precision, self.mean)
+        self.covariance: Float = invert_symmetric(hessian)  # (P, n, n) Σ
         self._implicit_slope: Float | None = None  # computed when first needed
 
     def refit(self, scale: Scale, factor: Float, sharpness: Float) -> None:
@@ -159,7 +159,7 @@ class PoolStack:
         if len(sharpness) > 1:
             self.sharpness = sharpness
             order_sharpness = sharpness[self.judge_of_order][:, None]
-            self.judgements = replace(self.judgements, sharp=order_sharpness)
+            self.orders = replace(self.orders, sharpness=order_sharpness)
         self.fit()
 
     def update_pools(self, factor: Float) -> None:
@@ -200,7 +200,7 @@ class PoolStack:
         gradient in the mode is g: orders have less curvature H where utilities lie far apart.
         """
         if self._implicit_slope is None:
-            gradient = self.judgements.flattening(self.mean, self.covariance)
+            gradient = self.orders.curvature_gradient(self.mean, self.covariance)
             self._implicit_slope = (self.covariance @ gradient[..., None])[..., 0]
         slope: Float = np.sum(self._implicit_slope * pull_slope, axis=1)
         return slope
@@ -232,10 +232,12 @@ class PoolStack:
         noise = np.stack([np.random.default_rng(seed).standard_normal(shape) for seed in seeds])
         draws = self.mean[:, None] + noise @ root.swapaxes(1, 2)  # (P, draws, n)
         utilities = draws.swapaxes(0, 1).reshape(_SHARPNESS_DRAWS, -1)
-        sharp = [self.judgements.sharp * np.exp(change) for change in log_changes]
-        by_order = [replace(self.judgements, sharp=s).each(utilities).mean(axis=0) for s in sharp]
-        judges = len(self.sharpness)
-        return np.stack([np.bincount(self.judge_of_order, value, judges) for value in by_order])
+        sums = []
+        for change in log_changes:
+            orders = replace(self.orders, sharpness=self.orders.sharpness * np.exp(change))
+            by_order = orders.log_likelihood_by_order(utilities).mean(axis=0)
+            sums.append(np.bincount(self.judge_of_order, by_order, len(self.sharpness)))
+        return np.stack(sums)
 
 
 def scale_step(scale: Scale, stacks: Sequence[PoolStack]) -> tuple[Scale, float]:
@@ -325,7 +327,7 @@ def shrink_log_factors(estimate: Float, variance: Float) -> tuple[Float, Float]:
 
     The pools' log c come from one distribution, a mixture of narrow normals at fixed places, since
     there may be two kinds of pools. Its proportions are fitted to all estimates, with N(0, τ²) as
-    pseudo-counts, by expectation–maximisation (Laird 1978, JASA 73, 805–811).
+    pseudo-counts, by expectation–maximization (Laird 1978, JASA 73, 805–811).
     """
     marginal_variance = variance + _COMPONENT_SD**2
     distance = estimate[:, None] - _COMPONENT_MEANS
@@ -367,7 +369,7 @@ def _fit_with_shrunk_factors(stacks: Sequence[PoolStack]) -> None:
 def sharpness_step(stacks: Sequence[PoolStack]) -> Float:
     """Return each judge's β, one step closer to where its orders are likeliest.
 
-    A step of expectation–maximisation: by Newton's method it raises E[log P(orders of j | β_j·θ)]
+    A step of expectation–maximization: by Newton's method it raises E[log P(orders of j | β_j·θ)]
     under the posterior, with log β_j ~ N(0, τ²). The geometric mean of all β is 1.
     """
     log_sharpness = np.log(stacks[0].sharpness)

@@ -1,10 +1,10 @@
-"""The order-refining rule of the rag-gs pipeline (arXiv 2511.09545, stage 6), for comparison.
+"""The ranking rule of the rag-gs pipeline (arXiv 2511.09545, stage 6), for comparison.
 
-Scores start at the grades. Each call orders the batch least seen so far; the scores then move one
-stochastic gradient step of Plackett–Luce (step η, clipped, recentred now and then), Fisher
-information accumulates on the diagonal, and a pair is locked, for ever, once it was won twice or
-its confidence bounds are apart. The order is a topological sort by score that obeys the locks; it
-is done when the top `depth` stays the same for a number of turns.
+Scores start at the grades. Each call orders the batch that was shown least so far. The scores then
+move by one stochastic gradient step of Plackett–Luce (step η, clipped, recentered now and then),
+and Fisher information accumulates on the diagonal. A pair is locked for ever once it was won twice
+or its confidence bounds do not overlap. The order is a topological sort by score that obeys the
+locks; a pool is done when its top `depth` stays the same for a number of turns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float, Int
-from rankproof.golden.constrained import extended
+from rankproof.golden.constrained import add_to_closure, sort_topologically
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.refinement import (
     Batch,
@@ -24,35 +24,35 @@ from rankproof.golden.refinement import (
     Ranking,
     Reason,
     RefineSettings,
-    alone,
-    answered,
-    ranking,
+    make_ranking,
+    single_item,
+    usable_orders,
 )
 
 _NO_INFORMATION = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class SeedConstants:
-    """The constants; where paper and published code differ, those of the paper's pseudocode."""
+class RagGsConstants:
+    """The rule's constants; where paper and code differ, those of the paper's pseudocode."""
 
-    step: float = 0.05  # η at turn t is step/√(1 + t/50), at least least_step
-    least_step: float = 0.01
+    step: float = 0.05  # η at turn t is step/√(1 + t/50), at least min_step
+    min_step: float = 0.01
     clip: float = 0.2
-    recentre: int = 50  # turns
+    recenter: int = 50  # turns
     margin: float = 1.0  # standard deviations on each side
     confirmations: int = 2
     stable: int = 3  # turns
-    lock_after: bool = True  # a pair is locked by the scores after a turn's step, not before it
+    lock_after: bool = True  # pairs are locked by the scores after a turn's step, not before it
 
 
-PUBLISHED = SeedConstants(stable=15, lock_after=False)
-"""As the pipeline's code ships them."""
+AS_PUBLISHED = RagGsConstants(stable=15, lock_after=False)
+"""The constants of the pipeline's code."""
 
 
 @dataclass(slots=True)
-class SeedRefiner:
-    """One pool, refined by the seed's rule: one call a round.
+class RagGsRefiner:
+    """One pool, refined by rag-gs's rule: one call a round.
 
     A failed reply counts as a call and changes nothing but what is drawn next.
     """
@@ -60,19 +60,19 @@ class SeedRefiner:
     grade: Sequence[float] | Array
     settings: RefineSettings = field(default_factory=RefineSettings)
     seed: int = 0
-    constants: SeedConstants = field(default_factory=SeedConstants)
+    constants: RagGsConstants = field(default_factory=RagGsConstants)
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
     score: Float = field(init=False)
     information: Float = field(init=False)
-    exposures: Int = field(init=False)
-    above: Bool = field(init=False)  # (n, n) locked, and all that follows from it
-    locked: Bool = field(init=False)  # (n, n) locked itself
+    exposures: Int = field(init=False)  # (n,) how often each item was shown
+    above: Bool = field(init=False)  # (n, n) locked pairs, and all that follow from them
+    locked: Bool = field(init=False)  # (n, n) locked pairs alone
     orders: list[Batch] = field(default_factory=list, init=False)
-    mute: set[int] = field(default_factory=set, init=False)  # items that cannot be judged
-    _wins: Int = field(init=False)  # (n, n) of pairs not locked yet
-    _streak: int = field(default=0, init=False)
-    _free: int = field(default=0, init=False)  # calls that do not count against the budget
+    unjudgeable: set[int] = field(default_factory=set, init=False)  # items that failed even alone
+    _wins: Int = field(init=False)  # (n, n) of pairs that are not locked yet
+    _stable_turns: int = field(default=0, init=False)
+    _free_calls: int = field(default=0, init=False)  # that do not count against the budget
     _closed: Reason | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -90,98 +90,101 @@ class SeedRefiner:
         if self.done:
             return []
         generator = np.random.default_rng([self.seed, self.calls])
-        draw = generator.random(len(self.score))
-        seen = self.exposures + 0.3 * np.log1p(self.information) + draw
-        seen[list(self.mute)] = np.inf
-        size = min(self.settings.batch, len(seen) - len(self.mute))
+        noise = generator.random(len(self.score))
+        seen = self.exposures + 0.3 * np.log1p(self.information) + noise
+        seen[list(self.unjudgeable)] = np.inf
+        size = min(self.settings.batch, len(seen) - len(self.unjudgeable))
         batch = np.argsort(seen, kind="stable")[:size]
         return [tuple(int(item) for item in generator.permutation(batch))]
 
-    def begin(self, known: Known) -> None:
-        self.take([tuple(order) for order in known.orders])
+    def resume(self, known: Known) -> None:
+        self.add_orders([tuple(order) for order in known.orders])
         self.calls += known.failed
         self.failed += known.failed
-        self._free = 0 if known.spent is None else self.calls - known.spent
+        self._free_calls = 0 if known.spent is None else self.calls - known.spent
         self._closed = known.closed
-        self.mute = set(known.mute)
+        self.unjudgeable = set(known.unjudgeable)
 
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
-        replies = answered(self.next_round(), orders)
-        self.take(replies)
-        self.calls += len(orders) - len(replies)
-        self.failed += len(orders) - len(replies)
-        for items, order in (each for some in parts for each in some):
+        usable = usable_orders(self.next_round(), orders)
+        self.add_orders(usable)
+        self.calls += len(orders) - len(usable)
+        self.failed += len(orders) - len(usable)
+        for items, order in (part for batch_parts in parts for part in batch_parts):
             if order is not None:
-                self.take([order])
+                self.add_orders([order])
                 continue
             self.calls += 1
             self.failed += 1
-            self.mute |= alone(items)
+            self.unjudgeable |= single_item(items)
 
-    def take(self, replies: Sequence[Batch]) -> None:
-        for reply in replies:
-            before = self.order()[: self.settings.depth]
+    def add_orders(self, orders: Sequence[Batch]) -> None:
+        """Add orders of any items; each counts as a call."""
+        depth = self.settings.depth
+        for order in orders:
+            before = self.order()[:depth]
+            if not self.constants.lock_after:
+                self._lock_pairs(order)
+            self._move_scores(order)
             if self.constants.lock_after:
-                self._step(reply)
-                self._lock(reply)
-            else:
-                self._lock(reply)
-                self._step(reply)
-            self.orders.append(reply)
-            same = np.array_equal(before, self.order()[: self.settings.depth])
-            if len(reply) > 1:  # of one alone nothing was said
-                self._streak = self._streak + 1 if same else 0
+                self._lock_pairs(order)
+            self.orders.append(order)
+            is_same = np.array_equal(before, self.order()[:depth])
+            if len(order) > 1:  # a single item has no order
+                self._stable_turns = self._stable_turns + 1 if is_same else 0
             self.calls += 1
 
     @property
     def done(self) -> Reason | None:
-        if len(self.score) - len(self.mute) <= 1:
+        if len(self.score) - len(self.unjudgeable) <= 1:
             return "order"
-        if self._streak >= self.constants.stable:
+        if self._stable_turns >= self.constants.stable:
             return "stable"
-        over = self.calls >= self.settings.budget + self._free
-        return self._closed or ("budget" if over else None)
+        is_spent = self.calls >= self.settings.budget + self._free_calls
+        return self._closed or ("budget" if is_spent else None)
 
     def order(self) -> Int:
-        """(n,) the best-scored item that nothing locked stands above, again and again."""
-        return extended(self.above, self.score)
+        """(n,) items by score, as far as the locks allow."""
+        return sort_topologically(self.above, self.score)
 
     def ranking(self) -> Ranking:
-        """Its order; the spread is what its diagonal information says, and too narrow."""
-        covariance = np.diag(1 / self.information)
-        posterior = Posterior(self.score.copy(), covariance)
-        generator = np.random.default_rng([self.seed, self.calls, 1])
-        return ranking(
-            posterior, self.settings, generator, self.calls, self.failed, order=self.order()
+        """The order; its uncertainty comes from diagonal information, and is too small."""
+        posterior = Posterior(self.score.copy(), np.diag(1 / self.information))
+        return make_ranking(
+            posterior,
+            self.settings,
+            np.random.default_rng([self.seed, self.calls, 1]),
+            calls=self.calls,
+            failed=self.failed,
+            order=self.order(),
         )
 
-    def _lock(self, reply: Batch) -> None:
-        reach = self.constants.margin / np.sqrt(self.information)
-        for place, winner in enumerate(reply):
-            for loser in reply[place + 1 :]:
+    def _lock_pairs(self, order: Batch) -> None:
+        half_width = self.constants.margin / np.sqrt(self.information)
+        lower, upper = self.score - half_width, self.score + half_width
+        for place, winner in enumerate(order):
+            for loser in order[place + 1 :]:
                 if self.above[winner, loser] or self.above[loser, winner]:
                     continue
                 self._wins[winner, loser] += 1
-                apart = self.score[winner] - reach[winner] > self.score[loser] + reach[loser]
-                if apart or self._wins[winner, loser] >= self.constants.confirmations:
+                is_confirmed = self._wins[winner, loser] >= self.constants.confirmations
+                if lower[winner] > upper[loser] or is_confirmed:
                     self.locked[winner, loser] = True
-                    upper = self.above[:, winner].copy()
-                    lower = self.above[loser].copy()
-                    upper[winner] = lower[loser] = True
-                    self.above |= upper[:, None] & lower
+                    add_to_closure(self.above, winner, loser)
 
-    def _step(self, reply: Batch) -> None:
+    def _move_scores(self, order: Batch) -> None:
+        """One clipped gradient step of the order's log likelihood."""
         constants = self.constants
-        step = max(constants.step / np.sqrt(1 + self.calls / 50), constants.least_step)
-        items = np.array(reply)
+        step = max(constants.step / np.sqrt(1 + self.calls / 50), constants.min_step)
+        items = np.array(order)
         weight = np.exp(self.score[items] - self.score[items].max())
-        left = np.cumsum(weight[::-1])[::-1]
-        share = np.triu(weight / left[:, None])  # (stage, place)
-        moved = step * (1 - share.sum(axis=0))
-        self.score[items] += np.clip(moved, -constants.clip, constants.clip)
-        self.information[items] += (share * (1 - share)).sum(axis=0)
+        remaining = np.cumsum(weight[::-1])[::-1]
+        softmax = np.triu(weight / remaining[:, None])  # (stage, place)
+        gradient = 1 - softmax.sum(axis=0)
+        self.score[items] += np.clip(step * gradient, -constants.clip, constants.clip)
+        self.information[items] += (softmax * (1 - softmax)).sum(axis=0)
         self.exposures[items] += 1
-        if constants.recentre and (self.calls + 1) % constants.recentre == 0:
+        if constants.recenter and (self.calls + 1) % constants.recenter == 0:
             self.score -= self.score.mean()

@@ -1,17 +1,16 @@
-"""Refine the order of pools by asking a judge to order small batches.
+"""Rank the passages of pools by asking judges to order small batches, until that is certain enough.
 
-A pool's utilities θ have a Gaussian prior around what grades and RRF say of them,
+A pool's utilities θ have a Gaussian prior around what grades and RRF predict,
 
-    θ = w_grade · (grade − mean grade) + w_rrf · standardised RRF + σ · noise,
+    θ = w_grade · (grade − mean grade) + w_rrf · standardized RRF + σ · noise,
 
-the judge's orders update it (`plackett_luce.fit`), and samples of the posterior choose what to ask
-next: half of the batches straddle the depth that is to be right, half lie above it. The constants
-w and σ are not set by hand: they are estimated from the judgements of all pools together, by their
-evidence, starting from a weak guess. So is, of several judges who take turns, the sharpness of
-each: one who contradicts the others, or itself, counts for less.
+which the judge's orders update (`plackett_luce`). Samples of the posterior choose the next batches:
+half of them straddle the depth that is to be right, half lie above it. The prior's parameters are
+estimated from the orders of all pools together (`prior`), and so is the sharpness of each of
+several judges who take turns: one who contradicts the others, or itself, counts for less.
 
-Everything is a function of the pools, the settings, the seed and the replies so far: a process
-that was killed is resumed by asking for the same rounds again and adding the recorded replies.
+Everything is a function of the pools, the settings, the seed and the replies so far. A killed
+process resumes by asking for the same rounds and adding the stored replies.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import numpy as np
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
-from rankproof.golden.plackett_luce import Judgements, Posterior, separation
+from rankproof.golden.plackett_luce import OrderTable, Posterior, standardized_differences
 from rankproof.golden.prior import Scale, fit_pools, pool_features
 
 Batch = tuple[int, ...]
@@ -34,7 +33,7 @@ Part = tuple[Batch, Batch | None]  # items that were shown, and their order; Non
 MethodName = Literal["posterior", "seed", "seed-code"]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
-_FORETOLD = 60  # replies that are drawn to say how surprising one is
+_SURPRISE_DRAWS = 60  # simulated replies that a reply is compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class RefineSettings:
 
     batch: int = 5  # items that the judge orders in one call
     depth: int = 20  # ranks that are to be right; two thirds of a pool at most
-    per_round: int = 4  # calls of one pool that may run side by side
+    per_round: int = 4  # calls of one pool that may run in parallel
     budget: int = 80  # calls of one pool
     target: float = 0.9  # posterior-expected overlap of the top `depth` at which a pool is done
     boundary: float = 0.5  # share of the calls spent on who is in the top `depth`
@@ -63,18 +62,18 @@ class RefineSettings:
         _check(0 < self.target <= 1, "target", self.target, "a share above 0, up to 1")
 
     def depth_of(self, items: int) -> int:
-        """The depth in a pool: in a small one, the top 20 would be right whatever the order."""
+        """The depth in a pool of this size: in a small one, any order has the top 20 right."""
         return min(self.depth, max(1, 2 * items // 3))
 
 
-def _check(good: bool, name: str, value: float, wanted: str) -> None:
-    if not good:
-        raise InputError(f"{name} is {value}", place="refinement", remedy=f"give {wanted}")
+def _check(valid: bool, name: str, value: float, allowed: str) -> None:
+    if not valid:
+        raise InputError(f"{name} is {value}", place="refinement", remedy=f"give {allowed}")
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A pool's order and how sure it is."""
+    """A pool's order and how certain it is."""
 
     order: Int  # (n,) items, best first
     posterior: Posterior
@@ -96,327 +95,358 @@ class Ranking:
             raise InputError(
                 f"certainty {certainty} of a lock", remedy="give a probability between 0.5 and 1"
             )
-        needed = NormalDist().inv_cdf(certainty)
-        return np.asarray(separation(self.posterior.mean, self.posterior.covariance) >= needed)
+        z = standardized_differences(self.posterior.mean, self.posterior.covariance)
+        return np.asarray(z >= NormalDist().inv_cdf(certainty))
 
 
-def reduced(locks: Bool) -> Bool:
-    """Transitive reduction of a transitive relation: pairs with nothing locked in between.
+def transitive_reduction(locks: Bool) -> Bool:
+    """The pairs of a transitive relation that have no item in between.
 
-    >>> from rankproof.golden.refinement import reduced
+    >>> from rankproof.golden.refinement import transitive_reduction
     >>> before = np.triu(np.ones((3, 3), bool), 1)  # 0 before 1 before 2
-    >>> np.argwhere(reduced(before)).tolist()
+    >>> np.argwhere(transitive_reduction(before)).tolist()
     [[0, 1], [1, 2]]
     """
-    between: Float = locks.astype(np.float64) @ locks.astype(np.float64)
-    direct: Bool = locks & (between == 0)
+    items_between: Float = locks.astype(np.float64) @ locks.astype(np.float64)
+    direct: Bool = locks & (items_between == 0)
     return direct
 
 
-def ranking(
+def make_ranking(
     posterior: Posterior,
     settings: RefineSettings,
     generator: np.random.Generator,
+    *,
     calls: int = 0,
     failed: int = 0,
     order: Int | None = None,
 ) -> Ranking:
-    """What a posterior says of the order: by mean where no order is given, ties by item."""
+    """Summarize a posterior; the order is by mean (ties by item) unless another is given."""
     n = len(posterior.mean)
-    stated = np.argsort(-posterior.mean, kind="stable") if order is None else order
+    if order is None:
+        order = np.argsort(-posterior.mean, kind="stable")
     depth = settings.depth_of(n)
     ranks = _ranks(posterior.sample(generator, settings.samples)) if n else np.zeros((1, 0))
     top = (ranks < depth).mean(axis=0)
-    overlap = float(top[stated[:depth]].mean()) if n else 1.0
     low, high = np.quantile(ranks, [0.025, 0.975], axis=0, method="nearest").astype(np.int64) + 1
-    return Ranking(stated, posterior, depth, top, overlap, low, high, calls, failed)
+    return Ranking(
+        order=order,
+        posterior=posterior,
+        depth=depth,
+        top=top,
+        overlap=float(top[order[:depth]].mean()) if n else 1.0,
+        low=low,
+        high=high,
+        calls=calls,
+        failed=failed,
+    )
 
 
 def expected_overlap(
     posterior: Posterior, settings: RefineSettings, generator: np.random.Generator
 ) -> float:
-    """`Ranking.overlap` alone, of the same samples and without sorting them."""
+    """`Ranking.overlap` alone, from the same samples but without sorting them."""
     n = len(posterior.mean)
     depth = settings.depth_of(n)
     samples = posterior.sample(generator, settings.samples)
-    last = np.partition(samples, n - depth, axis=1)[:, n - depth]
-    stated = np.argsort(-posterior.mean, kind="stable")[:depth]
-    return float((samples[:, stated] >= last[:, None]).mean())
+    last_in_top = np.partition(samples, n - depth, axis=1)[:, n - depth]
+    stated_top = np.argsort(-posterior.mean, kind="stable")[:depth]
+    return float((samples[:, stated_top] >= last_in_top[:, None]).mean())
 
 
 def _ranks(samples: Float) -> Int:
-    """(S, n) the rank from 0 of every item in each sample."""
-    placed = np.argsort(-samples, axis=1, kind="stable")
-    ranks = np.empty_like(placed)
-    np.put_along_axis(ranks, placed, np.arange(samples.shape[1])[None, :], axis=1)
+    """(S, n) rank from 0 of every item in each sample."""
+    order = np.argsort(-samples, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(samples.shape[1])[None, :], axis=1)
     return ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a judge said of a pool, or of a part of it, before."""
+    """What judges said of a pool before, and what is left to ask."""
 
     orders: Sequence[Sequence[int]]  # of items of the pool, best first
-    failed: int = 0  # calls that came to nothing
-    spent: int | None = None  # calls that count against the budget; all of them, if not given
-    closed: Reason | None = None  # why nothing more is asked, where nothing is
-    by: Sequence[int] = ()  # which judge gave each order; the first, if not given
-    turns: Sequence[int] = ()  # calls of each judge, failed ones included; of one alone, not given
-    mute: Sequence[int] = ()  # items that cannot be judged, not even alone
+    failed: int = 0  # calls without an order
+    spent: int | None = None  # calls that count against the budget; None: all
+    closed: Reason | None = None  # why nothing more is asked
+    by: Sequence[int] = ()  # the judge of each order; empty: the first
+    turns: Sequence[int] = ()  # calls of each judge, failed ones included; empty: of one judge
+    unjudgeable: Sequence[int] = ()  # items that failed even alone
 
 
-class Method(Protocol):
-    """How one pool is refined. `next_round` may be called again until `add` answers it."""
+class PoolRefiner(Protocol):
+    """A method of refining one pool. `next_round` repeats its batches until `add` answers them."""
 
     calls: int
     failed: int
 
     def next_round(self) -> list[Batch]:
-        """Batches to be ordered side by side, in the order they are to be shown; [] when done."""
+        """Batches to be ordered in parallel, as they are to be shown; [] if the pool is done."""
 
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
-        """One reply for each batch of the round: its items, best first; None where it failed, and
-        then what was said of parts of it. An item that fails alone is not asked for again."""
+        """Add one reply for each batch of the round: its items, best first; None if it failed.
 
-    def begin(self, known: Known) -> None:
+        `parts` are the replies to parts of each failed batch, if it was asked again in parts. An
+        item that fails alone is not asked for again.
+        """
+
+    def resume(self, known: Known) -> None:
         """Take what was judged before, at the beginning."""
 
     @property
     def done(self) -> Reason | None:
-        """Why nothing more is asked; None while there is."""
+        """Why nothing more is asked; None before that."""
 
-    def ranking(self) -> Ranking: ...
+    def ranking(self) -> Ranking:
+        """The order so far."""
 
 
 @dataclass(slots=True)
 class Refiner:
     """One pool, refined by its posterior.
 
-    A failed reply (None) counts as a call and says nothing; the next round is drawn afresh, so
-    that a batch which cannot be judged is not asked for ever. `learn=False` leaves the scale to
-    whoever holds the pool (`Refinement`).
+    A failed reply (None) counts as a call and says nothing; the next round is drawn again, so that
+    a batch which cannot be judged is not asked for ever. With `learn=False` the prior's parameters
+    are fitted by the owner of the pool (`Refinement`).
     """
 
-    features: Float  # (n, 2), of `features`
+    features: Float  # (n, 2), from `pool_features`
     settings: RefineSettings = field(default_factory=RefineSettings)
     seed: int = 0
     scale: Scale = field(default_factory=Scale)
     learn: bool = True
-    grade_sd: Float | None = None  # (n,) standard deviation of each grade, where the judge said it
+    grade_sd: Float | None = None  # (n,) standard deviation of each grade; None: grades are exact
     judges: int = 1  # who take turns
-    first: int = 0  # of them
-    mute: set[int] = field(default_factory=set, init=False)  # items that cannot be judged
+    first_judge: int = 0
+    unjudgeable: set[int] = field(default_factory=set, init=False)  # items that failed even alone
     sharpness: Float = field(init=False)  # (judges,) β, 1 on geometric average
-    factor: float = field(default=1.0, init=False)  # c: its spread beside that of other pools
+    factor: float = field(default=1.0, init=False)  # c: how far utilities spread in this pool
     orders: list[Batch] = field(default_factory=list, init=False)
     judge_of_order: list[int] = field(default_factory=list, init=False)
-    turns: list[int] = field(init=False)  # calls of each judge
+    calls_by_judge: list[int] = field(init=False)
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
-    _free: int = field(default=0, init=False)  # calls that do not count against the budget
+    surprise: list[tuple[int, float]] = field(default_factory=list, init=False)
+    """Judge, and how surprising each reply was; see `_surprise`."""
+    _free_calls: int = field(default=0, init=False)  # that do not count against the budget
     _closed: Reason | None = field(default=None, init=False)
     _round: int = field(default=0, init=False)
-    _asked: list[Batch] | None = field(default=None, init=False)
+    _batches: list[Batch] | None = field(default=None, init=False)  # of the round
     _ranking: Ranking | None = field(default=None, init=False)
-    _expected: float | None = field(default=None, init=False)
-    _judgements: Judgements | None = field(default=None, init=False)  # of the orders so far
+    _overlap: float | None = field(default=None, init=False)
+    _order_table: OrderTable | None = field(default=None, init=False)
     _posterior: Posterior | None = field(default=None, init=False)
-    _mode: Float | None = field(default=None, init=False)  # of the last posterior
-    surprise: list[tuple[int, float]] = field(
-        default_factory=list, init=False
-    )  # judge, and how surprising each reply was; see `_surprise`
+    _last_mode: Float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.sharpness = np.ones(self.judges)
-        self.turns = [0] * self.judges
+        self.calls_by_judge = [0] * self.judges
 
     def next_round(self) -> list[Batch]:
         if self.done:
             return []
-        if self._asked is None:
-            self._asked = self._choose()
-        return list(self._asked)
+        if self._batches is None:
+            self._batches = self._choose_batches()
+        return list(self._batches)
 
-    def asked(self) -> list[int]:
-        """Which judge each batch of the round is for: who had the fewest of this pool."""
-        turns, found = list(self.turns), []
+    def judges_of_round(self) -> list[int]:
+        """The judge of each batch of the round: whoever had the fewest calls of this pool."""
+        calls = list(self.calls_by_judge)
+        turn_order = [(self.first_judge + n) % self.judges for n in range(self.judges)]
+        chosen = []
         for _ in self.next_round():
-            order = [(self.first + n) % self.judges for n in range(self.judges)]
-            found.append(min(order, key=lambda judge: turns[judge]))
-            turns[found[-1]] += 1
-        return found
+            judge = min(turn_order, key=calls.__getitem__)
+            calls[judge] += 1
+            chosen.append(judge)
+        return chosen
 
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
-        replies = answered(self.next_round(), orders)
-        whose = self.asked()
-        by = [judge for judge, order in zip(whose, orders, strict=True) if order is not None]
-        self.calls += len(orders) - len(replies)
-        self.failed += len(orders) - len(replies)
-        for judge, order in zip(whose, orders, strict=True):
-            self.turns[judge] += order is None
-        by_size: dict[int, list[int]] = {}
-        for at, reply in enumerate(replies):
-            by_size.setdefault(len(reply), []).append(at)
-        generator = self._generator(2)
-        for some in by_size.values() if self._round else ():  # at first the scale is a guess
-            given = [by[at] for at in some]
-            found = self._surprise(np.array([replies[at] for at in some]), given, generator)
-            self.surprise += zip(given, found, strict=True)
-        for judge, pieces in zip(whose, parts, strict=bool(parts)):
-            for items, said in pieces:
-                if said is None:
-                    self.calls += 1
-                    self.failed += 1
-                    self.turns[judge] += 1
-                    self.mute |= alone(items)
+        usable = usable_orders(self.next_round(), orders)
+        judges = self.judges_of_round()
+        judge_of_order = []
+        for judge, order in zip(judges, orders, strict=True):
+            if order is None:
+                self._count_failure(judge)
+            else:
+                judge_of_order.append(judge)
+        if self._round:  # in the first round the scale is a guess
+            self._record_surprise(usable, judge_of_order)
+        for judge, batch_parts in zip(judges, parts, strict=bool(parts)):
+            for items, order in batch_parts:
+                if order is None:
+                    self._count_failure(judge)
+                    self.unjudgeable |= single_item(items)
                 else:
-                    replies.append(said)
-                    by.append(judge)
-        self.take(replies, by)
+                    usable.append(order)
+                    judge_of_order.append(judge)
+        self.add_orders(usable, judge_of_order)
+
+    def _count_failure(self, judge: int) -> None:
+        self.calls += 1
+        self.failed += 1
+        self.calls_by_judge[judge] += 1
+
+    def _record_surprise(self, orders: Sequence[Batch], judge_of_order: Sequence[int]) -> None:
+        indexes_by_size: dict[int, list[int]] = {}
+        for index, order in enumerate(orders):
+            indexes_by_size.setdefault(len(order), []).append(index)
+        generator = self._generator(2)
+        for indexes in indexes_by_size.values():
+            judges = [judge_of_order[index] for index in indexes]
+            items = np.array([orders[index] for index in indexes])
+            self.surprise += zip(judges, self._surprise(items, judges, generator), strict=True)
 
     def _surprise(
-        self, items: Int, by: Sequence[int], generator: np.random.Generator
+        self, items: Int, judges: Sequence[int], generator: np.random.Generator
     ) -> list[float]:
-        """(C − E[C])²/Var[C] of the pairs C that each reply puts as the posterior before it does,
-        expectation and variance over the posterior and the judge's noise."""
+        """(C − E[C])²/Var[C] of each order, where C counts pairs ordered as the posterior has them.
+
+        Mean and variance are over the posterior before the reply and over the judge's noise.
+        """
         count, size = items.shape
-        mean = self.posterior.mean[items]  # (replies, size)
+        mean = self.posterior.mean[items]  # (orders, size)
         covariance = self.posterior.covariance[items[:, :, None], items[:, None, :]]
-        noise = generator.standard_normal((count, _FORETOLD, size))
-        drawn = mean[:, None] + noise @ np.linalg.cholesky(covariance).transpose(0, 2, 1)
-        drawn += generator.gumbel(size=drawn.shape) / self.sharpness[list(by)][:, None, None]
+        noise = generator.standard_normal((count, _SURPRISE_DRAWS, size))
+        draws = mean[:, None] + noise @ np.linalg.cholesky(covariance).transpose(0, 2, 1)
+        draws += generator.gumbel(size=draws.shape) / self.sharpness[list(judges)][:, None, None]
         above, below = np.triu_indices(size, 1)
-        expected = np.sign(mean[:, above] - mean[:, below])
-        agree = np.sign(drawn[..., above] - drawn[..., below]) @ expected[:, :, None]
-        variance = agree.var(axis=(1, 2))
-        away = (expected.sum(axis=1) - agree.mean(axis=(1, 2))) ** 2
-        found: Float = away / np.where(variance > 0, variance, np.inf)
-        return [float(value) for value in found]
+        sign = np.sign(mean[:, above] - mean[:, below])
+        agreement = np.sign(draws[..., above] - draws[..., below]) @ sign[:, :, None]
+        variance = agreement.var(axis=(1, 2))
+        squared_error = (sign.sum(axis=1) - agreement.mean(axis=(1, 2))) ** 2
+        surprise: Float = squared_error / np.where(variance > 0, variance, np.inf)
+        return [float(value) for value in surprise]
 
-    def begin(self, known: Known) -> None:
+    def resume(self, known: Known) -> None:
         self.calls = self.failed = known.failed
-        self.mute = set(known.mute)
+        self.unjudgeable = set(known.unjudgeable)
         self._closed = known.closed
-        self.take([tuple(order) for order in known.orders], known.by or None)
-        self.turns = list(known.turns) or self.turns
-        self._free = 0 if known.spent is None else self.calls - known.spent
+        self.add_orders([tuple(order) for order in known.orders], known.by or None)
+        self.calls_by_judge = list(known.turns) or self.calls_by_judge
+        self._free_calls = 0 if known.spent is None else self.calls - known.spent
 
-    def take(self, orders: Sequence[Batch], by: Sequence[int] | None = None) -> None:
-        """Judgements made elsewhere, of any items; each counts as a call of its judge."""
-        whose = [0] * len(orders) if by is None else list(by)
+    def add_orders(self, orders: Sequence[Batch], judges: Sequence[int] | None = None) -> None:
+        """Add orders of any items; each counts as a call of its judge (None: the first)."""
+        judges = [0] * len(orders) if judges is None else list(judges)
         self.orders += orders
-        self.judge_of_order += whose
-        for judge in whose:
-            self.turns[judge] += 1
+        self.judge_of_order += judges
+        for judge in judges:
+            self.calls_by_judge[judge] += 1
         self.calls += len(orders)
         self._round += 1
-        self._asked = None
-        self._judgements = self._posterior = self._ranking = self._expected = None
+        self._batches = None
+        self._order_table = self._posterior = self._ranking = self._overlap = None
         if self.learn:
             fit_pools([self])
 
     @property
     def posterior(self) -> Posterior:
-        """Of all orders so far."""
+        """The posterior given all orders so far."""
         if self._posterior is None:
             fit_pools([self], max_sweeps=0)
         assert self._posterior is not None
         return self._posterior
 
     @property
-    def judgements(self) -> Judgements:
-        if self._judgements is None:
-            self._judgements = Judgements.of(self.orders, len(self.features))
-        return replace(self._judgements, sharp=self.sharpness[self.judge_of_order][:, None])
+    def order_table(self) -> OrderTable:
+        if self._order_table is None:
+            self._order_table = OrderTable.from_orders(self.orders, len(self.features))
+        return replace(self._order_table, sharpness=self.sharpness[self.judge_of_order][:, None])
 
     @property
     def last_mode(self) -> Float | None:
-        return self._mode
+        return self._last_mode
 
     def set_posterior(self, posterior: Posterior) -> None:
-        self._posterior, self._mode = posterior, posterior.mean
-        self._ranking = self._expected = None
+        self._posterior, self._last_mode = posterior, posterior.mean
+        self._ranking = self._overlap = None
 
     @property
     def done(self) -> Reason | None:
-        if len(self.features) - len(self.mute) <= 1:
-            return "order"  # there is one alone
-        if self.orders and self._overlap() >= self.settings.target:
+        if len(self.features) - len(self.unjudgeable) <= 1:
+            return "order"  # a single item is in order
+        if self.orders and self._expected_overlap() >= self.settings.target:
             return "overlap"
-        return self._closed or ("budget" if self._left <= 0 else None)
+        return self._closed or ("budget" if self._remaining_calls <= 0 else None)
 
-    def _overlap(self) -> float:
-        if self._expected is None:
-            self._expected = expected_overlap(self.posterior, self.settings, self._generator(1))
-        return self._expected
+    def _expected_overlap(self) -> float:
+        if self._overlap is None:
+            self._overlap = expected_overlap(self.posterior, self.settings, self._generator(1))
+        return self._overlap
 
     @property
-    def _left(self) -> int:
-        return self.settings.budget + self._free - self.calls
+    def _remaining_calls(self) -> int:
+        return self.settings.budget + self._free_calls - self.calls
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
-            self._ranking = ranking(
-                self.posterior, self.settings, self._generator(1), self.calls, self.failed
+            self._ranking = make_ranking(
+                self.posterior,
+                self.settings,
+                self._generator(1),
+                calls=self.calls,
+                failed=self.failed,
             )
         return self._ranking
 
     def _generator(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, self._round, purpose])
 
-    def _choose(self) -> list[Batch]:
-        """Windows of sampled orders: around the depth, or above it; apart within the round."""
-        generator = self._generator(0)
-        n, settings = len(self.features), self.settings
-        size = min(settings.batch, n - len(self.mute))
-        count = min(settings.per_round, self._left)
+    def _choose_batches(self) -> list[Batch]:
+        """Windows of sampled orders, around the depth or above it; no item twice in a round."""
+        generator, settings = self._generator(0), self.settings
+        n = len(self.features)
+        size = min(settings.batch, n - len(self.unjudgeable))
+        count = min(settings.per_round, self._remaining_calls)
         depth = settings.depth_of(n)
-        may = np.ones(n, bool)
-        may[list(self.mute)] = False
-        free = may.copy()
+        judgeable = np.ones(n, bool)
+        judgeable[list(self.unjudgeable)] = False
+        free = judgeable.copy()
         batches: list[Batch] = []
-        for theta, mark in zip(
-            self.posterior.sample(generator, count), generator.random(count), strict=True
-        ):
+        samples = self.posterior.sample(generator, count)
+        for theta, uniform in zip(samples, generator.random(count), strict=True):
             if free.sum() < size:
-                free[:] = may
+                free[:] = judgeable
             order = np.argsort(-theta, kind="stable")
-            before = int(free[order[:depth]].sum())  # free items above the depth
+            free_above_depth = int(free[order[:depth]].sum())
             order = order[free[order]]
-            if _due(self.calls + len(batches), settings.boundary):
-                first = before - (size + (mark < 0.5)) // 2
+            if _is_due(self.calls + len(batches), settings.boundary):
+                first = free_above_depth - (size + (uniform < 0.5)) // 2
             else:
-                first = int(mark * max(1, before - size + 1))
+                first = int(uniform * max(1, free_above_depth - size + 1))
             first = min(max(first, 0), len(order) - size)
-            chosen = order[first : first + size]
-            free[chosen] = False
-            batches.append(tuple(int(i) for i in generator.permutation(chosen)))
+            window = order[first : first + size]
+            free[window] = False
+            batches.append(tuple(int(item) for item in generator.permutation(window)))
         return batches
 
 
-def _due(index: int, share: float) -> bool:
-    """Whether call `index` is one of the share, spread evenly."""
+def _is_due(index: int, share: float) -> bool:
+    """True for this share of all call indexes, evenly spread."""
     return int((index + 1) * share) > int(index * share)
 
 
-def alone(items: Batch) -> set[int]:
-    """The one that is to blame for what could not be judged, where it stood alone."""
+def single_item(items: Batch) -> set[int]:
+    """The item of a batch of one, which is at fault if the batch fails; else nothing."""
     return set(items) if len(items) == 1 else set()
 
 
-def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> list[Batch]:
-    """The replies that did not fail, checked against the batches that were asked."""
-    if len(orders) != len(asked):
+def usable_orders(
+    batches: Sequence[Batch], orders: Sequence[Sequence[int] | None]
+) -> list[Batch]:
+    """The orders that did not fail, checked against their batches."""
+    if len(orders) != len(batches):
         raise InputError(
-            f"{plural(len(orders), 'reply')} to {plural(len(asked), 'batch', 'batches')}",
+            f"{plural(len(orders), 'reply')} to {plural(len(batches), 'batch', 'batches')}",
             place="refinement",
             remedy="give one for each batch of the round, None where the judge failed",
         )
-    for batch, order in zip(asked, orders, strict=True):
+    for batch, order in zip(batches, orders, strict=True):
         if order is not None and sorted(order) != sorted(batch):
             raise InputError(
                 f"the reply {tuple(order)} does not order the batch {batch}",
@@ -428,31 +458,31 @@ def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is known of a query's passages before their order is judged; NaN where it is not.
+    """What is known of a query's passages before their order is judged; NaN where unknown.
 
     >>> from rankproof.golden.refinement import Pool
-    >>> Pool(grade=[5, 4, 4, 1], rrf=[0.03, 0.03, 0.02, 0.01]).doubt is None
+    >>> Pool(grade=[5, 4, 4, 1], rrf=[0.03, 0.03, 0.02, 0.01]).grade_sd is None
     True
     """
 
     grade: Sequence[float] | Array  # (n,)
     rrf: Sequence[float] | Array  # (n,)
-    doubt: Sequence[float] | None = None  # (n,) standard deviation of each grade; 0: it is sure
+    grade_sd: Sequence[float] | None = None  # (n,) standard deviation of each grade; 0: exact
 
 
 class Refinement:
-    """All pools of a golden set, round by round, each learning its prior's scale from all.
+    """All pools of a golden set, round by round; the prior's parameters are learned from all.
 
     refinement = Refinement(pools, settings, seed)
-    while asked := refinement.next_round():      # [(pool, batch), …]
-        refinement.add([judge(pool, batch) for pool, batch in asked])
+    while batches := refinement.next_round():      # [(pool, batch), …]
+        refinement.add([judge(pool, batch) for pool, batch in batches])
     rankings = refinement.rankings()
 
     >>> from rankproof.golden.refinement import Pool, Refinement, RefineSettings
     >>> pool = Pool(grade=[1, 3, 5, 4, 2], rrf=[0.01, 0.01, 0.03, 0.02, 0.02])
     >>> refinement = Refinement([pool], RefineSettings(budget=4))
-    >>> while asked := refinement.next_round():
-    ...     refinement.add([sorted(batch, key=[2, 3, 1, 4, 0].index) for _, batch in asked])
+    >>> while batches := refinement.next_round():
+    ...     refinement.add([sorted(batch, key=[2, 3, 1, 4, 0].index) for _, batch in batches])
     >>> refinement.rankings()[0].order.tolist()
     [2, 3, 1, 4, 0]
     """
@@ -466,85 +496,88 @@ class Refinement:
         known: Mapping[int, Known] | None = None,
         judges: int = 1,
     ):
-        from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedConstants, SeedRefiner
+        from rankproof.golden.rag_gs_ordering import AS_PUBLISHED, RagGsConstants, RagGsRefiner
 
-        chosen = settings or RefineSettings()
-        self._learners: list[Refiner] = []
-        self._pools: list[Method] = []
-        for at, pool in enumerate(pools):
+        settings = settings or RefineSettings()
+        self._refiners: list[Refiner] = []  # none with the rule of rag-gs
+        self._pools: list[PoolRefiner] = []
+        for index, pool in enumerate(pools):
+            pool_seed = _pool_seed(seed, index)
             if method != "posterior":
-                constants = PUBLISHED if method == "seed-code" else SeedConstants()
-                own = SeedRefiner(pool.grade, chosen, _mixed(seed, at), constants)
-                self._pools.append(own)
+                constants = AS_PUBLISHED if method == "seed-code" else RagGsConstants()
+                self._pools.append(RagGsRefiner(pool.grade, settings, pool_seed, constants))
                 continue
-            hints = pool_features(pool.grade, pool.rrf)
-            grade_sd = None if pool.doubt is None else np.asarray(pool.doubt, np.float64)
+            grade_sd = None if pool.grade_sd is None else np.asarray(pool.grade_sd, np.float64)
             refiner = Refiner(
-                *(hints, chosen, _mixed(seed, at)),
+                pool_features(pool.grade, pool.rrf),
+                settings,
+                pool_seed,
                 learn=False,
                 grade_sd=grade_sd,
                 judges=judges,
-                first=at % judges,
+                first_judge=index % judges,
             )
-            self._learners.append(refiner)
+            self._refiners.append(refiner)
             self._pools.append(refiner)
-        for at, before in (known or {}).items():
-            self._pools[at].begin(before)
-        fit_pools(self._learners)
+        for index, earlier in (known or {}).items():
+            self._pools[index].resume(earlier)
+        fit_pools(self._refiners)
 
     def next_round(self) -> list[tuple[int, Batch]]:
-        """(pool, batch) of every call that may run now; [] when every pool is done."""
-        return [(at, batch) for at, pool in enumerate(self._pools) for batch in pool.next_round()]
+        """(pool, batch) of every call that may run now; [] if every pool is done."""
+        rounds = (pool.next_round() for pool in self._pools)
+        return [(index, batch) for index, batches in enumerate(rounds) for batch in batches]
 
-    def asked(self) -> list[int]:
-        """Which judge each call of the round is for; the first, where there is one alone."""
-        if not self._learners:
+    def judges_of_round(self) -> list[int]:
+        """The judge of each call of the round; the first if there is only one."""
+        if not self._refiners:
             return [0] * len(self.next_round())
-        return [judge for pool in self._learners for judge in pool.asked()]
+        return [judge for refiner in self._refiners for judge in refiner.judges_of_round()]
 
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
-        """One reply for each call of the round: items, best first; None where the judge failed,
-        and then what it said of `parts` of the batch, calls of their own."""
-        asked = self.next_round()
-        answered([batch for _, batch in asked], orders)  # all of them, before any is taken
-        replies: dict[int, list[int]] = {}
-        for call, (at, _) in enumerate(asked):
-            replies.setdefault(at, []).append(call)
-        for at, mine in replies.items():
-            self._pools[at].add(
-                [orders[call] for call in mine], [parts[call] for call in mine] if parts else ()
-            )
-        fit_pools(self._learners)
+        """Add one reply for each call of the round: items, best first; None if the judge failed.
+
+        `parts` are the replies to parts of each failed batch, which are calls of their own.
+        """
+        calls = self.next_round()
+        usable_orders([batch for _, batch in calls], orders)  # check all before adding any
+        calls_by_pool: dict[int, list[int]] = {}
+        for call, (pool, _) in enumerate(calls):
+            calls_by_pool.setdefault(pool, []).append(call)
+        for pool, own_calls in calls_by_pool.items():
+            own_orders = [orders[call] for call in own_calls]
+            self._pools[pool].add(own_orders, [parts[call] for call in own_calls] if parts else ())
+        fit_pools(self._refiners)
 
     @property
     def scale(self) -> Scale:
-        """What the pools have taught of the prior; the first guess under the seed's rule."""
-        return self._learners[0].scale if self._learners else Scale()
+        """The prior's parameters as learned from all pools; the first guess with rag-gs's rule."""
+        return self._refiners[0].scale if self._refiners else Scale()
 
     @property
     def sharpness(self) -> list[float]:
-        """β of each judge, 1 on geometric average; [1] under the seed's rule."""
-        return self._learners[0].sharpness.tolist() if self._learners else [1.0]
+        """β of each judge, 1 on geometric average; [1] with rag-gs's rule."""
+        return self._refiners[0].sharpness.tolist() if self._refiners else [1.0]
 
     @property
     def done(self) -> list[Reason | None]:
-        """Why each pool asks nothing more; None while it does.
+        """Why each pool needs no more calls; None if it does.
 
-        What other pools teach of the scale can reopen a pool that had enough.
+        What other pools teach of the prior can reopen a pool that was certain enough.
         """
         return [pool.done for pool in self._pools]
 
     @property
     def surprise(self) -> list[tuple[int, float]]:
-        """(judge, how surprising) each reply of the rounds was, beside what was expected."""
-        return [value for pool in self._learners for value in pool.surprise]
+        """(judge, how surprising) of each reply of the rounds; see `Refiner`."""
+        return [value for refiner in self._refiners for value in refiner.surprise]
 
     def rankings(self) -> list[Ranking]:
-        """Each pool's order and how sure it is."""
+        """Each pool's order and how certain it is."""
         return [pool.ranking() for pool in self._pools]
 
 
-def _mixed(seed: int, pool: int) -> int:
+def _pool_seed(seed: int, pool: int) -> int:
     return int(np.random.SeedSequence([seed, pool]).generate_state(1, np.uint64)[0])

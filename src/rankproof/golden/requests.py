@@ -1,9 +1,12 @@
-"""What the judge is asked: passages without their ids, fenced as data, known by a digest.
+"""Requests to a judge: passages without their ids, fenced as data, known by a digest.
+
+A passage may contain instructions or look like a part of the prompt. So each request draws a code
+that occurs in none of its texts, and only a fence with this code begins or ends a text.
 
 A prompt is a text file of three parts, each ended by a line `---`: the system's message, the
 user's, and what is added when a reply could not be used. `{question}`, `{passages}`, `{labels}`
 and `{fence}` are filled in. The system's message that ships is the same for every request, so that
-a server which keeps the beginnings of prompts reads it once.
+a server which caches the beginnings of prompts reads it once.
 """
 
 from __future__ import annotations
@@ -15,46 +18,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import read_text
 from rankproof.foundation.manifest import digest
-from rankproof.golden.judgments import Kind, cut, pair
+from rankproof.golden.judgments import Kind, pair_digest, truncate
 
-Edition = Literal[1, 2, 3]
-EDITIONS: tuple[Edition, ...] = get_args(Edition)
-NEWEST = EDITIONS[-1]
-_OLDER = {1: "first", 2: "second"}  # folders; what is not there did not change since
-PROMPTS = Path(__file__).parents[1] / "resources" / "prompts"
-_PLACES = re.compile(r"\{(question|passages|labels|fence)\}")
+_PROMPTS = Path(__file__).parents[1] / "resources" / "prompts"
+_PLACEHOLDERS = re.compile(r"\{(question|passages|labels|fence)\}")
+_FENCE_CHARS = 4  # of the code; more if the texts hold every short code
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The wording of a kind of request."""
+    """The wording of one kind of request."""
 
     system: str
     user: str
-    again: str
+    retry: str  # added after a reply that could not be used
     digest: str  # of the file
-    code: int = 4  # characters of the fence's code; more where a text holds them all
 
 
-def read_prompt(
-    kind: Kind, language: str = "en", path: Path | None = None, edition: Edition = NEWEST
-) -> Prompt:
-    """A prompt that ships with rankproof, or a user's own.
-
-    Of those that ship, older editions stay, so that sets which were begun with them can go on.
+def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> Prompt:
+    """Read a prompt that ships with rankproof, or a user's own.
 
     >>> from rankproof.golden.requests import read_prompt
     >>> "{passages}" in read_prompt("grade").user
     True
     """
-    file = path or PROMPTS / _OLDER.get(edition, "") / f"{kind}.{language}.txt"
-    if path is None and not file.exists():
-        file = PROMPTS / file.name
+    file = path or _PROMPTS / f"{kind}.{language}.txt"
     text = read_text(file)
     parts = [part.strip() for part in re.split(r"^---[ \t]*$", text, flags=re.M)]
     if len(parts) != 3 or not all(parts):
@@ -63,24 +56,18 @@ def read_prompt(
             place=str(file),
             remedy="write three, a line --- after the first and the second",
         )
-    absent = [
-        name
-        for name, part in (
-            *((name, parts[1]) for name in ("fence", "question", "passages")),
-            ("labels", parts[2]),
-        )
-        if f"{{{name}}}" not in part
-    ]
-    if absent:
+    system, user, retry = parts
+    missing = [name for name in ("fence", "question", "passages") if f"{{{name}}}" not in user]
+    if "{labels}" not in retry:
+        missing.append("labels")
+    if missing:
         raise InputError(
-            f"the prompt has no {{{absent[0]}}} where it belongs",
+            f"the prompt has no {{{missing[0]}}} where it belongs",
             place=str(file),
             remedy="{fence}, {question} and {passages} belong in the second part, {labels} in "
             "the third",
         )
-    known = hashlib.sha256(text.encode()).hexdigest()
-    size = 16 if path is None and edition == 1 else 4
-    return Prompt(parts[0], parts[1], parts[2], known, size)
+    return Prompt(system, user, retry, hashlib.sha256(text.encode()).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -95,12 +82,12 @@ class Request:
     labels: tuple[str, ...]
     system: str
     user: str
-    note: str  # added when it is asked again
+    retry_note: str  # added in the next attempt
     schema: dict[str, Any]
     prompt: Prompt
     attempt: int = 1
     repeat: int = 0
-    part: bool = False  # of a batch that nobody could judge as a whole
+    is_part: bool = False  # of a batch that failed as a whole
 
     @cached_property
     def content(self) -> str:
@@ -118,26 +105,35 @@ class Request:
 
     @cached_property
     def pairs(self) -> tuple[str, ...]:
-        """What the word on each passage rests on, in the order of the documents."""
-        return tuple(pair(self.question, text) for text in self.texts)
+        """The pair (see `pair_digest`) of each document, in their order."""
+        return tuple(pair_digest(self.question, text) for text in self.texts)
 
-    def again(self) -> Request:
-        """The same, after a reply that could not be used."""
-        return replace(self, user=f"{self.user}\n\n{self.note}", attempt=self.attempt + 1)
+    def retry(self) -> Request:
+        """The next attempt, which asks the judge to mind the form of its reply."""
+        user = f"{self.user}\n\n{self.retry_note}"
+        return replace(self, user=user, attempt=self.attempt + 1)
 
     def halves(self) -> list[Request]:
-        """The first half of its passages and the second, each by itself."""
+        """Two requests with the first and the second half of the passages."""
         passages = list(zip(self.documents, self.texts, strict=True))
         middle = -(-len(passages) // 2)
-        asked = (self.kind, self.prompt, self.query, self.question)
-        return [
-            replace(make_request(*asked, some, repeat=self.repeat, shuffle=False), part=True)
-            for some in (passages[:middle], passages[middle:])
+        requests = [
+            make_request(
+                self.kind,
+                self.prompt,
+                self.query,
+                self.question,
+                half,
+                repeat=self.repeat,
+                shuffle=False,
+            )
+            for half in (passages[:middle], passages[middle:])
         ]
+        return [replace(request, is_part=True) for request in requests]
 
 
-def label(number: int) -> str:
-    """A, B, …, Z, AA, AB, … of 0, 1, …"""
+def letter_label(number: int) -> str:
+    """A, B, …, Z, AA, AB, … for 0, 1, …"""
     name = ""
     number += 1
     while number:
@@ -158,7 +154,7 @@ def make_request(
     shuffle: bool = True,
     passage_chars: int | None = None,
 ) -> Request:
-    """(document, text) of some passages as a request, shuffled by a seed of its own.
+    """Make a request from (document, text) pairs, shuffled by a seed of the request's own.
 
     >>> from rankproof.golden.requests import make_request, read_prompt
     >>> passages = [("d1", "So."), ("d2", "Because.")]
@@ -168,56 +164,64 @@ def make_request(
     """
     if not passages:
         raise InputError(f"no passages to {kind}", place=f"query {query!r}")
-    drawn = random.Random(digest([seed, kind, query, sorted(d for d, _ in passages), repeat]))
-    shuffled = list(passages)
+    generator = random.Random(digest([seed, kind, query, sorted(d for d, _ in passages), repeat]))
+    shown = list(passages)
     if shuffle:
-        drawn.shuffle(shuffled)
-    documents = tuple(document for document, _ in shuffled)
-    texts = tuple(cut(text, passage_chars) for _, text in shuffled)
-    labels = tuple(label(n) for n in range(len(shuffled)))
-    fence = _fence(drawn, [question, *texts], prompt.code)
-    filled = {
-        "fence": fence,
+        generator.shuffle(shown)
+    texts = tuple(truncate(text, passage_chars) for _, text in shown)
+    labels = tuple(letter_label(index) for index in range(len(shown)))
+    code = _draw_code(generator, [question, *texts])
+    blocks = [_fenced(f"passage {name}", t, code) for name, t in zip(labels, texts, strict=True)]
+    values = {
+        "fence": code,
         "labels": ", ".join(labels),
-        "question": _block("question", question, fence),
-        "passages": "\n\n".join(
-            _block(f"passage {name}", text, fence) for name, text in zip(labels, texts, strict=True)
-        ),
+        "question": _fenced("question", question, code),
+        "passages": "\n\n".join(blocks),
     }
 
-    def fill(part: str) -> str:  # at one go: what is filled in is not looked at again
-        return _PLACES.sub(lambda found: filled[found[1]], part)
+    def fill(part: str) -> str:
+        # All placeholders at once, so that those in a passage's text are not filled in.
+        return _PLACEHOLDERS.sub(lambda match: values[match[1]], part)
 
     return Request(
-        *(kind, query, question, documents, texts, labels),
-        *(fill(prompt.system), fill(prompt.user), fill(prompt.again)),
-        *(_schema(kind, labels), prompt),
+        kind=kind,
+        query=query,
+        question=question,
+        documents=tuple(document for document, _ in shown),
+        texts=texts,
+        labels=labels,
+        system=fill(prompt.system),
+        user=fill(prompt.user),
+        retry_note=fill(prompt.retry),
+        schema=_schema(kind, labels),
+        prompt=prompt,
         repeat=repeat,
     )
 
 
-def _fence(drawn: random.Random, texts: Sequence[str], size: int) -> str:
-    """A code that stands in none of the texts, so that none of them can close its fence."""
-    tries = 0
+def _draw_code(generator: random.Random, texts: Sequence[str]) -> str:
+    """Draw a hexadecimal code that none of the texts contains, so that none can close its fence."""
+    size, tries = _FENCE_CHARS, 0
     while True:
-        code = f"{drawn.getrandbits(4 * size):0{size}x}"
+        code = f"{generator.getrandbits(4 * size):0{size}x}"
         if not any(code in text.lower() for text in texts):
             return code
         tries += 1
-        size += tries % 8 == 0  # a long text may hold every short one
+        size += tries % 8 == 0  # a long text may hold every short code
 
 
-def _block(name: str, text: str, fence: str) -> str:
-    return f"<<< {name} {fence} >>>\n{text}\n<<< end of {name} {fence} >>>"
+def _fenced(name: str, text: str, code: str) -> str:
+    return f"<<< {name} {code} >>>\n{text}\n<<< end of {name} {code} >>>"
 
 
 def _schema(kind: Kind, labels: tuple[str, ...]) -> dict[str, Any]:
+    """JSON schema of a usable reply."""
     properties: dict[str, Any]
     if kind == "grade":
         properties = {name: {"type": "integer", "enum": [1, 2, 3, 4, 5]} for name in labels}
     else:
-        each = {"type": "string", "enum": list(labels)}
-        properties = {"order": {"type": "array", "items": each}}
+        label_item = {"type": "string", "enum": list(labels)}
+        properties = {"order": {"type": "array", "items": label_item}}
     return {
         "type": "object",
         "properties": properties,

@@ -1,4 +1,4 @@
-"""What a golden set says, with what people corrected in it."""
+"""A golden set as it is shown and exported: pools with grades and ranks, corrections applied."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError
-from rankproof.golden.annotators import JUDGE, Held, Key, claims, held
-from rankproof.golden.constrained import acyclic, constrain
+from rankproof.golden.annotators import JUDGE, Key, PeopleGrade, order_claims, people_grades
+from rankproof.golden.constrained import ConstrainedRanking, consistent_claims, constrain
 from rankproof.golden.judgments import Correction
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.pruning import prune
-from rankproof.golden.refinement import RefineSettings, reduced
+from rankproof.golden.refinement import RefineSettings, transitive_reduction
 from rankproof.golden.settings import PruningSettings
 from rankproof.golden.store import Store
 
-LOCK = 0.95  # certainty of a pair from which it is said to be locked
+_LOCK_CERTAINTY = 0.95  # from which a pair counts as locked
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenPassage:
-    """A passage of a query's pool. Grades and ranks are the final ones; `judged` the judge's."""
+    """A passage of a query's pool. `grade` and `rank` are final; `judged` is the judge's grade."""
 
     doc: str
     text: str
@@ -34,43 +34,49 @@ class GoldenPassage:
     grade: int | None  # None: the judge failed, and nobody corrected it
     judged: int | None
     failure: str | None
-    rank: int | None  # None: it was not among those put in order
+    rank: int | None  # None: it is not in the order
     judged_rank: int | None
     mean: float | None
     sd: float | None
-    low: int | None  # 95% interval of the rank, given what people said
+    low: int | None  # 95% interval of the rank, given people's corrections
     high: int | None
     top: float | None = None  # P(it is truly in the top)
-    corrections: tuple[Correction, ...] = ()  # those that hold
+    corrections: tuple[Correction, ...] = ()  # active ones
     systems: tuple[str, ...] = ()  # whose lists brought it into the pool
-    validated: bool = False  # a person graded it, be it as the judge did
-    votes: Mapping[str, int] = field(default_factory=dict)  # of a panel, each judge's grade
+    validated: bool = False  # a person graded it, even if as the judge did
+    votes: Mapping[str, int] = field(default_factory=dict)  # grades of a panel's judges, by name
 
     @property
     def people(self) -> int | None:
-        """The grade of people alone, to be held beside the judge's; None if nobody graded it."""
-        return next((each.grade for each in held(self.corrections).values()), None)
+        """People's grade, independent of the judge's; None if nobody graded it."""
+        grades = people_grades(self.corrections).values()
+        return next((grade.grade for grade in grades), None)
 
     @property
     def corrected(self) -> bool:
-        """Whether a person gave it another grade than the judge, or a place in the order."""
-        moved = any(c.field == "rank" for c in self.corrections)
-        return moved or (self.validated and self.grade != self.judged)
+        """True if a person gave it another grade than the judge, or moved it."""
+        is_moved = any(c.field == "rank" for c in self.corrections)
+        return is_moved or (self.validated and self.grade != self.judged)
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenQuery:
-    """A query and its passages: those in order first, then the rest by grade and RRF."""
+    """A query and its passages: those in the order first, then the others by grade and RRF."""
 
     query: str
     text: str
     asked: str
     passages: list[GoldenPassage]
-    reason: str | None  # why its refinement ended
-    calls: int
-    failed: int  # of the calls
-    overlap: float | None  # expected, of the top with the true top
-    locks: list[list[Any]]  # above, below, certainty: pairs of which the order is sure
+    reason: str | None = None  # why its refinement ended
+    calls: int = 0
+    failed: int = 0  # of the calls
+    overlap: float | None = None  # expected, of the top with the true top
+    locks: list[list[Any]] = field(default_factory=list)  # above, below, certainty of sure pairs
+
+    @property
+    def ranked(self) -> list[GoldenPassage]:
+        """The passages in the order, best first."""
+        return [passage for passage in self.passages if passage.rank is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +86,8 @@ class Counts:
     total: int
     graded: int
     failed: int
-    validated: int  # by people: graded, be it as the judge did
-    corrected: int  # by people: another grade, or another place in the order
+    validated: int  # graded by people, even if as the judge did
+    corrected: int  # given another grade or place by people
     orders: int  # calls for an order
     orders_failed: int
 
@@ -108,23 +114,29 @@ class Golden:
     inputs: dict[str, Any]
     counts: Counts
     cost: float | None
-    corrections: list[Correction]  # all of them, those undone included
+    corrections: list[Correction]  # all of them, undone ones included
 
     @property
     def simulated(self) -> bool:
+        """True if the judge knew the truth: such grades are evidence of nothing."""
         return bool(self.judge.get("simulated"))
 
-    def judged(self) -> dict[str, dict[Key, int | None]]:
-        """The judge's own grades; of a panel, also those of each who is in it."""
-        every = [(q.query, p) for q in self.queries for p in q.passages]
-        found = {JUDGE: {(query, p.doc): p.judged for query, p in every}}
-        for name in (each["name"] for each in self.judge.get("members", [])):
-            found[name] = {(query, p.doc): p.votes.get(name) for query, p in every}
-        return found
+    def passages(self) -> dict[Key, GoldenPassage]:
+        """All pooled passages by query and document."""
+        return {(query.query, p.doc): p for query in self.queries for p in query.passages}
+
+    def grades_by_judge(self) -> dict[str, dict[Key, int | None]]:
+        """The judge's own grades and, in a panel, those of each of its judges by name."""
+        passages = self.passages()
+        grades = {JUDGE: {key: p.judged for key, p in passages.items()}}
+        for member in self.judge.get("members", []):
+            name = member["name"]
+            grades[name] = {key: p.votes.get(name) for key, p in passages.items()}
+        return grades
 
 
 def read_golden(store: Store) -> Golden:
-    """Everything, corrections applied.
+    """Read a graded golden set, with corrections applied.
 
     >>> from rankproof.golden.result import read_golden
     >>> from rankproof.golden.store import Store
@@ -143,205 +155,246 @@ def read_golden(store: Store) -> Golden:
     queries = read_queries(store)
     ((cost, unpriced),) = store.rows("SELECT SUM(cost), SUM(cost IS NULL) FROM replies")
     return Golden(
-        queries,
-        judge,
-        store.meta("config"),
-        store.meta("inputs"),
-        count(queries),
-        None if unpriced else float(cost or 0.0),
-        store.corrections(),
+        queries=queries,
+        judge=judge,
+        config=store.meta("config"),
+        inputs=store.meta("inputs"),
+        counts=count_passages(queries),
+        cost=None if unpriced else float(cost or 0.0),
+        corrections=store.corrections(),
     )
 
 
-def count(queries: Sequence[GoldenQuery]) -> Counts:
-    """How many passages are what, and how many calls failed."""
-    every = [passage for query in queries for passage in query.passages]
+def count_passages(queries: Sequence[GoldenQuery]) -> Counts:
+    """Count passages by state, and calls for an order."""
+    passages = [passage for query in queries for passage in query.passages]
     return Counts(
-        total=len(every),
-        graded=sum(p.grade is not None for p in every),
-        failed=sum(p.grade is None and p.failure is not None for p in every),
-        validated=sum(p.validated for p in every),
-        corrected=sum(p.corrected for p in every),
+        total=len(passages),
+        graded=sum(p.grade is not None for p in passages),
+        failed=sum(p.grade is None and p.failure is not None for p in passages),
+        validated=sum(p.validated for p in passages),
+        corrected=sum(p.corrected for p in passages),
         orders=sum(query.calls for query in queries),
         orders_failed=sum(query.failed for query in queries),
     )
 
 
 def read_queries(
-    store: Store, only: str | None = None, who: str | None = None, order: bool = True
+    store: Store, query: str | None = None, who: str | None = None, *, reorder: bool = True
 ) -> list[GoldenQuery]:
-    """Every query, or one, with its passages; what people said applied, or what one of them said.
+    """Read every query or one, with corrections by everybody or by one person applied.
 
-    `order=False` leaves the order as the judge has it, which saves drawing from the posterior.
+    `reorder=False` keeps the judge's order, which saves sampling the posterior.
     """
-    one, given = ("TRUE", ()) if only is None else ("query = ?", (only,))
-    rows = store.rows(
+    condition, parameters = ("TRUE", ()) if query is None else ("query = ?", (query,))
+    passages = _read_passages(store, condition, parameters)
+    queries = {
+        row[0]: GoldenQuery(row[0], row[1], row[2] or row[1], [])
+        for row in store.rows(
+            f"SELECT query, text, asked FROM queries WHERE {condition} ORDER BY position",
+            parameters,
+        )
+    }
+    for name, reason, calls, failed, overlap, locks in store.rows(
+        f"SELECT query, reason, calls, failed, overlap, locks FROM refined WHERE {condition}",
+        parameters,
+    ):
+        queries[name] = replace(
+            queries[name],
+            reason=reason,
+            calls=calls,
+            failed=failed,
+            overlap=overlap,
+            locks=json.loads(locks),
+        )
+    corrections: dict[str, list[Correction]] = {}
+    for correction in store.active_corrections(query):
+        if correction.query in passages and who in (None, correction.who):
+            corrections.setdefault(correction.query, []).append(correction)
+    for name, own in corrections.items():
+        labels = _apply_grades(name, passages[name], own)
+        if reorder and queries[name].reason is not None:
+            ranking = _reorder(store, name, passages[name], own, labels)
+            if ranking is not None:
+                overlap, locks = ranking
+                queries[name] = replace(queries[name], overlap=overlap, locks=locks)
+    return [replace(q, passages=_sorted(passages.get(q.query, {}))) for q in queries.values()]
+
+
+def _read_passages(
+    store: Store, condition: str, parameters: Sequence[str]
+) -> dict[str, dict[str, GoldenPassage]]:
+    """The pooled passages as the judge graded and ranked them, by query and document."""
+    systems: dict[Key, dict[str, None]] = {}
+    for query, name, doc in store.rows(
+        f"SELECT query, list, doc FROM retrieved JOIN pool USING (query, doc) WHERE {condition} "
+        "ORDER BY list",
+        parameters,
+    ):  # a name with ~ is an earlier list of the same system
+        systems.setdefault((query, doc), {})[name.split("~")[0]] = None
+    votes = _read_votes(store)
+    passages: dict[str, dict[str, GoldenPassage]] = {}
+    for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high, top in store.rows(
         "SELECT pool.query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high, top "
         "FROM pool JOIN passages USING (doc) LEFT JOIN grades USING (query, doc) "
         "LEFT JOIN ranking USING (query, doc) "
-        f"WHERE {one} ORDER BY pool.query, pool.position",
-        given,
-    )
-    systems: dict[tuple[str, str], dict[str, None]] = {}
-    for query, name, doc in store.rows(
-        f"SELECT query, list, doc FROM retrieved JOIN pool USING (query, doc) WHERE {one} "
-        "ORDER BY list",
-        given,
-    ):  # a list that changed is an older one of the same name
-        systems.setdefault((query, doc), {})[name.split("~")[0]] = None
-    votes = _votes(store)
-    passages: dict[str, dict[str, GoldenPassage]] = {}
-    for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high, top in rows:
+        f"WHERE {condition} ORDER BY pool.query, pool.position",
+        parameters,
+    ):
         passages.setdefault(query, {})[doc] = GoldenPassage(
-            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high, top),
+            doc=doc,
+            text=text,
+            source=source,
+            rrf=rrf,
+            grade=grade,
+            judged=grade,
+            failure=failure,
+            rank=rank,
+            judged_rank=rank,
+            mean=mean,
+            sd=sd,
+            low=low,
+            high=high,
+            top=top,
             systems=tuple(systems.get((query, doc), ())),
             votes=votes.get((query, doc), {}),
         )
-    refined = {
-        query: (reason, calls, failed, overlap, json.loads(locks))
-        for query, reason, calls, failed, overlap, locks in store.rows(
-            f"SELECT query, reason, calls, failed, overlap, locks FROM refined WHERE {one}", given
-        )
-    }
-    said: dict[str, list[Correction]] = {}
-    for correction in store.active_corrections(only):
-        if correction.query in passages and who in (None, correction.who):
-            said.setdefault(correction.query, []).append(correction)
-    for query, corrections in said.items():
-        people = _grade(query, passages[query], corrections)
-        if order and query in refined:
-            again = _order(store, query, passages[query], corrections, people)
-            if again is not None:
-                reason, calls, failed, *_ = refined[query]
-                refined[query] = (reason, calls, failed, *again)
-    return [
-        GoldenQuery(
-            *(query, text, asked or text, _ordered(passages.get(query, {}))),
-            *refined.get(query, (None, 0, 0, None, [])),
-        )
-        for query, text, asked in store.rows(
-            f"SELECT query, text, asked FROM queries WHERE {one} ORDER BY position", given
-        )
-    ]
+    return passages
 
 
-def _votes(store: Store) -> dict[tuple[str, str], dict[str, int]]:
-    """What each judge of a panel graded; nothing where one judges alone."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
-    for each in (store.meta("judge") or {}).get("members", []):
+def _read_votes(store: Store) -> dict[Key, dict[str, int]]:
+    """The grades of each judge of a panel, by name; nothing if one judges alone."""
+    votes: dict[Key, dict[str, int]] = {}
+    for member in (store.meta("judge") or {}).get("members", []):
         for query, doc, grade in store.rows(
             "SELECT pairs.query, pairs.doc, grade FROM pairs JOIN answers USING (pair) "
             "WHERE judge = ? AND grade NOT NULL",
-            (each["numbers"]["grade"],),
+            (member["numbers"]["grade"],),
         ):
-            found.setdefault((query, doc), {})[each["name"]] = grade
-    return found
+            votes.setdefault((query, doc), {})[member["name"]] = grade
+    return votes
 
 
-def _grade(
-    query: str, found: dict[str, GoldenPassage], corrections: Sequence[Correction]
-) -> dict[str, Held]:
-    """Give passages the grades that people gave them; these."""
-    judged = {(query, doc): p.judged for doc, p in found.items()}
-    people = {doc: each for (_, doc), each in held(corrections, judged).items() if doc in found}
+def _apply_grades(
+    query: str, passages: dict[str, GoldenPassage], corrections: Sequence[Correction]
+) -> dict[str, PeopleGrade]:
+    """Give passages people's grades and corrections, in place; return those grades by document."""
+    judge_grades = {(query, doc): p.judged for doc, p in passages.items()}
     for correction in corrections:
-        if (here := found.get(correction.doc)) is not None:
-            kept = (*here.corrections, correction)
-            found[here.doc] = replace(here, corrections=kept)
-    for doc, each in people.items():
-        found[doc] = replace(found[doc], grade=each.grade, validated=True)
-    return people
+        passage = passages.get(correction.doc)
+        if passage is not None:
+            own = (*passage.corrections, correction)
+            passages[correction.doc] = replace(passage, corrections=own)
+    labels = {}
+    for (_, doc), label in people_grades(corrections, judge_grades).items():
+        if doc in passages:
+            labels[doc] = label
+            passages[doc] = replace(passages[doc], grade=label.grade, validated=True)
+    return labels
 
 
-def _order(
+def _reorder(
     store: Store,
     query: str,
-    found: dict[str, GoldenPassage],
+    passages: dict[str, GoldenPassage],
     corrections: Sequence[Correction],
-    people: dict[str, Held],
+    labels: Mapping[str, PeopleGrade],
 ) -> tuple[float, list[list[Any]]] | None:
-    """Put the passages in the order that the judge and people leave; its overlap and locks.
+    """Rank passages by the judge and people together, in place; return overlap and locks.
 
-    What pruning would keep by the grades of people comes in, though the judge never ordered it:
-    its utility is taken to lie with those of the same grade, as widely as all of them do.
+    None if people's statements change nothing. A passage that pruning keeps only because of
+    people's grades joins the order, although the judge never ordered it.
     """
     config = store.meta("config")
-    ranked = sorted((p for p in found.values() if p.rank is not None), key=lambda p: p.rank or 0)
-    pool = sorted(found.values(), key=lambda p: (-p.rrf, p.doc))
+    ranked = sorted(
+        (p for p in passages.values() if p.rank is not None), key=lambda p: p.rank or 0
+    )
+    pool = sorted(passages.values(), key=lambda p: (-p.rrf, p.doc))
     kept = prune([p.grade for p in pool], PruningSettings(**config["pruning"]))
-    more = [pool[at] for at in sorted(kept) if pool[at].rank is None and pool[at].doc in people]
-    docs = [p.doc for p in (*ranked, *more)]
-    grades = {p.doc: p.grade for p in found.values()}
-    above = acyclic(claims(docs, corrections, grades, people), len(docs))
-    if not (more or above.any()):
+    kept_passages = [pool[index] for index in sorted(kept)]
+    added = [p for p in kept_passages if p.rank is None and p.doc in labels]
+    docs = [p.doc for p in (*ranked, *added)]
+    grades = {p.doc: p.grade for p in passages.values()}
+    above = consistent_claims(order_claims(docs, corrections, grades, labels), len(docs))
+    if not (added or above.any()):
         return None
-    mean = np.array([p.mean or 0.0 for p in ranked])
-    spread = float(np.std(mean)) if len(mean) > 1 else 0.0
-    wide = spread or 1.0
-    level = np.array([float(p.judged or 0) for p in ranked])
-    for p in more:
-        near = np.abs(level - (p.grade or 0))
-        mean = np.append(mean, mean[: len(level)][near == near.min()].mean() if len(level) else 0.0)
-    covariance = np.diag(np.full(len(docs), wide * wide))
-    covariance[: len(ranked), : len(ranked)] = _covariance(store, query, ranked)
-    size = int(config["ranking"]["depth"] or config["pruning"]["target"])
-    depth = RefineSettings(depth=size).depth_of(len(docs))
-    result = constrain(mean, covariance, above, depth, int(config["seed"]))
-    for rank, item in enumerate(result.order.tolist(), 1):
-        figures = (result.mean, result.sd, result.low, result.high, result.top)
-        names = ("mean", "sd", "low", "high", "top")
-        told = {name: x[item].item() for name, x in zip(names, figures, strict=True)}
-        found[docs[item]] = replace(found[docs[item]], rank=rank, **told)
+    mean, covariance = _joint_posterior(store, query, ranked, added)
+    top_size = int(config["ranking"]["depth"] or config["pruning"]["target"])
+    depth = RefineSettings(depth=top_size).depth_of(len(docs))
+    ranking = constrain(mean, covariance, above, depth, int(config["seed"]))
+    for rank, item in enumerate(ranking.order.tolist(), 1):
+        passages[docs[item]] = _with_rank(passages[docs[item]], rank, item, ranking)
     locks = [
-        [docs[i], docs[j], round(float(result.certainty[i, j]), 6)]
-        for i, j in np.argwhere(reduced(result.locks(LOCK))).tolist()
+        [docs[i], docs[j], round(float(ranking.certainty[i, j]), 6)]
+        for i, j in np.argwhere(transitive_reduction(ranking.locks(_LOCK_CERTAINTY))).tolist()
     ]
-    return result.overlap, locks
+    return ranking.overlap, locks
 
 
-def _covariance(store: Store, query: str, ranked: Sequence[GoldenPassage]) -> Float:
-    """Of the judge's posterior; of a store that does not hold it, by the deviations alone."""
-    known = store.rows("SELECT documents, covariance FROM posteriors WHERE query = ?", (query,))
-    alone = np.diag([(p.sd or 1.0) ** 2 for p in ranked])
-    if not known:
-        return alone
-    names = json.loads(known[0][0])
-    place = {doc: at for at, doc in enumerate(names)}
-    if any(p.doc not in place for p in ranked):
-        return alone
-    whole = _unpacked(len(names), known[0][1])
-    at = np.array([place[p.doc] for p in ranked])
-    return np.asarray(whole[np.ix_(at, at)])
+def _with_rank(
+    passage: GoldenPassage, rank: int, item: int, ranking: ConstrainedRanking
+) -> GoldenPassage:
+    return replace(
+        passage,
+        rank=rank,
+        mean=ranking.mean[item].item(),
+        sd=ranking.sd[item].item(),
+        low=ranking.low[item].item(),
+        high=ranking.high[item].item(),
+        top=ranking.top[item].item(),
+    )
+
+
+def _joint_posterior(
+    store: Store, query: str, ranked: Sequence[GoldenPassage], added: Sequence[GoldenPassage]
+) -> tuple[Float, Float]:
+    """Mean and covariance of ranked and added passages.
+
+    The utility of an added passage is taken to be that of ranked ones with the closest grade, with
+    the variance of all.
+    """
+    ranked_means = np.array([p.mean or 0.0 for p in ranked])
+    sd = (float(np.std(ranked_means)) if len(ranked) > 1 else 0.0) or 1.0
+    ranked_grades = np.array([float(p.judged or 0) for p in ranked])
+    means = list(ranked_means)
+    for passage in added:
+        distance = np.abs(ranked_grades - (passage.grade or 0))
+        is_closest = distance == distance.min(initial=np.inf)
+        means.append(ranked_means[is_closest].mean() if len(ranked) else 0.0)
+    covariance = np.diag(np.full(len(means), sd * sd))
+    if ranked:
+        known = {name: (docs, matrix) for name, docs, matrix in _covariances(store, query)}
+        docs, matrix = known[query]
+        index = np.array([docs.index(p.doc) for p in ranked])
+        covariance[: len(ranked), : len(ranked)] = matrix[np.ix_(index, index)]
+    return np.array(means), covariance
 
 
 def read_posteriors(store: Store) -> Iterator[tuple[str, list[str], Posterior]]:
-    """Each query that was put in order: its passages, and what the judge's orders say of them; of a
-    store that does not hold their covariance, by the deviations alone."""
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for query, doc, mean, sd in store.rows("SELECT query, doc, mean, sd FROM ranking"):
-        found.setdefault(query, {})[doc] = mean, sd
-    kept = {query: row for query, *row in store.rows("SELECT * FROM posteriors")}
-    for query, known in found.items():
-        docs, covariance = list(known), np.diag([sd * sd for _, sd in known.values()])
-        if query in kept:
-            docs = json.loads(kept[query][0])
-            covariance = _unpacked(len(docs), kept[query][1])
-        yield query, docs, Posterior(np.array([known[doc][0] for doc in docs]), covariance)
+    """Each query that was put in order, its passages, and the posterior of their utilities."""
+    means = {(q, doc): mean for q, doc, mean in store.rows("SELECT query, doc, mean FROM ranking")}
+    for query, docs, covariance in _covariances(store):
+        yield query, docs, Posterior(np.array([means[query, doc] for doc in docs]), covariance)
 
 
-def _unpacked(size: int, packed: bytes) -> Float:
-    whole = np.zeros((size, size))
-    whole[np.triu_indices(size)] = np.frombuffer(packed)
-    return whole + np.triu(whole, 1).T
+def _covariances(store: Store, query: str | None = None) -> Iterator[tuple[str, list[str], Float]]:
+    condition, parameters = ("TRUE", ()) if query is None else ("query = ?", (query,))
+    sql = f"SELECT query, documents, covariance FROM posteriors WHERE {condition}"
+    for name, documents, packed in store.rows(sql, parameters):
+        docs = json.loads(documents)
+        upper = np.zeros((len(docs), len(docs)))
+        upper[np.triu_indices(len(docs))] = np.frombuffer(packed)
+        yield name, docs, upper + np.triu(upper, 1).T
 
 
-def posterior_row(query: str, docs: Sequence[str], covariance: Float) -> tuple[Any, ...]:
-    """A row of `posteriors`."""
+def posterior_row(query: str, docs: Sequence[str], covariance: Float) -> tuple[str, str, bytes]:
+    """A row of `posteriors`, which `read_posteriors` reads."""
     packed = np.ascontiguousarray(covariance[np.triu_indices(len(docs))])
     return query, json.dumps(list(docs), ensure_ascii=False), packed.tobytes()
 
 
-def _ordered(found: dict[str, GoldenPassage]) -> list[GoldenPassage]:
+def _sorted(passages: Mapping[str, GoldenPassage]) -> list[GoldenPassage]:
     return sorted(
-        found.values(), key=lambda p: (p.rank is None, p.rank or 0, -(p.grade or 0), -p.rrf, p.doc)
+        passages.values(),
+        key=lambda p: (p.rank is None, p.rank or 0, -(p.grade or 0), -p.rrf, p.doc),
     )

@@ -1,20 +1,18 @@
-"""A golden set in one SQLite file: every reply of the judge the moment it arrives, and all else.
+"""A golden set in one SQLite file, in which every reply of a judge is stored as it arrives.
 
-A reply is paid for once. The table `replies` is the record and the cache: a request is known by its
-digest, and one that is there is never sent again. What the other tables hold follows from it, so a
-process that is killed at any instant leaves a store from which the same command goes on.
+Replies cost money, so none is paid for twice. The table `replies` is both record and cache: a
+request is known by its digest, and one that has a reply is never sent again. All other tables
+follow from it, so that a process killed at any instant leaves a store from which the same command
+resumes. A reply counts for whatever decides it (judge, question, passage texts), not for the batch
+or round that asked for it: a set can grow, and only what is new is asked.
 
-A reply is kept by what decides it (the judge, the question, the passages' texts), never by the
-batch or the round that asked: so a set grows, and only what is new is asked.
+`corrections` only grows, too. A correction names a field (`grade`, or `rank` with the passages that
+it was put above and below), its old and new value, who and when. An undo is a row whose `undoes` is
+the id of the row it takes back, and may itself be undone. `annotators` computes grades from
+corrections, `result` applies them.
 
-`corrections` only grows. A correction names a field (`grade`, or `rank`: the place that a passage
-was given, with those it was put above and below) with its old and new value, who and when; an undo
-is a row whose `undoes` is the id of the row it takes back, and may itself be undone. A person's
-label of a passage is the last row of theirs that holds. `rankproof.golden.annotators` says what
-follows from them all, `rankproof.golden.result` applies it.
-
-SQLite's write-ahead log keeps every commit through a kill of the process; a power cut may lose
-the last moments, never more.
+SQLite's write-ahead log keeps every commit if the process is killed; after a power cut the last
+moments may be missing, but nothing else.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,31 +31,32 @@ from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest
 from rankproof.foundation.redaction import redact, remove_secrets
+from rankproof.foundation.version import __version__
 from rankproof.golden.judgments import (
-    ATTEMPTS,
-    LONGEST,
-    UNHEARD,
+    MAX_ATTEMPTS,
+    MAX_REPLY_CHARS,
+    NO_ANSWER_FAILURES,
     Correction,
     Field,
     Kind,
     Reply,
     Row,
-    now,
-    pair,
-    storable,
-    undone,
+    pair_digest,
+    replace_surrogates,
+    undone_ids,
+    utc_now,
 )
-from rankproof.golden.schema import STEPS, VERSION
+from rankproof.golden.schema import TABLES, VERSION
 
-_APPLICATION = 0x72706773  # "rpgs": what file(1) and we know a store by
+_APPLICATION_ID = 0x72706773  # "rpgs", by which file(1) and we recognize a store
 
 
-class Meanwhile(InputError):
-    """Somebody, or oneself elsewhere, has said something since one last looked."""
+class ConcurrentChange(InputError):
+    """Another correction of the same passage was stored since its author last looked."""
 
 
 class NotBuilt(InputError):
-    """A golden set that does not exist, or holds nothing: its making was stopped at once."""
+    """A golden set that does not exist or is still empty."""
 
 
 class Store:
@@ -74,18 +73,18 @@ class Store:
         self.write = write or create
         self._mutex = threading.RLock()
         self._lock: Lock | None = None
-        exists = self.path.is_file() and self.path.stat().st_size > 0
-        if not exists and not create:
-            there = self.path.exists()
+        has_content = self.path.is_file() and self.path.stat().st_size > 0
+        if not has_content and not create:
+            exists = self.path.exists()
             raise NotBuilt(
-                "this is not a golden set" if there else "there is no such golden set",
+                "this is not a golden set" if exists else "there is no such golden set",
                 place=str(self.path),
                 remedy="make one with `rankproof golden build CONFIG`",
             )
         if self.write:
             self._lock = Lock(self.path)
         try:
-            with self._told():
+            with self._readable_errors():
                 self._db = connect(self.path, self.write)
                 try:
                     self._prepare()
@@ -97,12 +96,46 @@ class Store:
                 self._lock.release()
             raise
 
+    def _prepare(self) -> None:
+        """Check that the file is a golden set of this format; make the tables of a new one."""
+        ((application_id,),) = self._db.execute("PRAGMA application_id").fetchall()
+        ((version,),) = self._db.execute("PRAGMA user_version").fetchall()
+        ((tables,),) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+        is_new = application_id == 0 and tables == 0
+        if not is_new and application_id != _APPLICATION_ID:
+            raise InputError(
+                "this is not a golden set", place=str(self.path), remedy="name another file"
+            )
+        if not is_new and version != VERSION:
+            age, remedy = "newer", "pip install -U rankproof"
+            if version < VERSION:
+                age, remedy = "older", "build it again"
+            raise InputError(
+                f"made by a {age} rankproof (its format is {version}, this one reads {VERSION})",
+                place=str(self.path),
+                remedy=remedy,
+            )
+        if is_new and not self.write:
+            raise NotBuilt(
+                "this golden set is empty", place=str(self.path), remedy="build it first"
+            )
+        if self.write:
+            write_ahead(self._db, "NORMAL")
+        if is_new:
+            with self.transaction():
+                for statement in TABLES.split(";\n"):
+                    self._db.execute(statement)
+                self.set_meta("made", {"at": utc_now(), "rankproof": __version__})
+                self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                self._db.execute(f"PRAGMA user_version = {VERSION}")
+
     def close(self) -> None:
+        """Write everything into the main file, close it and release the lock."""
         try:
-            with self._told():
+            with self._readable_errors():
                 if self.write:
-                    # SQLite does so for the last to close alone: while a viewer is open, whoever
-                    # copies or digests the file would have it without what was written since.
+                    # SQLite does this only when the last connection closes. While a viewer is
+                    # open, a copy or digest of the file would lack what was written since.
                     with suppress(sqlite3.Error):
                         self._db.execute("PRAGMA wal_checkpoint")
                 self._db.close()
@@ -117,180 +150,189 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _readable_errors(self) -> AbstractContextManager[None]:
+        """Turn SQLite's errors into one-line messages that name the file."""
+        return explain_database_errors(self.path, "a golden set")
+
     # ------------------------------------------------------------------------------ any table
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block's writes, or none."""
-        with self._mutex, self._told(), transaction(self._db):
+        """Commit all writes of the block, or none."""
+        with self._mutex, self._readable_errors(), transaction(self._db):
             yield
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        with self._mutex, self._told():
+        """All rows of a query."""
+        with self._mutex, self._readable_errors():
             return self._db.execute(sql, parameters).fetchall()
 
+    def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """The single number that a query returns; NULL is 0."""
+        return int(self.rows(sql, parameters)[0][0] or 0)
+
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        with self._mutex, self._told():
+        """Run one statement."""
+        with self._mutex, self._readable_errors():
             self._db.execute(sql, parameters)
 
     def execute_many(self, sql: str, rows: Iterable[Row]) -> None:
-        """One statement for each row; inside a transaction."""
-        with self._mutex, self._told():
+        """Run a statement for each row; inside a transaction."""
+        with self._mutex, self._readable_errors():
             self._db.executemany(sql, rows)
 
     def replace(self, table: str, rows: Iterable[Row]) -> None:
-        """The whole of a table, anew; inside a transaction."""
-        with self._mutex, self._told():
+        """Replace all rows of a table; inside a transaction."""
+        with self._mutex, self._readable_errors():
             width = len(self._db.execute(f"SELECT * FROM {table} LIMIT 0").description)
             self._db.execute(f"DELETE FROM {table}")
             places = ", ".join("?" * width)
             self._db.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
 
     def meta(self, key: str, default: Any = None) -> Any:
-        found = self.rows("SELECT value FROM meta WHERE key = ?", (key,))
-        return json.loads(found[0][0]) if found else default
+        """The JSON value of a key in `meta`."""
+        rows = self.rows("SELECT value FROM meta WHERE key = ?", (key,))
+        return json.loads(rows[0][0]) if rows else default
 
     def set_meta(self, key: str, value: Any) -> None:
+        """Store a JSON value in `meta`, without secrets."""
         text = json.dumps(redact(value), ensure_ascii=False)
         self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
 
     # -------------------------------------------------------------------------------- replies
 
     def reply(self, request: str) -> Reply | None:
-        """The reply to a request that was answered before."""
-        found = self.rows(f"{_REPLIES} WHERE request = ? AND retired = 0", (request,))
-        return _reply(found[0]) if found else None
+        """The reply to the request with this digest, or None."""
+        replies = self.replies("request = ? AND retired = 0", (request,))
+        return replies[0] if replies else None
 
     def replies(self, where: str = "retired = 0", parameters: Sequence[Any] = ()) -> list[Reply]:
-        """Replies in the order in which they came."""
-        return [
-            _reply(row) for row in self.rows(f"{_REPLIES} WHERE {where} ORDER BY id", parameters)
-        ]
+        """Replies that meet an SQL condition, in the order in which they came."""
+        sql = f"SELECT {', '.join(_REPLY_COLUMNS)} FROM replies WHERE {where} ORDER BY id"
+        return [_read_reply(row) for row in self.rows(sql, parameters)]
 
     def add_reply(self, reply: Reply) -> int:
-        """Keep a reply; when this returns it is committed. Its id."""
-        text = remove_secrets(
-            reply.text[: LONGEST + 1]
-        )  # too long here as well, when it is replayed
-        result = None if reply.result is None else json.dumps(reply.result, ensure_ascii=False)
-        spread = None if reply.spread is None else json.dumps(reply.spread, ensure_ascii=False)
+        """Store a reply and return its id; it is committed when this returns."""
+        # One character too many is kept, so that a replay finds the reply too long as well.
+        text = remove_secrets(reply.text[: MAX_REPLY_CHARS + 1])
+        row = {name: getattr(reply, name) for name in _REPLY_COLUMNS if name != "id"} | {
+            "documents": _to_json(reply.documents),
+            "model": remove_secrets(reply.model),
+            "parameters": json.dumps(
+                redact(reply.parameters), ensure_ascii=False, sort_keys=True
+            ),
+            "text": replace_surrogates(text),
+            "result": None if reply.result is None else _to_json(reply.result),
+            "failure": redact(reply.failure),
+            "counted": int(reply.counted),
+            "pairs": json.dumps(reply.pairs),
+            "spread": None if reply.spread is None else _to_json(reply.spread),
+        }
         with self.transaction():
-            done = self._db.execute(
-                f"INSERT INTO replies ({_COLUMNS}) VALUES ({_PLACES})",
-                (
-                    *(reply.request, reply.content, reply.kind, reply.query),
-                    json.dumps(reply.documents, ensure_ascii=False),
-                    *(reply.attempt, reply.repeat, reply.prompt, remove_secrets(reply.model)),
-                    json.dumps(redact(reply.parameters), ensure_ascii=False, sort_keys=True),
-                    *(storable(text), result, redact(reply.failure)),
-                    *(reply.tokens_in, reply.tokens_out),
-                    *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),
-                    *(reply.judge, json.dumps(reply.pairs), spread),
-                ),
-            )
-            number = int(done.lastrowid or 0)
-            self.answer(replace(reply, id=number))
-        return number
+            reply_id = self._insert("replies", row)
+            self._store_answers(replace(reply, id=reply_id))
+        return reply_id
 
-    def answer(self, reply: Reply) -> None:
-        """A grade is found by what decides it; a failure never takes the place of one."""
+    def _store_answers(self, reply: Reply) -> None:
+        """Store a reply's grades by judge and pair; a failure never replaces a grade."""
         if reply.kind != "grade" or reply.repeat or not reply.final:
             return
-        graded = reply.result if isinstance(reply.result, dict) else {}
-        sure = reply.spread or {}
+        grades = reply.result if isinstance(reply.result, dict) else {}
+        spread = reply.spread or {}
+        failure = redact(reply.failure)
         self._db.executemany(
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "query = excluded.query, doc = excluded.doc, grade = excluded.grade, "
             "mean = excluded.mean, sd = excluded.sd, failure = excluded.failure, "
             "reply = excluded.reply WHERE excluded.grade NOT NULL OR answers.grade IS NULL",
             [
-                (
-                    *(reply.judge, what, reply.query, doc, graded.get(doc)),
-                    *sure.get(doc, (None, None)),
-                    *(redact(reply.failure), reply.id),
-                )
-                for doc, what in zip(reply.documents, reply.pairs, strict=False)
-                if what  # of an old store's reply a text may not be known any more
+                (reply.judge, pair, reply.query, doc, grades.get(doc))
+                + (*spread.get(doc, (None, None)), failure, reply.id)
+                for doc, pair in zip(reply.documents, reply.pairs, strict=False)
             ],
         )
 
-    def judge(self, said: dict[str, Any]) -> int:
-        """The number of a judge, by all that decides its word beside the texts that it is shown."""
-        known = digest([said[name] for name in _DECIDES])
+    def judge_id(self, identity: dict[str, Any]) -> int:
+        """The id of the judge with this `judges.judge_identity`; a new one is stored."""
+        identity_digest = digest([identity[name] for name in _DECISIVE])
+        sql, parameters = "SELECT id FROM judges WHERE digest = ?", (identity_digest,)
         with self._mutex:
-            found = self.rows("SELECT id FROM judges WHERE digest = ?", (known,))
-            if not found:
-                text = json.dumps(redact(said), ensure_ascii=False)
-                self.execute("INSERT INTO judges (digest, said) VALUES (?, ?)", (known, text))
-                found = self.rows("SELECT id FROM judges WHERE digest = ?", (known,))
-        return int(found[0][0])
+            if not self.rows(sql, parameters):
+                row = (identity_digest, _to_json(redact(identity)))
+                self.execute("INSERT INTO judges (digest, said) VALUES (?, ?)", row)
+            return self.number(sql, parameters)
 
-    def in_force(self, kind: Kind) -> list[int]:
-        """The numbers of the judges whose word counts: one, or a panel's."""
-        said = self.meta("judge") or {}
-        every = said.get("members") or [said]
-        return [each["numbers"][kind] for each in every if "numbers" in each]
+    def judge_identities(self) -> dict[int, dict[str, Any]]:
+        """Every judge that ever answered, by its id."""
+        rows = self.rows("SELECT id, said FROM judges")
+        return {number: json.loads(identity) for number, identity in rows}
 
-    def failed_requests(self, judges: Sequence[int] | None = None) -> int:
-        """How many requests have no reply that could be used: of all judges, or of some."""
-        where = _unusable(judges)
-        sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {_SAME} FROM replies WHERE {where})"
-        return int(self.rows(sql)[0][0])
+    def current_judges(self, kind: Kind) -> list[int]:
+        """Ids of the judges whose replies count: one, or those of a panel."""
+        return [member["numbers"][kind] for member in self.panel_members() if "numbers" in member]
+
+    def panel_members(self) -> list[dict[str, Any]]:
+        """What `meta` holds of the judge, or of each judge of a panel; [{}] before the first."""
+        judge = self.meta("judge") or {}
+        return judge.get("members") or [judge]
+
+    def count_failed_requests(self, judges: Sequence[int] | None = None) -> int:
+        """Number of requests without a usable reply, of all judges or of these."""
+        condition = _failed_condition(judges)
+        distinct = f"SELECT DISTINCT {_REQUEST_COLUMNS} FROM replies WHERE {condition}"
+        return self.number(f"SELECT COUNT(*) FROM ({distinct})")
 
     def retire_failed(self, judges: Sequence[int] | None = None) -> int:
-        """Forget, as answers, what could not be used in the end; it stays as a record.
-
-        How many requests will be asked again.
-        """
+        """Make failed requests be asked again, and return their number; the replies stay stored."""
         with self.transaction():
-            count = self.failed_requests(judges)
-            self.execute(f"UPDATE replies SET retired = id WHERE {_unusable(judges)}")
-            gone = "FROM replies WHERE retired > 0"
-            self.execute(f"DELETE FROM answers WHERE reply IN (SELECT id {gone})")
-            self.execute(f"DELETE FROM settled WHERE query IN (SELECT query {gone})")
+            count = self.count_failed_requests(judges)
+            self.execute(f"UPDATE replies SET retired = id WHERE {_failed_condition(judges)}")
+            retired = "FROM replies WHERE retired > 0"
+            self.execute(f"DELETE FROM answers WHERE reply IN (SELECT id {retired})")
+            self.execute(f"DELETE FROM settled WHERE query IN (SELECT query {retired})")
         return count
 
-    def retire(self, replies: Sequence[int]) -> None:
-        """Forget some replies as answers; they stay as a record."""
-        which = ", ".join(map(str, replies))
+    def retire(self, reply_ids: Sequence[int]) -> None:
+        """Make the requests of these replies be asked again; the replies stay stored."""
+        ids = ", ".join(map(str, reply_ids))
         with self.transaction():
-            self.execute(f"UPDATE replies SET retired = id WHERE id IN ({which})")
-            self.execute(f"DELETE FROM answers WHERE reply IN ({which})")
+            self.execute(f"UPDATE replies SET retired = id WHERE id IN ({ids})")
+            self.execute(f"DELETE FROM answers WHERE reply IN ({ids})")
 
-    def spent(self) -> float:
-        """US dollars of every reply, where a price was known."""
+    def total_cost(self) -> float:
+        """US dollars of all replies whose price is known."""
         return float(self.rows("SELECT COALESCE(SUM(cost), 0) FROM replies")[0][0])
 
     # ---------------------------------------------------------------------------- corrections
 
     def corrections(self, query: str | None = None) -> list[Correction]:
-        """Every one, or those of a query, oldest first; those undone included."""
-        one, given = ("", ()) if query is None else ("WHERE query = ?", (query,))
-        sql = f"SELECT {_SAID} FROM corrections {one} ORDER BY id"
-        return [_said(row) for row in self.rows(sql, given)]
+        """All corrections, or those of a query, oldest first; undone ones included."""
+        condition, parameters = _of_query(query)
+        columns = ", ".join(_CORRECTION_COLUMNS)
+        sql = f"SELECT {columns} FROM corrections WHERE {condition} ORDER BY id"
+        return [_read_correction(row) for row in self.rows(sql, parameters)]
 
     def active_corrections(self, query: str | None = None) -> list[Correction]:
-        """Those that hold: neither undone nor an undo. An undo that is undone does not count, nor
-        what was said of a question or a passage that has another text now."""
-        every = self.corrections(query)
-        gone = undone(every) | {correction.id for correction in self.outdated_corrections(query)}
-        return [c for c in every if c.undoes is None and c.id not in gone]
+        """Corrections that count: not undone, not an undo, and made upon today's texts."""
+        corrections = self.corrections(query)
+        inactive = undone_ids(corrections) | {c.id for c in self.outdated_corrections(query)}
+        return [c for c in corrections if c.undoes is None and c.id not in inactive]
 
     def outdated_corrections(self, query: str | None = None) -> list[Correction]:
-        """Those of a question or a passage that was edited since."""
-        one, given = ("TRUE", ()) if query is None else ("query = ?", (query,))
-        now_there = {
-            number: pair(question, text)
-            for number, question, text in self.rows(
+        """Corrections of a question or a passage whose text has changed since."""
+        condition, parameters = _of_query(query)
+        current_pairs = {
+            correction_id: pair_digest(question, text)
+            for correction_id, question, text in self.rows(
                 "SELECT corrections.id, queries.text, passages.text FROM corrections "
                 "JOIN queries USING (query) JOIN passages USING (doc) "
-                f"WHERE pair NOT NULL AND {one}",
-                given,
+                f"WHERE pair NOT NULL AND {condition}",
+                parameters,
             )
         }
-        return [c for c in self.corrections(query) if now_there.get(c.id, c.pair) != c.pair]
+        return [c for c in self.corrections(query) if current_pairs.get(c.id, c.pair) != c.pair]
 
-    def correct(
+    def add_correction(
         self,
         query: str,
         doc: str,
@@ -306,88 +348,89 @@ class Store:
         old: int | None = None,
         seen: int | None = None,
     ) -> int:
-        """Add a correction; its id. A move says what it puts the passage above and below.
+        """Check and store a correction; return its id. A move says what it is above and below.
 
-        `seen` is the id of the last such row that its author knew of, 0 for none: where another
-        has come since, nothing is written.
+        `seen` is the id of the last correction by this author that they saw, 0 for none: if there
+        is a newer one, `ConcurrentChange` is raised and nothing is stored.
         """
-        what = f"query {shorten(query)}, document {shorten(doc)}"
-        graded = new in range(1, 6) or (new is None and (note or not sure))
-        if field == "grade" and not graded:
-            raise InputError(f"grade {new} for {what}", remedy="give 1, 2, 3, 4 or 5")
+        passage = f"query {shorten(query)}, document {shorten(doc)}"
+        is_label = new in range(1, 6) or (new is None and (note or not sure))
+        if field == "grade" and not is_label:
+            raise InputError(f"grade {new} for {passage}", remedy="give 1, 2, 3, 4 or 5")
         if field == "rank" and not (above or below):
-            raise InputError(f"{what} is put above and below nothing", remedy="name another")
+            raise InputError(f"{passage} is put above and below nothing", remedy="name another")
         if not who.strip():
-            raise InputError(f"nobody is named for {what}", remedy="say who corrects it")
+            raise InputError(f"nobody is named for {passage}", remedy="say who corrects it")
         with self.transaction():
             if not self.rows("SELECT 1 FROM pool WHERE query = ? AND doc = ?", (query, doc)):
                 raise InputError(
-                    f"{what} is in no pool",
+                    f"{passage} is in no pool",
                     place=str(self.path),
                     remedy="correct a passage that the golden set holds",
                 )
-            mine = self._own(query, doc, field, who, settles)
-            last = mine[-1] if mine else None
+            earlier = self._own_corrections(query, doc, field, who, settles)
+            last = earlier[-1] if earlier else None
             if seen is not None and seen != (last.id if last else 0):
-                said = "an undo" if last is None else f"{last.who}, {last.at[:16]}: {last.new}"
-                raise Meanwhile(
-                    f"{what} was changed elsewhere meanwhile ({said})",
+                change = f"{last.who}, {last.at[:16]}: {last.new}" if last else "an undo"
+                raise ConcurrentChange(
+                    f"{passage} was changed elsewhere meanwhile ({change})",
                     remedy="look again and repeat it if you still want to",
                 )
+            values = {"who": who, "note": note, "sure": sure, "settles": settles}
             if field == "grade":
-                old = self._grade(query, doc, mine)
-            row = (query, doc, field, old, new, who, now(), note, None)
-            return self._correction((*row, sure, settles, _list(above), _list(below)))
+                old = self._last_grade(query, doc, earlier)
+            else:
+                values |= {"above": _to_json(above), "below": _to_json(below)}
+            return self._insert_correction(query, doc, field, old, new, **values)
 
     def add_label(
-        self,
-        query: str,
-        doc: str,
-        old: int | None,
-        new: int | None,
-        who: str,
-        note: str | None,
-        sure: bool,
-        settles: bool = False,
+        self, query: str, doc: str, old: int | None, new: int | None, **values: Any
     ) -> int:
-        """A label that was checked before; inside a transaction."""
-        row = (query, doc, "grade", old, new, who, now(), note, None, sure, settles, "[]", "[]")
-        return self._correction(row)
+        """Store a grade that was checked before, and return its id; inside a transaction."""
+        return self._insert_correction(query, doc, "grade", old, new, **values)
 
-    def undo(self, correction: int, *, who: str, note: str | None = None) -> int:
-        """Take one's own correction (or undo) back; the id of the row that does so."""
+    def undo(self, correction_id: int, *, who: str, note: str | None = None) -> int:
+        """Take back one's own correction or undo; return the id of the row that does so."""
         with self.transaction():
-            of = self.rows("SELECT query FROM corrections WHERE id = ?", (correction,))
-            every = self.corrections(of[0][0]) if of else []
-            row = next((c for c in every if c.id == correction), None)
-            if row is None:
+            query_rows = self.rows("SELECT query FROM corrections WHERE id = ?", (correction_id,))
+            corrections = self.corrections(query_rows[0][0]) if query_rows else []
+            target = next((c for c in corrections if c.id == correction_id), None)
+            if target is None:
                 raise InputError(
-                    f"there is no correction {correction}",
+                    f"there is no correction {correction_id}",
                     place=str(self.path),
                     remedy="name one that is there",
                 )
-            if row.who != who:
+            if target.who != who:
                 raise InputError(
-                    f"correction {correction} was made by {shorten(row.who)}",
+                    f"correction {correction_id} was made by {shorten(target.who)}",
                     place=str(self.path),
                     remedy="undo your own; say another thing yourself",
                 )
-            if correction in undone(every):
-                raise InputError(f"correction {correction} is undone already", place=str(self.path))
-            what = (row.query, row.doc, row.field)
-            old, new = row.new, row.old
-            if row.field == "grade":
-                old = self._grade(row.query, row.doc, self._own(*what, who, row.settles))
-            made = self._correction(
-                (*what, old, new, who, now(), note, correction, row.sure, row.settles, "[]", "[]")
-            )
-            if row.field == "grade":
-                new = self._grade(row.query, row.doc, self._own(*what, who, row.settles))
-                self.execute("UPDATE corrections SET new = ? WHERE id = ?", (new, made))
-            return made
+            if correction_id in undone_ids(corrections):
+                raise InputError(
+                    f"correction {correction_id} is undone already", place=str(self.path)
+                )
+            values = {"who": who, "note": note, "undoes": correction_id}
+            values |= {"sure": target.sure, "settles": target.settles}
+            query, doc, field = target.query, target.doc, target.field
+            if field == "rank":
+                old, new = target.new, target.old
+                return self._insert_correction(query, doc, field, old, new, **values)
+            own = (query, doc, field, who, target.settles)
+            old = self._last_grade(query, doc, self._own_corrections(*own))
+            undo_id = self._insert_correction(query, doc, field, old, target.old, **values)
+            new = self._last_grade(query, doc, self._own_corrections(*own))  # now that it is undone
+            self.execute("UPDATE corrections SET new = ? WHERE id = ?", (new, undo_id))
+            return undo_id
 
-    def _own(self, query: str, doc: str, field: Field, who: str, settles: bool) -> list[Correction]:
-        """What one said of a passage, or of a query's order; of who settles, all who do."""
+    def _own_corrections(
+        self, query: str, doc: str, field: Field, who: str, settles: bool
+    ) -> list[Correction]:
+        """A person's active corrections of a passage, or of a query's order.
+
+        Corrections that settle a disagreement are those of everybody who settles.
+        """
         return [
             c
             for c in self.active_corrections(query)
@@ -397,96 +440,40 @@ class Store:
             and (settles or c.who == who)
         ]
 
-    def _grade(self, query: str, doc: str, said: Sequence[Correction]) -> int | None:
-        """The last grade said, else the judge's."""
-        judged = "SELECT grade FROM grades WHERE query = ? AND doc = ?"
-        found = [(said[-1].new,)] if said else self.rows(judged, (query, doc))
-        return found[0][0] if found else None
+    def _last_grade(
+        self, query: str, doc: str, corrections: Sequence[Correction]
+    ) -> int | None:
+        """The grade in the last of these corrections, or the judge's if there is none."""
+        if corrections:
+            return corrections[-1].new
+        sql = "SELECT grade FROM grades WHERE query = ? AND doc = ?"
+        rows = self.rows(sql, (query, doc))
+        return rows[0][0] if rows else None
 
-    def _correction(self, row: Row) -> int:
-        columns = _SAID.removeprefix("id, ")
-        row = (*row[:9], self.pair_of(row[0], row[1]), *row[9:])
-        places = ", ".join("?" * len(row))
-        done = self._db.execute(f"INSERT INTO corrections ({columns}) VALUES ({places})", row)
-        return int(done.lastrowid or 0)
+    def _insert_correction(
+        self, query: str, doc: str, field: Field, old: int | None, new: int | None, **values: Any
+    ) -> int:
+        row = {"query": query, "doc": doc, "field": field, "old": old, "new": new}
+        row |= {"at": utc_now(), "pair": self.current_pair(query, doc)} | values
+        return self._insert("corrections", row)
 
-    def pair_of(self, query: str, doc: str) -> str | None:
-        """The pair of a question and a passage with the whole of its text, as people see it."""
-        found = self.rows(
+    def current_pair(self, query: str, doc: str) -> str | None:
+        """The pair of a question and a passage with its whole text, as people see it."""
+        rows = self.rows(
             "SELECT queries.text, passages.text FROM queries, passages WHERE query = ? AND doc = ?",
             (query, doc),
         )
-        return pair(*found[0]) if found else None
+        return pair_digest(*rows[0]) if rows else None
 
-    # -------------------------------------------------------------------------------- opening
-
-    def _prepare(self) -> None:
-        ((application,),) = self._db.execute("PRAGMA application_id").fetchall()
-        ((version,),) = self._db.execute("PRAGMA user_version").fetchall()
-        ((tables,),) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
-        fresh = application == 0 and tables == 0
-        if not fresh and application != _APPLICATION:
-            raise InputError(
-                "this is not a golden set", place=str(self.path), remedy="name another file"
-            )
-        if version > VERSION:
-            raise InputError(
-                f"made by a newer rankproof (its format is {version}, this one reads {VERSION})",
-                place=str(self.path),
-                remedy="pip install -U rankproof",
-            )
-        if fresh and not self.write:
-            raise NotBuilt(
-                "this golden set is empty", place=str(self.path), remedy="build it first"
-            )
-        if self.write:
-            write_ahead(self._db, "NORMAL")
-        if fresh or version < VERSION:
-            self._carry()
-
-    def _carry(self) -> None:
-        """Take the steps from the format of a store to today's: all of them, or none.
-
-        Who only reads carries the file over too, so that what is written later is seen; where that
-        cannot be, a copy in memory is.
-        """
-        lent: Lock | None = None
-        if not self.write:
-            self._db.close()
-            try:
-                lent = Lock(self.path)
-                self._db = connect(self.path)
-                write_ahead(self._db, "NORMAL")
-            except (InputError, sqlite3.OperationalError):  # another writes, or nobody may
-                self._db.close()
-                self._db = sqlite3.connect(
-                    ":memory:", isolation_level=None, check_same_thread=False
-                )
-                with closing(connect(self.path, write=False)) as file:
-                    file.backup(self._db)
-        try:
-            with self.transaction():
-                ((version,),) = self.rows("PRAGMA user_version")  # another may have been faster
-                for step in STEPS[version:]:
-                    step(self)
-                self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._db.execute(f"PRAGMA user_version = {VERSION}")
-        finally:
-            if lent is not None:
-                lent.release()
-
-    def script(self, statements: str) -> None:
-        """Several statements, inside a transaction."""
-        for statement in statements.split(";\n"):
-            self._db.execute(statement)
-
-    def _told(self) -> AbstractContextManager[None]:
-        return explain_database_errors(self.path, "a golden set")
+    def _insert(self, table: str, row: Mapping[str, Any]) -> int:
+        columns, places = ", ".join(row), ", ".join("?" * len(row))
+        sql = f"INSERT INTO {table} ({columns}) VALUES ({places})"
+        return int(self._db.execute(sql, list(row.values())).lastrowid or 0)
 
 
 @contextmanager
-def opened_if_built(path: Path) -> Iterator[Store | None]:
-    """Open a golden set to read it; None where it is not built yet."""
+def open_if_built(path: Path) -> Iterator[Store | None]:
+    """Open a golden set to read it; None if it is not built yet."""
     try:
         store = Store(path)
     except NotBuilt:
@@ -496,65 +483,61 @@ def opened_if_built(path: Path) -> Iterator[Store | None]:
         yield store
 
 
-_SAID = "id, query, doc, field, old, new, who, at, note, undoes, pair, sure, settles, above, below"
-_DECIDES = ("kind", "prompt", "model", "parameters", "simulated")
-_FIELDS = (
+_CORRECTION_COLUMNS = (
+    *("id", "query", "doc", "field", "old", "new", "who", "at", "note", "undoes", "pair"),
+    *("sure", "settles", "above", "below"),
+)
+_DECISIVE = ("kind", "prompt", "model", "parameters", "simulated")  # of a judge's identity
+_REPLY_COLUMNS = (
     *("request", "content", "kind", "query", "documents", "attempt", "repeat", "prompt", "model"),
     *("parameters", "text", "result", "failure", "tokens_in", "tokens_out", "counted", "cost"),
-    *("seconds", "tries", "at", "judge", "pairs", "spread"),
+    *("seconds", "tries", "at", "judge", "pairs", "spread", "id"),
 )
-_COLUMNS = ", ".join(_FIELDS)
-_PLACES = ", ".join("?" * len(_FIELDS))
-_REPLIES = f"SELECT {_COLUMNS}, id FROM replies"
-_SAME = "judge, kind, query, documents, repeat"  # of both attempts of a request
-LAST = (  # SQL: a reply that is the last word, and a failure
-    f"result IS NULL AND (attempt >= {ATTEMPTS} OR "
-    + " OR ".join(f"failure LIKE '{word}%'" for word in UNHEARD)
+_REQUEST_COLUMNS = "judge, kind, query, documents, repeat"  # the same for both attempts
+FINAL_FAILURE = (  # SQL condition: a failed reply whose request is not asked again
+    f"result IS NULL AND (attempt >= {MAX_ATTEMPTS} OR "
+    + " OR ".join(f"failure LIKE '{word}%'" for word in NO_ANSWER_FAILURES)
     + ")"
 )
 
 
-def _unusable(judges: Sequence[int] | None) -> str:
-    """SQL: replies to requests that have none which could be used."""
-    of = "" if judges is None else f"judge IN ({', '.join(map(str, judges))}) AND "
-    # Of a batch that was asked in parts each passage has an answer of its own.
-    last = "id IN (SELECT reply FROM answers WHERE grade IS NULL)"
+def _failed_condition(judges: Sequence[int] | None) -> str:
+    """SQL condition: replies to requests that have no usable reply."""
+    by_judges = "" if judges is None else f"judge IN ({', '.join(map(str, judges))}) AND "
+    # If a batch was asked in parts, each of its passages has an answer of its own.
+    failed_answer = "id IN (SELECT reply FROM answers WHERE grade IS NULL)"
     return (
-        f"retired = 0 AND {of}({_SAME}) NOT IN "
-        f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0) "
+        f"retired = 0 AND {by_judges}({_REQUEST_COLUMNS}) NOT IN "
+        f"(SELECT {_REQUEST_COLUMNS} FROM replies WHERE result IS NOT NULL AND retired = 0) "
         "AND (kind = 'order' OR repeat > 0 OR "
-        f"({_SAME}) IN (SELECT {_SAME} FROM replies WHERE {last}))"
+        f"({_REQUEST_COLUMNS}) IN (SELECT {_REQUEST_COLUMNS} FROM replies WHERE {failed_answer}))"
     )
 
 
-def _list(names: Iterable[str]) -> str:
-    return json.dumps(list(names), ensure_ascii=False)
+def _of_query(query: str | None) -> tuple[str, tuple[str, ...]]:
+    """SQL condition for one query or, if None, for all; and its parameters."""
+    return ("TRUE", ()) if query is None else ("query = ?", (query,))
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return () if text == "[]" else tuple(json.loads(text))
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _said(row: Row) -> Correction:
-    value = dict(zip(_SAID.split(", "), row, strict=True))
-    value |= {name: bool(value[name]) for name in ("sure", "settles")}
-    return Correction(**value | {name: _names(value[name]) for name in ("above", "below")})
+def _read_correction(row: Row) -> Correction:
+    values = dict(zip(_CORRECTION_COLUMNS, row, strict=True))
+    values |= {name: bool(values[name]) for name in ("sure", "settles")}
+    values |= {name: tuple(json.loads(values[name])) for name in ("above", "below")}
+    return Correction(**values)
 
 
-def _reply(row: Row) -> Reply:
-    value = dict(zip((*_FIELDS, "id"), row, strict=True))
-    return Reply(
-        **value
-        | {
-            "documents": tuple(json.loads(value["documents"])),
-            "parameters": json.loads(value["parameters"]),
-            "result": None if value["result"] is None else json.loads(value["result"]),
-            "counted": bool(value["counted"]),
-            "pairs": tuple(json.loads(value["pairs"])),
-            "spread": _spread(value["spread"]),
-        }
-    )
-
-
-def _spread(text: str | None) -> dict[str, tuple[float, float]] | None:
-    return None if text is None else {d: (mean, sd) for d, (mean, sd) in json.loads(text).items()}
+def _read_reply(row: Row) -> Reply:
+    values = dict(zip(_REPLY_COLUMNS, row, strict=True))
+    values["counted"] = bool(values["counted"])
+    values["parameters"] = json.loads(values["parameters"])
+    values |= {name: tuple(json.loads(values[name])) for name in ("documents", "pairs")}
+    if values["result"] is not None:
+        values["result"] = json.loads(values["result"])
+    if values["spread"] is not None:
+        spread = json.loads(values["spread"])
+        values["spread"] = {doc: (mean, sd) for doc, (mean, sd) in spread.items()}
+    return Reply(**values)
