@@ -6,19 +6,26 @@ ENVIRONMENT = @$(PYTHON) scripts/environment.py
 
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: demo test versions lock fuzz bench growth site pictures dist browser clean
+.PHONY: demo test slow versions lock fuzz bench growth site pictures dist browser clean
 
 demo: ## everything on a small corpus: five findings and a report
 	$(ENVIRONMENT) demo
 	@$(RUN) -m rankproof demo
 
-test: browser ## linters, types, and the whole suite
+PYTEST = $(RUN) -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+test: browser ## linters, types, and every test that is not slow
 	$(ENVIRONMENT) test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	@$(RUN) -m compileall -q src # many tests start the command; some systems keep no bytecode
-	$(RUN) -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow"
+
+slow: browser ## the tests that take long
+	$(ENVIRONMENT) test
+	@$(RUN) -m compileall -q src
+	$(PYTEST) -m slow
 
 versions: ## the suite, without torch, on every other Python that is found
 	$(ENVIRONMENT) versions
