@@ -21,7 +21,7 @@ import results
 
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.golden.prior import fit_pools, pool_features
-from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedRefiner
+from rankproof.golden.rag_gs_ordering import AS_PUBLISHED, RagGsRefiner
 from rankproof.golden.refinement import Pool, Ranking, Refinement, Refiner, RefineSettings
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -219,8 +219,8 @@ def measure(
     row = rows.setdefault("seed's rule at its own stop", Row())
     for index, pool in enumerate(pools):
         ask = Asking(judge, pool, generator(at, 10, index))
-        seed = SeedRefiner(
-            pool.grade, RefineSettings(depth=DEPTH, budget=UNENDING), index, PUBLISHED
+        seed = RagGsRefiner(
+            pool.grade, RefineSettings(depth=DEPTH, budget=UNENDING), index, AS_PUBLISHED
         )
         while asked := seed.next_round():
             seed.add([ask(batch) for batch in asked])
@@ -230,7 +230,7 @@ def measure(
         refiner = Refiner(
             pool_features(pool.grade, pool.rrf), RefineSettings(depth=DEPTH), learn=False
         )
-        refiner.take(seed.orders)
+        refiner.add_orders(seed.orders)
         refitted.append(refiner)
     for _ in range(10):
         fit_pools(refitted)
@@ -434,7 +434,7 @@ def panels(pools: list[SimulatedPool]) -> list[str]:
             )
             while asked := refinement.next_round():
                 turns = [(turn + n) % len(who) for n in range(len(asked))]
-                whose = refinement.asked() if count > 1 else turns
+                whose = refinement.judges_of_round() if count > 1 else turns
                 turn += len(asked)
                 refinement.add(
                     [

@@ -20,15 +20,15 @@ import rankproof as rp
 from rankproof.data.beir import read_corpus
 from rankproof.data.tables import SET_SCALE
 from rankproof.foundation.errors import InputError
+from rankproof.golden.build_status import read_status
 from rankproof.golden.building import Build
-from rankproof.golden.checking import against_itself, against_people
-from rankproof.golden.export import TooManyFailed, export
+from rankproof.golden.export_files import TooManyFailed, export_files
+from rankproof.golden.judge_agreement import compare_with_people, repeat_grading
 from rankproof.golden.judges.replay import ReplayJudge
 from rankproof.golden.plan import make_plan
 from rankproof.golden.pooling import read_inputs
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 
 ALL = ["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
@@ -98,8 +98,8 @@ def test_an_order_of_other_passages_is_not_shown_with_new_settings(
     assert Build(fewer, store).run("prune") == ["prune"]
     assert store.meta("config")["pruning"]["size"] == 5
     assert {p.rank for query in read_golden(store).queries for p in query.passages} == {None}
-    assert export(store, tmp_path / "out")["ranking.simulated.trec"].read_text() == ""
-    assert [step.done for step in standing(store).steps] == [True] * 5 + [False]
+    assert export_files(store, tmp_path / "out")["ranking.simulated.trec"].read_text() == ""
+    assert [step.done for step in read_status(store).steps] == [True] * 5 + [False]
 
 
 def test_a_stage_that_was_killed_is_not_done_with_the_settings_before(
@@ -251,9 +251,9 @@ def test_what_failed_is_counted_and_never_a_grade(
         counts = read_golden(store).counts
         assert (counts.total, counts.graded, counts.failed) == (36, 24, 12)
         with pytest.raises(TooManyFailed, match=r"12 of 36 judgements failed \(33.3%"):
-            export(store, tmp_path / "out")
+            export_files(store, tmp_path / "out")
         assert not (tmp_path / "out").exists()
-        written = export(store, tmp_path / "out", max_failed=0.4)
+        written = export_files(store, tmp_path / "out", max_failed=0.4)
         qrels = rp.read_qrels(written["qrels.txt"])
         assert sorted(qrels.queries) == ["q0", "q1"]
         lines = [json.loads(line) for line in written["golden.jsonl"].read_text().splitlines()]
@@ -261,9 +261,9 @@ def test_what_failed_is_counted_and_never_a_grade(
         assert {p["grade"] for p in lost["passages"]} == {None}
         assert {p["failure"] for p in lost["passages"]} == {"the reply holds no JSON object"}
         assert "failed: the reply holds no JSON object" in written["index.html"].read_text()
-        assert standing(store).failed == 12
+        assert read_status(store).failed == 12
 
-        store.correct("q2", "d1", "grade", 4, who="ada")
+        store.add_correction("q2", "d1", "grade", 4, who="ada")
         assert read_golden(store).counts.failed == 11
 
     with loopback(honest) as server:  # it works now
@@ -289,12 +289,12 @@ def test_orders_that_failed_are_counted_and_refused(
         built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))
     counts = read_golden(store).counts
     assert (counts.failed, counts.orders, counts.orders_failed) == (0, 48, 48)
-    found = standing(store)
+    found = read_status(store)
     assert (found.orders, found.orders_failed) == (0, 48)  # those of parts are calls as well
     assert found.steps[-1].what == "0 orders, 48 failed; ended 3 by budget"
     with pytest.raises(TooManyFailed, match=r"48 of 48 calls for an order failed \(100.0%"):
-        export(store, tmp_path / "out")
-    written = export(store, tmp_path / "out", max_failed=1)
+        export_files(store, tmp_path / "out")
+    written = export_files(store, tmp_path / "out", max_failed=1)
     line = json.loads(written["golden.jsonl"].read_text().splitlines()[0])
     assert (line["calls"], line["calls_failed"]) == (18, 18)
 
@@ -306,7 +306,7 @@ def test_passages_graded_in_two_ways_are_counted_once_while_grading(
     build = Build(settings(corpus, grading={"batch": 4}), store)
     build.run("grade")
     store.set_meta("done", {})
-    found = standing(store)
+    found = read_status(store)
     assert (found.graded, found.failed, found.to_dict()["waiting"]) == (36, 0, 0)
 
 
@@ -317,7 +317,7 @@ def test_exports_are_what_other_tools_read(store: Store, corpus: Path, tmp_path:
     with loopback(honest) as server:
         judge = {"type": "llm", "url": server.url, "model": "m"}
         built(store, settings(corpus, judge=judge))
-    written = export(store, tmp_path / "out")
+    written = export_files(store, tmp_path / "out")
     qrels = rp.read_qrels(written["qrels.txt"]).to_frame().rows()
     assert sorted(qrels) == sorted(
         (f"q{q}", f"d{d}", truth(f"q{q}", f"d{d}")) for q in range(3) for d in range(12)
@@ -351,7 +351,7 @@ def test_a_simulated_golden_set_says_so_everywhere(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     built(store, settings(corpus))
-    written = export(store, tmp_path / "out")
+    written = export_files(store, tmp_path / "out")
     assert "qrels.txt" not in written
     rows = written["qrels.simulated.txt"].read_text().splitlines()
     assert {row.split()[1] for row in rows} == {"simulated"}
@@ -370,11 +370,11 @@ def test_an_export_can_be_replayed_without_the_judge(
 ) -> None:
     with loopback(honest) as server:
         built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))
-    first = export(store, tmp_path / "out")
+    first = export_files(store, tmp_path / "out")
     replay = {"type": "replay", "replies": str(first["replies.jsonl"])}
     with Store(tmp_path / "again.golden", create=True) as other:
         built(other, settings(corpus, judge=replay))
-        second = export(other, tmp_path / "out2")
+        second = export_files(other, tmp_path / "out2")
     for name in ("qrels.txt", "ranking.trec", "beir/qrels/test.tsv"):
         assert first[name].read_bytes() == second[name].read_bytes()
     assert json.loads(second["manifest.json"].read_text())["judge"]["name"] == "m (replayed)"
@@ -393,7 +393,7 @@ def test_a_replay_is_of_the_judge_in_force_and_not_of_who_judged_last(
         for model in ("m", "other", "m"):  # going back is free
             built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": model}))
         grades = store.rows("SELECT query, doc, grade FROM grades ORDER BY 1, 2")
-        export(store, tmp_path / "out")
+        export_files(store, tmp_path / "out")
     replay = {"type": "replay", "replies": str(tmp_path / recorded)}
     with Store(tmp_path / "again.golden", create=True) as again:
         built(again, settings(corpus, judge=replay))
@@ -405,7 +405,7 @@ def test_the_replies_of_two_judges_are_not_replayed_as_one(corpus: Path, tmp_pat
     with loopback(honest) as server, Store(tmp_path / "set.golden", create=True) as store:
         two = {name: {"type": "llm", "url": server.url, "model": name} for name in ("a", "b")}
         built(store, settings(corpus, judge={"type": "panel", "judges": two}))
-        export(store, tmp_path / "out")
+        export_files(store, tmp_path / "out")
     for recorded in ("set.golden", "out/replies.jsonl"):
         with pytest.raises(InputError, match=r"'a' and 'b' both answer.*of one judge"):
             ReplayJudge(tmp_path / recorded)
@@ -431,7 +431,7 @@ def test_the_page_escapes_every_text_and_loads_nothing(
         json.dumps({"_id": "<q>", "text": f"whales? {evil}"}) + "\n"
     )
     built(store, settings(corpus))
-    text = export(store, tmp_path / "out")["index.html"].read_text()
+    text = export_files(store, tmp_path / "out")["index.html"].read_text()
     parser = Tags()
     parser.feed(text)
     tags = {tag for tag, _ in parser.found}
@@ -445,13 +445,13 @@ def test_corrections_flow_into_exports(store: Store, corpus: Path, tmp_path: Pat
     before = read_golden(store).queries[0]
     last = before.passages[-1]
     others = [p.doc for p in before.passages[:-1]]
-    first = store.correct("q0", last.doc, "rank", 1, who="ada", above=others)
-    store.correct("q0", last.doc, "grade", 5, who="ada", note="it answers")
+    first = store.add_correction("q0", last.doc, "rank", 1, who="ada", above=others)
+    store.add_correction("q0", last.doc, "grade", 5, who="ada", note="it answers")
     after = read_golden(store).queries[0]
     assert [p.doc for p in after.passages] == [last.doc, *(p.doc for p in before.passages[:-1])]
     assert [p.rank for p in after.passages] == list(range(1, 13))
     assert (after.passages[0].grade, after.passages[0].judged) == (5, last.judged)
-    written = export(store, tmp_path / "out")
+    written = export_files(store, tmp_path / "out")
     assert f"q0 simulated {last.doc} 5" in written["qrels.simulated.txt"].read_text()
     run = rp.read_run(written["ranking.simulated.trec"]).to_frame().filter(query="q0")
     assert run.sort("score", descending=True)["doc"][0] == last.doc
@@ -472,16 +472,16 @@ def test_what_people_confirm_is_validated_and_what_they_change_is_corrected(
     same, other, moved, back = read_golden(store).queries[0].passages[:4]
     assert same.judged
     assert back.judged
-    store.correct("q0", same.doc, "grade", same.judged, who="ada")
-    store.correct("q0", other.doc, "grade", 1 if other.judged == 5 else 5, who="ada")
-    store.correct("q0", moved.doc, "rank", 1, who="ada", above=[same.doc, other.doc])
-    store.correct("q0", back.doc, "grade", 1 if back.judged == 5 else 5, who="ada")
-    store.correct("q0", back.doc, "grade", back.judged, who="ada")  # as the judge, after all
+    store.add_correction("q0", same.doc, "grade", same.judged, who="ada")
+    store.add_correction("q0", other.doc, "grade", 1 if other.judged == 5 else 5, who="ada")
+    store.add_correction("q0", moved.doc, "rank", 1, who="ada", above=[same.doc, other.doc])
+    store.add_correction("q0", back.doc, "grade", 1 if back.judged == 5 else 5, who="ada")
+    store.add_correction("q0", back.doc, "grade", back.judged, who="ada")  # as the judge, after all
     changed = {moved.doc, other.doc}
     counts = read_golden(store).counts
     assert (counts.validated, counts.corrected) == (3, 2)
-    assert (standing(store).validated, standing(store).corrected) == (3, 2)
-    written = export(store, tmp_path / "out")
+    assert (read_status(store).validated, read_status(store).corrected) == (3, 2)
+    written = export_files(store, tmp_path / "out")
     lines = [json.loads(x) for x in written["golden.simulated.jsonl"].read_text().splitlines()]
     told = {p["doc"]: p for p in lines[0]["passages"]}
     assert {doc for doc, p in told.items() if p["validated"]} == {same.doc, other.doc, back.doc}
@@ -502,7 +502,7 @@ def test_the_ranking_as_a_run_is_in_the_order_of_its_ranks(
     golden = read_golden(store)
     means = [[p.mean or 0.0 for p in query.passages] for query in golden.queries]
     assert any(sorted(each, reverse=True) != each for each in means)
-    written = export(store, tmp_path / "out")
+    written = export_files(store, tmp_path / "out")
     frame = rp.read_run(written["ranking.simulated.trec"]).to_frame()
     for query in golden.queries:
         run = frame.filter(query=query.query).sort("score", descending=True)
@@ -513,7 +513,7 @@ def test_locks_are_exported_with_their_certainty(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     built(store, settings(corpus, ranking={"budget": 40, "target": 1.0}))
-    written = export(store, tmp_path / "out")
+    written = export_files(store, tmp_path / "out")
     for line in written["golden.simulated.jsonl"].read_text().splitlines():
         query = json.loads(line)
         rank = {p["doc"]: p["rank"] for p in query["passages"]}
@@ -527,14 +527,14 @@ def test_a_manifest_names_no_folder(store: Store, corpus: Path, tmp_path: Path) 
     model = str(tmp_path / "models" / "mine")
     embedder = {"type": "sentence-transformers", "model": model}  # never loaded: depths.dense is 0
     built(store, settings(corpus, embedder=embedder))
-    text = export(store, tmp_path / "out")["manifest.json"].read_text()
+    text = export_files(store, tmp_path / "out")["manifest.json"].read_text()
     assert json.loads(text)["config"]["embedder"]["model"] == "mine"
     assert str(tmp_path) not in text
 
 
 def test_nothing_is_exported_before_it_is_graded(store: Store, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing is graded yet"):
-        export(store, tmp_path / "out")
+        export_files(store, tmp_path / "out")
 
 
 # ------------------------------------------------------------------------------------- planning
@@ -601,7 +601,7 @@ def test_agreement_with_people_is_of_the_judges_own_grades(
     labels = tmp_path / "people.txt"
     pairs = [(f"q{q}", f"d{d}") for q in range(3) for d in range(12)]
     labels.write_text("".join(f"{q} 0 {d} {truth(q, d)}\n" for q, d in pairs))
-    found = against_people(golden, labels)
+    found = compare_with_people(golden, labels)
     assert (found.scale, found.pairs) == ("1–5", 36)
     assert found.agreement.coefficients["κ"].value == 1
     assert (found.found, found.true) == (1, 1)
@@ -609,8 +609,8 @@ def test_agreement_with_people_is_of_the_judges_own_grades(
     only = [(q, d) for q, d in pairs if truth(q, d) == 5]  # people marked the best alone
     labels.write_text("".join(f"{q} 0 {d} 1\n" for q, d in only))
     with pytest.raises(InputError, match=r"labels only what is relevant.*--unjudged zero"):
-        against_people(golden, labels)
-    zero = against_people(golden, labels, unjudged="zero")
+        compare_with_people(golden, labels)
+    zero = compare_with_people(golden, labels, unjudged="zero")
     asked = {q for q, _ in only}  # a query without any label says nothing
     judged = np.array([truth(q, d) >= 4 for q, d in pairs if q in asked])
     human = np.array([truth(q, d) == 5 for q, d in pairs if q in asked])
@@ -624,12 +624,12 @@ def test_agreement_with_people_is_of_the_judges_own_grades(
     assert zero.true == pytest.approx(human.sum() / judged.sum())
     labels.write_text("other 0 d1 1\n")
     with pytest.raises(InputError, match="no passage has both"):
-        against_people(golden, labels)
+        compare_with_people(golden, labels)
     labels.write_text("q0 0 elsewhere 1\n")  # of other documents: nobody said a word of these
     with pytest.raises(InputError, match="no passage has both"):
-        against_people(golden, labels, unjudged="zero")
-    store.correct("q0", "d0", "grade", truth("q0", "d0") % 5 + 1, who="ada")
-    corrected = against_people(read_golden(store))
+        compare_with_people(golden, labels, unjudged="zero")
+    store.add_correction("q0", "d0", "grade", truth("q0", "d0") % 5 + 1, who="ada")
+    corrected = compare_with_people(read_golden(store))
     assert (corrected.source, corrected.pairs) == ("corrections", 1)
     assert corrected.agreement.coefficients["exact"].value == 0
 
@@ -639,11 +639,11 @@ def test_what_people_leave_out_is_a_1_on_the_rubric(
 ) -> None:
     built(store, settings(corpus))
     golden = read_golden(store)
-    judged = next(iter(golden.judged().values()))
+    judged = next(iter(golden.grades_by_judge().values()))
     labels = tmp_path / "labels.txt"
     some = {pair: grade for pair, grade in judged.items() if grade != 1}
     labels.write_text("".join(f"{q} 0 {d} {grade}\n" for (q, d), grade in some.items()))
-    found = against_people(golden, labels, unjudged="zero")
+    found = compare_with_people(golden, labels, unjudged="zero")
     assert (found.scale, found.pairs) == ("1–5", len(judged))
     assert found.agreement.coefficients["exact"].value == 1
     assert found.lines()[0] == f"{len(judged)} passages, labels on a 1–5 scale; relevant: 4 or more"
@@ -655,7 +655,7 @@ def test_what_nobody_calls_relevant_has_no_share_and_no_mean(
     built(store, settings(corpus))
     labels = tmp_path / "labels.txt"
     labels.write_text("q0 0 d0 0\nq0 0 d1 0\n")
-    found = against_people(read_golden(store), labels)
+    found = compare_with_people(read_golden(store), labels)
     compared, shares, means = found.lines()
     assert compared.endswith("binary scale; relevant: 1 or more, the judge's 4 or more")
     assert shares.startswith("people call none of them relevant; ")
@@ -668,9 +668,9 @@ def test_the_scale_of_human_labels_is_that_of_all_of_them(
     built(store, settings(corpus))
     labels = tmp_path / "labels.txt"
     labels.write_text("q0 0 d0 1\nq0 0 d1 2\nq0 0 elsewhere 5\n")  # of the pool, none is above 2
-    found = against_people(read_golden(store), labels)
+    found = compare_with_people(read_golden(store), labels)
     assert (found.scale, found.pairs) == ("1–5", 2)
-    said = against_people(read_golden(store), labels, relevant=2)  # of another scale, then
+    said = compare_with_people(read_golden(store), labels, relevant=2)  # of another scale, then
     assert (said.scale, said.relevant) == ("binary", 2)
 
 
@@ -681,11 +681,11 @@ def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(
         judge = {"type": "llm", "url": server.url, "model": "m"}
         build = built(store, settings(corpus, judge=judge))
         calls = len(server.requests)
-        ((found, passages),) = against_itself(build, sample=4, repeats=2).values()
+        (found,) = repeat_grading(build, sample=4, repeats=2).values()
         assert len(server.requests) == calls + 4 * 2
-        assert found.exact.value == 1
-        assert passages == found.exact.items
-        against_itself(build, sample=4, repeats=2)
+        assert found.figures.exact.value == 1
+        assert found.passages == found.figures.exact.items
+        repeat_grading(build, sample=4, repeats=2)
         assert len(server.requests) == calls + 4 * 2
     again = store.replies("repeat > 0")
     assert len({(r.query, tuple(sorted(r.documents))) for r in again}) == 4
@@ -695,9 +695,9 @@ def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(
 def test_a_wavering_judge_is_found_out(store: Store, corpus: Path) -> None:
     judge = {"type": "simulated", "wrong": 0.5}
     build = built(store, settings(corpus, judge=judge))
-    ((found, _),) = against_itself(build, sample=9, repeats=3).values()
-    assert 0.2 < found.exact.value < 0.9
-    assert found.difference.value > 0.1
+    (found,) = repeat_grading(build, sample=9, repeats=3).values()
+    assert 0.2 < found.figures.exact.value < 0.9
+    assert found.figures.difference.value > 0.1
 
 
 # ---------------------------------------------------------------------------------------- input
@@ -740,7 +740,7 @@ def test_a_query_that_finds_nothing_is_there_and_empty(
     built(store, settings(corpus))
     lost = read_golden(store).queries[-1]
     assert (lost.query, lost.passages, lost.reason) == ("lost", [], None)
-    assert "lost" in export(store, tmp_path / "out")["golden.simulated.jsonl"].read_text()
+    assert "lost" in export_files(store, tmp_path / "out")["golden.simulated.jsonl"].read_text()
 
 
 def test_the_seed_rule_can_be_chosen(store: Store, corpus: Path) -> None:
@@ -816,7 +816,7 @@ def test_a_judge_may_stand_in_the_settings_too(tmp_path: Path, corpus: Path) -> 
     with Store(tmp_path / "given.golden", create=True) as store:
         assert Build(given, store).run() == ALL
         assert {grade for (grade,) in store.rows("SELECT grade FROM grades")} == {3}
-        export(store, tmp_path / "out")
+        export_files(store, tmp_path / "out")
     assert "Mine" in (tmp_path / "out" / "manifest.json").read_text()
 
 

@@ -18,7 +18,7 @@ from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 from rankproof_cli import rankproof
 
-from rankproof.cli.golden import _stems
+from rankproof.commands.golden import _by_stem
 from rankproof.golden.instructions import instruction
 from rankproof.golden.judge_trials import try_judges
 from rankproof.golden.store import Store
@@ -123,7 +123,7 @@ def test_an_undone_correction_is_no_label(tmp_path: Path) -> None:
         assert rankproof("golden", "build", file).returncode == 0
         path = tmp_path / "set.golden"
         with Store(path, write=True) as store:
-            store.undo(store.correct("q0", "d1", "grade", 2, who="ada"), who="ada")
+            store.undo(store.add_correction("q0", "d1", "grade", 2, who="ada"), who="ada")
         nothing = rankproof("golden", "agreement", str(path))
         assert nothing.returncode == 2
         assert b"nothing to compare the judge with" in nothing.stderr
@@ -264,8 +264,8 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
 
 def test_judges_whose_files_have_one_name_are_told_apart() -> None:
     files = [Path("a/small.yaml"), Path("b/small.yaml"), Path("large.yaml")]
-    assert list(_stems(files)) == ["a/small.yaml", "b/small.yaml", "large"]
-    assert _stems(None) == {}
+    assert list(_by_stem(files)) == ["a/small.yaml", "b/small.yaml", "large"]
+    assert _by_stem([]) == {}
 
 
 def test_labels_on_the_rubric_are_not_all_relevant_to_a_trial(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_labels_on_the_rubric_are_not_all_relevant_to_a_trial(tmp_path: Path) ->
         chosen = settings(corpus, judge=judge)
         variants = {"it": (chosen.judge, chosen.prompts)}
         path = tmp_path / f"{len(wanted)}.golden"
-        (found,) = try_judges(chosen, variants, path, sample=9)
+        (found,) = try_judges(chosen, variants, path, sample=9).trials
         assert (found.labels, found.kappa) == ("1–5", 1.0)  # the judge knows these very labels
 
 
@@ -289,12 +289,12 @@ def test_a_trial_tells_how_sure_its_kappa_is(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=9, documents=10)
     chosen = settings(corpus, judge={"type": "simulated", "wrong": 0.5})
     variants = {"it": (chosen.judge, chosen.prompts)}
-    (found,) = try_judges(chosen, variants, tmp_path / "try.golden", sample=9)
+    (found,) = try_judges(chosen, variants, tmp_path / "try.golden", sample=9).trials
     assert found.kappa is not None
     assert found.low is not None
     assert found.high is not None
     assert -1 <= found.low < found.kappa < found.high <= 1
-    (few,) = try_judges(chosen, variants, tmp_path / "few.golden", sample=4)
+    (few,) = try_judges(chosen, variants, tmp_path / "few.golden", sample=4).trials
     assert (few.low, few.high) == (None, None)
 
 

@@ -14,13 +14,13 @@ import pytest
 from golden_sets import Worker, honest, ordering, reply, settings, shown, write_corpus
 from loopback import Reply, Request, loopback
 from rankproof_cli import rankproof
-from test_golden_store import old_store
 
+from rankproof.golden import requests
+from rankproof.golden.build_status import read_status
 from rankproof.golden.building import Build
-from rankproof.golden.export import export
+from rankproof.golden.export_files import export_files
 from rankproof.golden.plan import make_plan
 from rankproof.golden.result import read_golden
-from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 
 
@@ -286,59 +286,20 @@ def test_a_plan_knows_what_is_new_and_says_what_it_cannot_know(tmp_path: Path) -
         assert planned()[:2] == (0, 0.0)
 
 
-def test_an_older_store_goes_on_and_pays_for_nothing_again(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", queries=3, documents=8)
-    path = old_store(tmp_path)
-    with Store(path) as store:
-        before = {
-            (q.query, p.doc): (p.grade, p.failure, [c.id for c in p.corrections])
-            for q in read_golden(store).queries
-            for p in q.passages
-        }
-        spent = store.spent()
-    with loopback(honest) as server, Store(path, write=True) as store:
-        judge = {
-            "type": "llm",
-            "url": server.url,
-            "model": "m",
-            "max_tokens": 64,
-            "price": {"input_per_1m": 1.0, "output_per_1m": 2.0},
-        }
-        ranking = {"budget": 4, "target": 1.0}
-        chosen = settings(corpus, judge=judge, ranking=ranking)
-        assert Build(chosen, store).run()[0] == "rewrite"
-        assert server.requests == []
-        after = {
-            (q.query, p.doc): (p.grade, p.failure, [c.id for c in p.corrections])
-            for q in read_golden(store).queries
-            for p in q.passages
-        }
-        assert after == before
-        assert store.spent() == spent
-        assert sum(standing(store).failures.values()) == read_golden(store).counts.failed
-        again = Build(chosen, store)
-        assert again.retry_failed() == 2  # one of them of a repeat
-        again.run()
-        assert {word(sent)[1:3] for sent in server.requests if word(sent)[1] == "grade"} == {
-            ("grade", "q2")
-        }
-        assert read_golden(store).counts.failed == 0
-
-
 def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
     path, copy = tmp_path / "set.golden", tmp_path / "before.golden"
     with Store(path, create=True) as store:
         Build(settings(corpus), store).run()
-        store.correct("q0", "d1", "grade", 2, who="ada")
-        store.correct("q0", "d2", "grade", 2, who="ada")
+        store.add_correction("q0", "d1", "grade", 2, who="ada")
+        store.add_correction("q0", "d2", "grade", 2, who="ada")
     shutil.copy(path, copy)
     edit(corpus / "corpus.jsonl", lambda rows: rows[1].update(text=rows[1]["text"] + " (mended)"))
     edit(corpus / "queries.jsonl", lambda rows: rows[1].update(text="whales, then, case 1?"))
     with Store(path, write=True) as store:
         gone = len(store.replies("kind = 'order' AND query = 'q1'"))
         Build(settings(corpus), store).run()
-        assert standing(store).stale == {
+        assert read_status(store).stale == {
             "its passage was edited": 1,
             "its query was edited": 8,
             "an order of texts that were edited or are gone": gone,
@@ -347,7 +308,7 @@ def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> Non
         held = {p.doc: p for p in read_golden(store).queries[0].passages}
         assert [c.new for c in held["d2"].corrections] == [2]
         assert not held["d1"].corrections  # it was said of another text
-        written = export(store, tmp_path / "out")
+        written = export_files(store, tmp_path / "out")
         listed = [json.loads(line) for line in written["stale.jsonl"].read_text().splitlines()]
         assert len(listed) == 10 + gone > 10
         assert "`stale.jsonl`" in written["README.md"].read_text()
@@ -367,20 +328,20 @@ def test_orders_under_another_prompt_are_kept_listed_and_come_back_for_nothing(
     tmp_path: Path,
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
+    shipped = Path(requests.__file__).parents[1] / "resources" / "prompts" / "order.en.txt"
+    own = tmp_path / "order.txt"
+    own.write_text("Take your time. " + shipped.read_text(encoding="utf-8"), encoding="utf-8")
     with Store(tmp_path / "set.golden", create=True) as store:
-        Build(settings(corpus, prompts={"edition": 2}), store).run()
+        Build(settings(corpus), store).run()
         kept = store.replies()
-        Build(settings(corpus), store).run()  # a set goes on with the edition it was begun with
-        assert store.replies() == kept
-        assert standing(store).stale == {}
         first = len(store.replies("kind = 'order'"))
-        Build(settings(corpus, prompts={"edition": 3}), store).run()
-        assert standing(store).stale == {"an order, another prompt": first}
+        Build(settings(corpus, prompts={"order": str(own)}), store).run()
+        assert read_status(store).stale == {"an order, another prompt": first}
         every, orders = store.replies(), len(store.replies("kind = 'order'"))
         assert every[: len(kept)] == kept
         assert {reply.kind for reply in every[len(kept) :]} == {"order"}  # grades ask as before
-        Build(settings(corpus, prompts={"edition": 2}), store).run()
-        assert standing(store).stale == {"an order, another prompt": orders - first}
+        Build(settings(corpus), store).run()
+        assert read_status(store).stale == {"an order, another prompt": orders - first}
         assert store.replies() == every
 
 
@@ -403,7 +364,7 @@ def test_pools_unite_and_their_provenance_serves_leave_one_out(tmp_path: Path) -
     with Store(tmp_path / "set.golden", create=True) as store:
         Build(chosen, store).run()
         golden = read_golden(store)
-        written = export(store, tmp_path / "out")
+        written = export_files(store, tmp_path / "out")
     systems = {p.doc: set(p.systems) for p in golden.queries[0].passages}
     assert set().union(*systems.values()) == {"bm25", "bm25+", "static", "other", "sparse-4"}
     assert "other" in systems["d9"]
@@ -435,11 +396,11 @@ def test_a_judge_with_other_settings_is_not_said_to_have_another_prompt(tmp_path
         Build(settings(corpus), store).run()
         kept = len(store.replies("kind = 'order'"))
         Build(settings(corpus, judge={"type": "simulated", "beta": 7}), store).run()
-        assert standing(store).stale == {
+        assert read_status(store).stale == {
             "an order, other settings of the judge": kept,
             "other settings of the judge": 6,
         }
         store.execute("UPDATE retrieved SET list = 'dense~123abc' WHERE doc = 'd0'")
-        retrieved = standing(store).steps[1].what
+        retrieved = read_status(store).steps[1].what
         assert "~" not in retrieved
         assert "from earlier lists" in retrieved

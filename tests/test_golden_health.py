@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from golden_sets import settings, truth, write_corpus
 
+from rankproof.golden.build_status import read_status
 from rankproof.golden.building import Build
-from rankproof.golden.export import export
-from rankproof.golden.health import Health, health, repeated
+from rankproof.golden.export_files import export_files
+from rankproof.golden.health import Health, count_repeated_pairs, judge_health
 from rankproof.golden.judges import QueryPool
-from rankproof.golden.plackett_luce import Posterior, fit
+from rankproof.golden.plackett_luce import Posterior, fit_posterior
 from rankproof.golden.requests import Request
-from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import Answer
 
@@ -73,9 +73,9 @@ def card(folder: Path, judge: Judge, budget: int = 24) -> Health:
     ranking = {"budget": budget, "target": 1.0}
     with Store(folder / "set.golden", create=True) as store:
         Build(settings(corpus, ranking=ranking, grading={"batch": 3}), store, judge=judge).run()
-        found = health(store)
-        assert standing(store).health == found
-        out = export(store, folder / "out")
+        found = judge_health(store)
+        assert read_status(store).health == found
+        out = export_files(store, folder / "out")
         assert json.loads(out["manifest.json"].read_text())["health"]["words"] == [*found.words]
         assert all(line in out["README.md"].read_text() for line in found.lines())
     return found
@@ -152,7 +152,7 @@ def test_nothing_is_said_of_a_handful_of_replies(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=1, documents=4)
     with Store(tmp_path / "set.golden", create=True) as store:
         Build(settings(corpus, ranking={"budget": 2}), store, judge=Judge()).run()
-        found = health(store)
+        found = judge_health(store)
     assert (found.position, found.repeats, found.surprise, found.words) == (None, None, None, ())
     assert found.lines() == []
 
@@ -168,8 +168,8 @@ def test_comparisons_of_an_honest_judge_agree_as_often_as_is_expected() -> None:
             batches = [drawn.permutation(12)[:5] for _ in range(16)]
             orders = [batch[np.argsort(-theta[batch] - drawn.gumbel(size=5))] for batch in batches]
             given = [tuple(order.tolist()) for order in orders]
-            posterior = fit(given, np.zeros(12), 1.5**-2)
-            pairs, more, spread, *_ = repeated(given, posterior, 1.0, 60, drawn)
+            posterior = fit_posterior(given, np.zeros(12), 1.5**-2)
+            pairs, more, spread, *_ = count_repeated_pairs(given, posterior, 1.0, 60, drawn)
             assert pairs > 30
             surplus, variance = surplus + more, variance + spread
         found.append(surplus / math.sqrt(variance))
@@ -182,6 +182,6 @@ def test_pairs_of_unlike_orders_are_counted_as_by_hand() -> None:
     sure = Posterior(np.array([0.0, 40.0, 80.0]), 1e-12 * np.eye(3))
     drawn = np.random.default_rng(0)
     given = [(2, 1, 0), (2, 1), (1, 2), (0, 1)]  # 2 and 1: 2 of 3; 1 and 0: 1 of 2; 2 and 0: once
-    assert repeated(given, sure, 1.0, 20, drawn) == (2, (1 - 3) + (0 - 1), 0.0, 1, 4)
-    assert repeated([(1, 0)], sure, 1.0, 20, drawn) == (0, 0.0, 0.0, 0, 0)
-    assert repeated([], sure, 1.0, 20, drawn) == (0, 0.0, 0.0, 0, 0)
+    assert count_repeated_pairs(given, sure, 1.0, 20, drawn) == (2, (1 - 3) + (0 - 1), 0.0, 1, 4)
+    assert count_repeated_pairs([(1, 0)], sure, 1.0, 20, drawn) == (0, 0.0, 0.0, 0, 0)
+    assert count_repeated_pairs([], sure, 1.0, 20, drawn) == (0, 0.0, 0.0, 0, 0)

@@ -111,7 +111,7 @@ def test_a_second_malformed_reply_is_stored_as_failed_and_not_asked_a_third_time
     judge = Scripted(lambda r: "hm" if r.query == "q1" else well(r))
     replies = JudgeClient(store, judge).ask(requests(3))
     assert [r.result is None for r in replies] == [False, True, False]
-    whole = [request for request in judge.asked if not request.part]
+    whole = [request for request in judge.asked if not request.is_part]
     assert Counter(r.query for r in whole) == {"q0": 1, "q1": 2, "q2": 1}
     asked = Counter((r.query, r.documents) for r in judge.asked if r.query == "q1")
     assert set(asked.values()) == {2}  # nor are its parts
@@ -119,7 +119,9 @@ def test_a_second_malformed_reply_is_stored_as_failed_and_not_asked_a_third_time
     assert len(judge.asked) == 2 + 2 * len(asked)
 
 
-def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(store: Store) -> None:
+def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = threading.Barrier(4, timeout=PATIENCE)
     late = threading.Event()
 
@@ -132,7 +134,8 @@ def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(sto
     def stored(done: float) -> None:  # progress is told of what is in the store
         late.set()
 
-    replies = JudgeClient(store, Scripted(says), concurrency=4, progress=stored).ask(requests(4))
+    monkeypatch.setattr("rankproof.golden.judge_client.advance", stored)
+    replies = JudgeClient(store, Scripted(says), concurrency=4).ask(requests(4))
     assert [r.query for r in replies] == ["q0", "q1", "q2", "q3"]
     assert [set(r.result.values()) for r in replies if isinstance(r.result, dict)] == [
         {1}, {2}, {3}, {4},
@@ -212,12 +215,12 @@ def test_a_passage_that_nobody_can_judge_fails_alone(store: Store, passages: int
     assert len(answers) == passages
     # Every call is a row with its price, and none is made a second time.
     assert len(judge.asked) == store.rows("SELECT COUNT(*) FROM replies")[0][0]
-    assert store.spent() == pytest.approx(len(judge.asked) * (1000 * 1 + 100 * 2) / 1e6)
+    assert store.total_cost() == pytest.approx(len(judge.asked) * (1000 * 1 + 100 * 2) / 1e6)
     asked = len(judge.asked)
     (again,) = JudgeClient(store, judge, price=PRICE).ask([batch(passages)])
     assert (again.grades, len(judge.asked)) == (reply.grades, asked)
     # Asked again is what failed, not what was found to be good.
-    assert store.failed_requests() == store.retire_failed() == 1
+    assert store.count_failed_requests() == store.retire_failed() == 1
     judge.says = well
     (healed,) = JudgeClient(store, judge).ask([batch(passages)])
     assert set(healed.grades) == {*others, "d1"}
@@ -248,7 +251,7 @@ def test_a_judge_who_cannot_be_read_at_all_is_tried_on_one_batch_and_no_more(sto
     asked = requests(9)
     replies = JudgeClient(store, judge).ask(asked)
     assert all(not reply.grades for reply in replies)
-    alone = [request for request in judge.asked if request.part]
+    alone = [request for request in judge.asked if request.is_part]
     assert len({request.query for request in alone}) == 1
     assert len(judge.asked) - len(alone) == 2 * len(asked)
 
@@ -262,7 +265,7 @@ def test_a_question_that_nobody_answers_is_tried_on_one_of_its_batches(store: St
         for at in range(0, 20, 4)
     ]
     JudgeClient(store, judge).ask(asked)
-    parts = [request.documents for request in judge.asked if request.part]
+    parts = [request.documents for request in judge.asked if request.is_part]
     assert Counter(map(len, parts)) == {2: 4, 1: 4}  # the halves of one, and of the first of them
 
 
@@ -272,7 +275,7 @@ def test_what_is_left_of_the_money_holds_for_the_parts_of_a_batch_too(store: Sto
     few = 0.01
     with pytest.raises(CostReached):
         JudgeClient(store, judge, price=PRICE, max_cost=few, concurrency=1).ask([batch(8)])
-    assert 0 < store.spent() <= few
+    assert 0 < store.total_cost() <= few
     spent = len(judge.asked)
     (reply,) = JudgeClient(store, judge, price=PRICE, max_cost=1.0).ask([batch(8)])
     assert len(reply.grades) == 7
@@ -357,7 +360,7 @@ def test_an_answer_that_cannot_be_read_is_paid_for_and_counted(store: Store, ans
     assert all((r.cost or 0) > 0 and r.failure for r in lost)
     if isinstance(answered, dict) and "usage" in answered:
         assert [(r.tokens_in, r.tokens_out, r.counted) for r in lost] == [(400, 50, True)] * 10
-    assert store.spent() == pytest.approx(sum(r.cost or 0 for r in store.replies()))
+    assert store.total_cost() == pytest.approx(sum(r.cost or 0 for r in store.replies()))
 
 
 def test_a_server_that_is_no_chat_stops_the_run_and_what_it_cost_is_known(store: Store) -> None:
@@ -367,7 +370,7 @@ def test_a_server_that_is_no_chat_stops_the_run_and_what_it_cost_is_known(store:
             JudgeClient(store, judge, price=PRICE, concurrency=1).ask(requests(40))
         judge.close()
         assert len(server.requests) == 20
-    assert store.spent() > 0
+    assert store.total_cost() > 0
     assert store.rows("SELECT COUNT(*) FROM replies")[0][0] == 20
 
 
@@ -423,7 +426,9 @@ def test_a_draft_of_a_model_that_was_cut_off_is_no_answer(
     assert reply.failure == "cut off after 64 tokens: raise max_tokens"
 
 
-def test_a_bill_stays_below_max_cost_whatever_replies_take(store: Store) -> None:
+def test_a_bill_stays_below_max_cost_whatever_replies_take(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def answer(sent: Sent) -> Reply:  # as long as it may be, and every byte a token
         size = sum(len(m["content"].encode()) for m in sent.json["messages"])
         usage = {"prompt_tokens": size, "completion_tokens": sent.json["max_tokens"]}
@@ -434,12 +439,11 @@ def test_a_bill_stays_below_max_cost_whatever_replies_take(store: Store) -> None
         chosen = LlmJudgeSettings(type="llm", url=server.url, model="m", max_tokens=500)
         judge = LlmJudge(chosen, LimitsSettings())
         told: list[str] = []
+        monkeypatch.setattr("rankproof.golden.judge_client.announce", told.append)
         with pytest.raises(CostReached):
-            JudgeClient(
-                *(store, judge), price=PRICE, max_cost=0.03, concurrency=8, tell=told.append
-            ).ask(requests(40))
+            JudgeClient(store, judge, price=PRICE, max_cost=0.03, concurrency=8).ask(requests(40))
         judge.close()
-    assert 0.02 < store.spent() <= 0.03
+    assert 0.02 < store.total_cost() <= 0.03
     assert "40 calls, likely $0." in told[0]
     assert "at worst $0." in told[0]
 
@@ -457,7 +461,8 @@ def test_a_forecast_is_told_however_quick_the_first_reply(
     with loopback(honest) as server:
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
         told: list[str] = []
-        JudgeClient(store, judge, tell=told.append).ask(requests(3))
+        monkeypatch.setattr("rankproof.golden.judge_client.announce", told.append)
+        JudgeClient(store, judge).ask(requests(3))
         judge.close()
     (words,) = told
     assert words.startswith("3 calls, about ")
@@ -547,7 +552,7 @@ def test_max_cost_stops_before_it_is_passed_and_raising_it_goes_on(store: Store)
     with pytest.raises(CostReached, match="raise max_cost and run again"):
         JudgeClient(store, judge, price=PRICE, max_cost=3.5 * one, concurrency=1).ask(requests(9))
     assert len(judge.asked) == len(store.replies()) == 3
-    assert store.spent() == pytest.approx(3 * one)
+    assert store.total_cost() == pytest.approx(3 * one)
     JudgeClient(store, judge, price=PRICE, max_cost=100.0).ask(requests(9))
     assert len(judge.asked) == 9
     with pytest.raises(InputError, match="price of scripted is not known"):

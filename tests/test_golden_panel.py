@@ -19,16 +19,16 @@ from simulated_pools import SimulatedJudge, simulate_pool
 
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
+from rankproof.golden.build_status import read_status
 from rankproof.golden.building import Build
-from rankproof.golden.checking import against_itself, between_dict
-from rankproof.golden.export import export
-from rankproof.golden.health import panel
-from rankproof.golden.judge_combination import join
-from rankproof.golden.plackett_luce import Judgements
+from rankproof.golden.export_files import export_files
+from rankproof.golden.health import panel_health
+from rankproof.golden.judge_agreement import compare_people, repeat_grading
+from rankproof.golden.judge_combination import combine_grades
+from rankproof.golden.plackett_luce import OrderTable
 from rankproof.golden.plan import make_plan
 from rankproof.golden.refinement import Pool, Refinement, RefineSettings
 from rankproof.golden.result import read_golden
-from rankproof.golden.status import standing
 from rankproof.golden.store import Store
 
 
@@ -45,13 +45,13 @@ def test_of_three_judges_the_one_that_guesses_counts_for_little() -> None:
     draw = np.random.default_rng(1)
     true = 1 + draw.choice(5, 400, p=[0.4, 0.25, 0.15, 0.12, 0.08])
     said = np.stack([seen(draw, true, wrong) for wrong in (0.3, 0.4, 1.0)], axis=1)
-    found = join(said, np.zeros(400, np.int64))
+    found = combine_grades(said, np.zeros(400, np.int64))
     right = (said == true[:, None]).mean(axis=0)
     assert (found.grade == true).mean() > max(right)
     assert (np.median(said, axis=1) == true).mean() < (found.grade == true).mean() - 0.05
-    assert found.right == pytest.approx(right, abs=0.06)
+    assert found.accuracy == pytest.approx(right, abs=0.06)
     away = np.abs(said - true[:, None]).mean(axis=0)
-    assert found.apart == pytest.approx(away, abs=0.2)
+    assert found.mean_distance == pytest.approx(away, abs=0.2)
 
 
 def test_a_few_labels_of_people_teach_which_of_two_judges_to_trust() -> None:
@@ -59,18 +59,18 @@ def test_a_few_labels_of_people_teach_which_of_two_judges_to_trust() -> None:
     true = draw.integers(1, 6, 300)
     said = np.stack([seen(draw, true, 0.1), seen(draw, true, 0.7)], axis=1)
     known = np.where(np.arange(300) < 60, true, 0)
-    without, taught = join(said, np.zeros(300, np.int64)), join(said, known)
+    without, taught = combine_grades(said, np.zeros(300, np.int64)), combine_grades(said, known)
     assert (taught.grade == true)[60:].mean() > 0.85
     assert (taught.grade == true)[60:].mean() > (without.grade == true)[60:].mean()
-    assert taught.right[0] > 0.8
-    assert taught.right[1] < 0.6
+    assert taught.accuracy[0] > 0.8
+    assert taught.accuracy[1] < 0.6
 
 
 def test_a_judge_that_is_one_grade_too_kind_is_set_right_by_people() -> None:
     draw = np.random.default_rng(3)
     true = draw.integers(1, 5, 300)
     said = np.stack([true + 1, np.minimum(true + 1, 5)], axis=1)
-    found = join(said, np.where(np.arange(300) < 80, true, 0))
+    found = combine_grades(said, np.where(np.arange(300) < 80, true, 0))
     assert (found.grade == true)[80:].mean() > 0.9
 
 
@@ -78,7 +78,7 @@ def test_what_people_say_of_a_passage_is_not_put_into_the_judges_mouth() -> None
     said = np.full((50, 2), 2)
     known = np.zeros(50, np.int64)
     known[0] = 5
-    assert join(said, known).grade[0] == 2
+    assert combine_grades(said, known).grade[0] == 2
 
 
 @given(
@@ -89,13 +89,13 @@ def test_a_joined_grade_lies_on_the_scale_and_is_there_where_somebody_spoke(
     votes: list[tuple[int, int]], label: int
 ) -> None:
     said = np.array(votes)
-    found = join(said, np.full(len(votes), label))
+    found = combine_grades(said, np.full(len(votes), label))
     assert ((found.grade > 0) == (said > 0).any(axis=1)).all()
     assert (found.grade <= 5).all()
     assert ((found.mean >= 1 - 1e-9) & (found.mean <= 5 + 1e-9)).all()
-    swapped = join(said[:, ::-1], np.full(len(votes), label))
+    swapped = combine_grades(said[:, ::-1], np.full(len(votes), label))
     assert np.allclose(swapped.mean, found.mean)
-    assert np.allclose(swapped.right[::-1], found.right, equal_nan=True)
+    assert np.allclose(swapped.accuracy[::-1], found.accuracy, equal_nan=True)
 
 
 # --------------------------------------------------------------------------------------- orders
@@ -104,9 +104,9 @@ def test_a_joined_grade_lies_on_the_scale_and_is_there_where_somebody_spoke(
 def test_an_order_by_a_sharper_judge_is_the_order_of_utilities_farther_apart() -> None:
     orders = [(0, 1, 2), (2, 0)]
     theta = np.array([0.3, -0.2, 0.5])
-    sharp = Judgements.of(orders, 3, np.full(2, 2.0))
+    sharp = OrderTable.from_orders(orders, 3, np.full(2, 2.0))
     assert sharp.log_likelihood(theta) == pytest.approx(
-        Judgements.of(orders, 3).log_likelihood(2 * theta)
+        OrderTable.from_orders(orders, 3).log_likelihood(2 * theta)
     )
     value, gradient, hessian = sharp.derivatives(theta)
     assert value == pytest.approx(sharp.log_likelihood(theta))
@@ -122,12 +122,14 @@ def test_each_order_is_as_likely_under_each_draw_as_by_itself() -> None:
     drawn = np.random.default_rng(0).normal(size=(5, 4))
     alone = [
         [
-            Judgements.of([order], 4, sharp[at : at + 1]).log_likelihood(theta)
+            OrderTable.from_orders([order], 4, sharp[at : at + 1]).log_likelihood(theta)
             for at, order in enumerate(orders)
         ]
         for theta in drawn
     ]
-    assert Judgements.of(orders, 4, sharp).each(drawn) == pytest.approx(np.array(alone))
+    assert OrderTable.from_orders(orders, 4, sharp).log_likelihood_by_order(drawn) == pytest.approx(
+        np.array(alone)
+    )
 
 
 def refined(betas: Sequence[float], together: bool) -> tuple[float, list[float]]:
@@ -142,7 +144,11 @@ def refined(betas: Sequence[float], together: bool) -> tuple[float, list[float]]
     judges = [SimulatedJudge(beta) for beta in betas]
     turn = 0
     while asked := refinement.next_round():
-        whose = refinement.asked() if together else [(turn + n) % 2 for n in range(len(asked))]
+        whose = (
+            refinement.judges_of_round()
+            if together
+            else [(turn + n) % 2 for n in range(len(asked))]
+        )
         turn += len(asked)
         refinement.add(
             [
@@ -172,7 +178,7 @@ def test_judges_take_turns_in_every_pool() -> None:
     )
     turns: Counter[tuple[int, int]] = Counter()
     while asked := refinement.next_round():
-        for judge, (at, _) in zip(refinement.asked(), asked, strict=True):
+        for judge, (at, _) in zip(refinement.judges_of_round(), asked, strict=True):
             turns[at, judge] += 1
         refinement.add([batch for _, batch in asked])
     assert sorted(turns.values()) == [4, 4, 4, 5, 5, 5]
@@ -236,14 +242,14 @@ def test_who_joins_is_asked_for_what_it_has_not_said_and_nobody_else_is(tmp_path
             for p in query.passages:
                 right = truth(query.query, p.doc)
                 assert p.votes == {"first": right, "second": max(1, right - 1)}
-        found = standing(store)
+        found = read_status(store)
         assert [each.name for each in found.judges] == ["first", "second"]
         assert found.graded == found.pooled
         assert not found.stale
-        cards = {each.name: each for each in panel(store)}
+        cards = {each.name: each for each in panel_health(store)}
         assert any("copies the order" in word for word in cards["second"].health.words)
         assert (cards["first"].sharpness or 0) > (cards["second"].sharpness or 0)
-        written = export(store, tmp_path / "out")
+        written = export_files(store, tmp_path / "out")
     lines = written["golden.jsonl"].read_text().splitlines()
     assert json.loads(lines[0])["passages"][0]["judges"].keys() == {"first", "second"}
     made = json.loads(written["manifest.json"].read_text())
@@ -266,17 +272,17 @@ def test_people_teach_whom_to_trust_and_are_compared_with_each_judge(tmp_path: P
 
         before = right()
         for query, doc in store.rows("SELECT query, doc FROM pool WHERE query IN ('q0', 'q1')"):
-            store.correct(query, doc, "grade", truth(query, doc), who="ada")
+            store.add_correction(query, doc, "grade", truth(query, doc), who="ada")
         sent = len(server.requests)
         assert build.run() == ["prune", "rank"]
         assert build.run() == []
         assert all(ordering(r) for r in server.requests[sent:])
         assert right() > max(before, 0.95)
-        pairs = between_dict(store, read_golden(store))["pairs"]
+        pairs = compare_people(store, read_golden(store))["pairs"]
         exact = {each["with"]: each["figures"]["exact"]["value"] for each in pairs}
         assert exact["first"] == 1.0
         assert exact["second"] < 0.5
-        again = against_itself(build, 3, 1)
+        again = repeat_grading(build, 3, 1)
         assert again.keys() == {"first", "second"}
 
 
@@ -284,7 +290,7 @@ def test_a_judge_that_cannot_be_read_leaves_the_others_word(tmp_path: Path) -> N
     corpus = write_corpus(tmp_path / "corpus", queries=2)
     with loopback(by_model(babbles)) as server, Store(tmp_path / "s.golden", create=True) as store:
         Build(settings(corpus, judge=both(server.url)), store).run()
-        found = standing(store)
+        found = read_status(store)
         assert (found.graded, found.failed) == (found.pooled, 0)
         assert found.orders > 0
         assert found.orders_failed > 0

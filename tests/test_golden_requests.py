@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rankproof.foundation.errors import InputError
 from rankproof.golden.parsing import Malformed, parse
-from rankproof.golden.requests import Request, label, make_request, read_prompt
+from rankproof.golden.requests import Request, letter_label, make_request, read_prompt
 
 PROMPT = read_prompt("grade")
 ORDER = read_prompt("order")
@@ -32,7 +32,7 @@ def blocks(made: Request) -> dict[str, str]:
 
 
 def test_labels_go_on_after_z() -> None:
-    names = [label(n) for n in range(26 * 27)]
+    names = [letter_label(n) for n in range(26 * 27)]
     assert names[:3] == ["A", "B", "C"]
     assert names[25:28] == ["Z", "AA", "AB"]
     assert names[-1] == "ZZ"
@@ -109,14 +109,7 @@ def test_a_text_that_holds_every_short_code_gets_a_longer_one() -> None:
     assert code not in every
 
 
-def test_older_editions_of_the_prompts_ask_as_they_did() -> None:
-    old = {kind: read_prompt(kind, edition=1) for kind in ("grade", "order")}
-    made = make_request("grade", old["grade"], "q", "why?", PASSAGES)
-    assert re.search(r"request is [0-9a-f]{16}\.", made.user)
-    assert {prompt.digest[:12] for prompt in old.values()} == {"cae467382563", "1877cab141a0"}
-    second = {kind: read_prompt(kind, edition=2) for kind in ("grade", "order")}
-    assert {p.digest[:12] for p in second.values()} == {"6742bc9bed6f", "38f119ecc874"}
-    assert read_prompt("order").digest != second["order"].digest
+def test_the_user_s_message_does_not_list_the_labels_of_an_order() -> None:
     made = make_request("order", ORDER, "q", "why?", PASSAGES)
     assert not re.search(r"\bA\b.*\bB\b.*\bC\b", made.user.splitlines()[-1])  # it is copied
 
@@ -126,7 +119,7 @@ def test_a_digest_is_of_everything_that_is_shown() -> None:
     others = [
         request(seed=5),
         request(repeat=1),
-        made.again(),
+        made.retry(),
         make_request("grade", PROMPT, "q", "why not?", PASSAGES),
         make_request("grade", PROMPT, "q", "why?", [*PASSAGES[:2], ("d3", "three!")]),
         make_request("order", ORDER, "q", "why?", PASSAGES),
@@ -162,7 +155,7 @@ def test_the_prompts_that_ship_say_that_data_is_not_instructions(language: str) 
         made = make_request(kind, prompt, "q", "?", PASSAGES)
         assert "{" not in made.user
         assert made.system == prompt.system  # the same for all, so that a server may keep it
-        assert "A, B, C" in made.again().user
+        assert "A, B, C" in made.retry().user
 
 
 @pytest.mark.parametrize(
@@ -193,7 +186,7 @@ def test_a_prompt_of_ones_own_is_known_by_its_digest(tmp_path: Path) -> None:
     parts = ("grade", "{fence} {question} {passages}", "{labels}")
     file.write_bytes(("\ufeff" + "\r\n---\r\n".join(parts)).encode())
     mine = read_prompt("grade", path=file)
-    assert (mine.system, mine.user, mine.again) == parts
+    assert (mine.system, mine.user, mine.retry) == parts
     assert mine.digest != PROMPT.digest
 
 

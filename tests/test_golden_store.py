@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.locks import lock_owner
 from rankproof.golden.judgments import Reply
 from rankproof.golden.schema import VERSION
-from rankproof.golden.store import Meanwhile, Store, opened_if_built
+from rankproof.golden.store import ConcurrentChange, Store, open_if_built
 
 REPLY = Reply(
     *("r0", "c0", "grade", "q1", ("d1", "d2"), 1, 0, "p", "m", {"temperature": 0}),
@@ -50,7 +49,7 @@ def test_a_reply_comes_back_as_it_went_in(path: Path) -> None:
     with Store(path) as store:
         assert store.reply("r0") == replace(REPLY, id=number)
         assert store.reply("other") is None
-        assert store.spent() == 0.25
+        assert store.total_cost() == 0.25
 
 
 def test_a_request_is_answered_once(path: Path) -> None:
@@ -88,7 +87,7 @@ def test_what_a_writer_closed_is_in_the_file_while_others_read(path: Path, tmp_p
     with Store(path) as reader:
         assert reader.corrections() == []
         with Store(path, write=True) as store:
-            store.correct("q1", "d1", "grade", 2, who="ada")
+            store.add_correction("q1", "d1", "grade", 2, who="ada")
         shutil.copyfile(path, tmp_path / "copy.golden")
         with Store(tmp_path / "copy.golden") as copy:
             assert copy.corrections() == reader.corrections() != []
@@ -223,9 +222,9 @@ def test_a_set_whose_making_was_stopped_at_once_is_not_built(path: Path) -> None
     with closing(connect(path)) as connection:
         write_ahead(connection, "NORMAL")
     assert path.stat().st_size > 0
-    with opened_if_built(path) as store:
+    with open_if_built(path) as store:
         assert store is None
-    with filled(path), opened_if_built(path) as store:
+    with filled(path), open_if_built(path) as store:
         assert store is not None
         assert len(store.rows("SELECT * FROM grades")) == 3
 
@@ -245,8 +244,8 @@ def test_a_block_is_written_whole_or_not_at_all(path: Path) -> None:
 
 def test_corrections_are_rows_and_overwrite_nothing(path: Path) -> None:
     with filled(path) as store:
-        first = store.correct("q1", "d1", "grade", 2, who="ada")
-        second = store.correct("q1", "d1", "grade", 3, who="bob", note="on reflection")
+        first = store.add_correction("q1", "d1", "grade", 2, who="ada")
+        second = store.add_correction("q1", "d1", "grade", 3, who="bob", note="on reflection")
         rows = store.corrections()
         assert [(c.id, c.old, c.new, c.who) for c in rows] == [
             (first, 4, 2, "ada"),
@@ -258,7 +257,7 @@ def test_corrections_are_rows_and_overwrite_nothing(path: Path) -> None:
 
 def test_an_undo_is_a_row_of_ones_own_and_can_be_undone(path: Path) -> None:
     with filled(path) as store:
-        first = store.correct("q1", "d1", "grade", 2, who="ada")
+        first = store.add_correction("q1", "d1", "grade", 2, who="ada")
         with pytest.raises(InputError, match="correction 1 was made by 'ada'"):
             store.undo(first, who="bob")
         undo = store.undo(first, who="ada")
@@ -273,17 +272,19 @@ def test_an_undo_is_a_row_of_ones_own_and_can_be_undone(path: Path) -> None:
 
 def test_what_was_said_elsewhere_meanwhile_is_not_overwritten(path: Path) -> None:
     with filled(path) as store:
-        first = store.correct("q1", "d1", "grade", 2, who="ada", seen=0)
-        with pytest.raises(Meanwhile, match=r"changed elsewhere meanwhile \(ada, .*: 2\)"):
-            store.correct("q1", "d1", "grade", 5, who="ada", seen=0)
-        store.correct("q1", "d1", "grade", 5, who="bob", seen=0)  # another person's is another
-        store.correct("q1", "d1", "grade", 3, who="ada", seen=first)
-        store.correct("q1", "d1", "rank", 2, who="ada", above=["d3"], below=["d2"], seen=0)
-        with pytest.raises(Meanwhile):
-            store.correct("q1", "d2", "rank", 1, who="ada", above=["d1"], seen=0)
-        store.correct("q1", "d1", "grade", 4, who="carol", settles=True, seen=0)
-        with pytest.raises(Meanwhile, match="carol"):  # two who settle settle one thing
-            store.correct("q1", "d1", "grade", 1, who="dan", settles=True, seen=0)
+        first = store.add_correction("q1", "d1", "grade", 2, who="ada", seen=0)
+        with pytest.raises(ConcurrentChange, match=r"changed elsewhere meanwhile \(ada, .*: 2\)"):
+            store.add_correction("q1", "d1", "grade", 5, who="ada", seen=0)
+        store.add_correction(
+            "q1", "d1", "grade", 5, who="bob", seen=0
+        )  # another person's is another
+        store.add_correction("q1", "d1", "grade", 3, who="ada", seen=first)
+        store.add_correction("q1", "d1", "rank", 2, who="ada", above=["d3"], below=["d2"], seen=0)
+        with pytest.raises(ConcurrentChange):
+            store.add_correction("q1", "d2", "rank", 1, who="ada", above=["d1"], seen=0)
+        store.add_correction("q1", "d1", "grade", 4, who="carol", settles=True, seen=0)
+        with pytest.raises(ConcurrentChange, match="carol"):  # two who settle settle one thing
+            store.add_correction("q1", "d1", "grade", 1, who="dan", settles=True, seen=0)
         assert len(store.corrections()) == 5
 
 
@@ -293,7 +294,7 @@ def test_a_killed_writers_last_rows_are_read_where_one_may_not_write(
     left = tmp_path / "left.golden"
     with filled(path) as store:
         store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        store.correct("q1", "d1", "grade", 2, who="ada")  # in the log alone
+        store.add_correction("q1", "d1", "grade", 2, who="ada")  # in the log alone
         for end in ("", "-wal", "-shm"):  # what a kill leaves
             shutil.copy(f"{path}{end}", f"{left}{end}")
     monkeypatch.setattr(os, "access", lambda *given: False)
@@ -303,7 +304,7 @@ def test_a_killed_writers_last_rows_are_read_where_one_may_not_write(
 
 def test_a_passage_without_a_grade_can_be_given_one(path: Path) -> None:
     with filled(path) as store:
-        store.correct("q1", "d4", "grade", 5, who="ada")
+        store.add_correction("q1", "d4", "grade", 5, who="ada")
         assert store.corrections()[0].old is None
 
 
@@ -322,9 +323,9 @@ def test_a_correction_of_what_is_not_there_is_refused(
 ) -> None:
     with filled(path) as store:
         with pytest.raises(InputError, match=problem):
-            store.correct(query, doc, field, new, who="ada")  # type: ignore[arg-type]
+            store.add_correction(query, doc, field, new, who="ada")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="nobody is named"):
-            store.correct("q1", "d1", "grade", 3, who=" ")
+            store.add_correction("q1", "d1", "grade", 3, who=" ")
         with pytest.raises(InputError, match="there is no correction 7"):
             store.undo(7, who="ada")
         assert store.corrections() == []
@@ -338,83 +339,6 @@ def test_meta_holds_json(path: Path) -> None:
         assert store.meta("k") == value
         assert store.meta("absent", 3) == 3
         assert json.loads(store.rows("SELECT value FROM meta WHERE key='k'")[0][0]) == value
-
-
-# ------------------------------------------------------------------------------ older formats
-
-OLD = Path(__file__).parent / "data" / "first-format.golden.gz"
-
-
-def old_store(folder: Path) -> Path:
-    """A golden set as rankproof 1.0 left it: 3 queries of 8 passages, 22 replies of a chat model,
-    one batch that failed twice, two batches judged again, and people's corrections."""
-    path = folder / "old.golden"
-    path.write_bytes(gzip.decompress(OLD.read_bytes()))
-    return path
-
-
-def everything(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """What the tables of the first format hold, but for what is known otherwise now."""
-    with closing(sqlite3.connect(path)) as file:
-        tables = ("queries", "passages", "pool", "grades", "subset", "orders", "ranking", "refined")
-        found = {name: file.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
-        rows = "content, query, documents, text, result, failure, cost, at, retired"
-        found["replies"] = file.execute(f"SELECT {rows} FROM replies ORDER BY id").fetchall()
-        rows = "id, query, doc, field, old, new, who, at, note, undoes"
-        found["corrections"] = file.execute(f"SELECT {rows} FROM corrections").fetchall()
-    return found
-
-
-@pytest.mark.parametrize("write", [True, False])
-def test_an_older_store_is_carried_over_and_loses_nothing(tmp_path: Path, write: bool) -> None:
-    path = old_store(tmp_path)
-    before = everything(path)
-    with Store(path, write=write) as store:
-        assert store.rows("PRAGMA user_version") == [(VERSION,)]
-        graded = store.rows("SELECT COUNT(grade), COUNT(failure) FROM answers")
-        assert graded == [(21, 3)]
-        assert len(store.rows("SELECT * FROM judges")) == 2  # that grades, and that orders
-        assert all(
-            reply.judge and len(reply.pairs) == len(reply.documents) for reply in store.replies()
-        )
-        assert store.corrections()[0].pair == store.pair_of("q0", "d1") is not None
-    assert everything(path) == before
-
-
-def test_an_older_store_is_read_where_one_may_not_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = old_store(tmp_path)
-    held = path.read_bytes()
-
-    def refused(place: Path) -> None:
-        raise InputError("in use by another", place=str(place))
-
-    monkeypatch.setattr("rankproof.golden.store.Lock", refused)
-    with Store(path) as store:
-        assert len(store.replies()) == 22
-        assert store.rows("SELECT COUNT(grade) FROM answers") == [(21,)]
-    assert path.read_bytes() == held
-
-
-def test_a_kill_while_an_older_store_is_carried_over_leaves_it_as_it_was(tmp_path: Path) -> None:
-    path = old_store(tmp_path)
-    held = everything(path)
-    code = """
-import os, signal, sys
-from rankproof.golden import schema, store
-def dies(opened):
-    schema._by_what_decides(opened)
-    os.kill(os.getpid(), signal.SIGKILL)
-store.STEPS = (*store.STEPS[:1], dies)
-store.Store(sys.argv[1], write=True)
-"""
-    assert subprocess.run([sys.executable, "-c", code, path]).returncode == -signal.SIGKILL
-    assert everything(path) == held
-    with closing(sqlite3.connect(path)) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (1,)
-    with Store(path) as store:
-        assert store.rows("SELECT COUNT(grade) FROM answers") == [(21,)]
 
 
 def test_a_store_that_is_none_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,23 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from rankproof.foundation.errors import InputError
-from rankproof.golden.annotators import assign, assigned, claims, held, labels
+from rankproof.golden.annotators import (
+    assign_passages,
+    assigned_passages,
+    labels_by_person,
+    order_claims,
+    people_grades,
+)
 from rankproof.golden.building import Build
-from rankproof.golden.checking import against_people
-from rankproof.golden.constrained import acyclic, constrain, draws, extended, order_of
-from rankproof.golden.export import export
+from rankproof.golden.constrained import (
+    closest_order,
+    consistent_claims,
+    constrain,
+    sample_constrained,
+    sort_topologically,
+)
+from rankproof.golden.export_files import export_files
+from rankproof.golden.judge_agreement import compare_with_people
 from rankproof.golden.judgments import Correction
 from rankproof.golden.result import GoldenQuery, read_golden, read_queries
 from rankproof.golden.store import Store
@@ -49,7 +61,7 @@ def said(
 
 
 def grade_of(rows: list[Correction], judged: int | None = None) -> int | None:
-    found = held(rows, {("q", "d"): judged})
+    found = people_grades(rows, {("q", "d"): judged})
     return found["q", "d"].grade if found else None
 
 
@@ -58,21 +70,24 @@ def test_what_people_say_of_the_judge_does_not_lean_on_the_judge(path: Path) -> 
     with Store(path, write=True) as store:
         for query, doc in store.rows("SELECT query, doc FROM pool"):
             for who in ("ada", "bob"):
-                store.correct(query, doc, "grade", int(draw.integers(1, 6)), who=who)
-        found = against_people(read_golden(store)).agreement.coefficients
-        export(store, path.parent / "out")
+                store.add_correction(query, doc, "grade", int(draw.integers(1, 6)), who=who)
+        found = compare_with_people(read_golden(store)).agreement.coefficients
+        export_files(store, path.parent / "out")
     each = [row.split() for row in (path.parent / "out/people.txt").read_text().splitlines()]
     assert abs(found["κ, quadratic"].value) < 0.25  # people who guess; the nearer one: 0.5
     assert found["κ, quadratic"].items == len(each)
     lower = [said(1, str(n), 1) for n in range(200)]
-    grades = [e.grade for e in held([*lower, *(said(2, c.doc, 5, "bob") for c in lower)]).values()]
+    grades = [
+        e.grade
+        for e in people_grades([*lower, *(said(2, c.doc, 5, "bob") for c in lower)]).values()
+    ]
     assert set(grades) == {1, 5}
     assert 2.6 < np.mean(grades) < 3.4
 
 
 def test_a_persons_label_is_their_last_word_and_touches_nobody_elses() -> None:
     rows = [said(1, "d", 2), said(2, "d", 5, "bob"), said(3, "d", 4)]
-    found = labels(rows)["q", "d"]
+    found = labels_by_person(rows)["q", "d"]
     assert {who: c.new for who, c in found.items()} == {"ada": 4, "bob": 5}
 
 
@@ -97,11 +112,11 @@ def test_draws_are_of_the_posterior_where_people_are_right() -> None:
     root = generator.standard_normal((5, 5)) * 0.4
     covariance = root @ root.T + 0.4 * np.eye(5)
     mean = np.array([-0.8, 0.0, 0.5, 1.0, -0.5])
-    above = acyclic([(0, 1), (1, 2), (0, 3)], 5)
+    above = consistent_claims([(0, 1), (1, 2), (0, 3)], 5)
     every = generator.multivariate_normal(mean, covariance, 1_000_000)
     kept = every[(every[:, 0] > every[:, 1]) & (every[:, 1] > every[:, 2])]
     kept = kept[kept[:, 0] > kept[:, 3]]
-    found = draws(mean, covariance, above, 1)
+    found = sample_constrained(mean, covariance, above, 1)
     assert len(kept) > 5_000
     assert np.abs(found.mean(axis=0) - kept.mean(axis=0)).max() < 0.1
     assert np.abs(found.std(axis=0) - kept.std(axis=0)).max() < 0.1
@@ -123,7 +138,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30)
 
 @given(PAIRS)
 def test_claims_are_taken_in_turn_and_never_make_a_circle(pairs: list[tuple[int, int]]) -> None:
-    above = acyclic(pairs, 7)
+    above = consistent_claims(pairs, 7)
     # Literally: a claim is taken unless those taken before lead the other way.
     taken: set[tuple[int, int]] = set()
 
@@ -135,7 +150,7 @@ def test_claims_are_taken_in_turn_and_never_make_a_circle(pairs: list[tuple[int,
             taken.add((i, j))
     for i, j in itertools.permutations(range(7), 2):
         assert above[i, j] == leads(i, j)
-    order = extended(above, np.zeros(7)).tolist()
+    order = sort_topologically(above, np.zeros(7)).tolist()
     assert all(order.index(i) < order.index(j) for i, j in taken)
 
 
@@ -143,9 +158,9 @@ def test_claims_are_taken_in_turn_and_never_make_a_circle(pairs: list[tuple[int,
 def test_passages_of_which_people_said_the_same_keep_the_judges_order(
     pairs: list[tuple[int, int]], judge: list[int]
 ) -> None:
-    above = acyclic(pairs, 7)
+    above = consistent_claims(pairs, 7)
     mean = -np.array(judge, float)
-    place = np.argsort(order_of(mean, above)).tolist()
+    place = np.argsort(closest_order(mean, above)).tolist()
     for i, j in itertools.permutations(range(7), 2):
         if above[i, j]:
             assert place[i] < place[j]
@@ -174,10 +189,10 @@ def test_the_order_never_contradicts_people(
             rows.append(said(number, doc, what, who))
         elif what != doc:
             rows.append(said(number, doc, 1, who, above=(what,)))
-    people = {doc: each for (_, doc), each in held(rows, {}).items()}
+    people = {doc: each for (_, doc), each in people_grades(rows, {}).items()}
     judge = dict(zip(DOCS, judged, strict=True))
     grades = {doc: people[doc].grade if doc in people else judge[doc] for doc in DOCS}
-    above = acyclic(claims(DOCS, rows, grades, people), 6)
+    above = consistent_claims(order_claims(DOCS, rows, grades, people), 6)
     generator = np.random.default_rng(seed)
     found = constrain(generator.standard_normal(6), np.eye(6) * 0.5, above, 3, seed)
     place = {DOCS[item]: at for at, item in enumerate(found.order.tolist())}
@@ -227,7 +242,7 @@ def test_a_passage_moved_to_a_rank_has_it_with_certainty_in_every_export(
     assert all(lock[1] != first.doc for lock in found.locks)
     assert any(lock[0] == first.doc for lock in found.locks)
     with Store(path) as store:
-        export(store, tmp_path / "out")
+        export_files(store, tmp_path / "out")
     lines = (tmp_path / "out" / "ranking.simulated.trec").read_text().splitlines()
     mine = [line.split() for line in lines if line.startswith("q0 ")]
     assert mine[0][2] == last.doc
@@ -339,25 +354,7 @@ def test_a_note_and_being_unsure_are_kept_with_the_grade(path: Path) -> None:
     assert (last.new, last.sure, last.note) == (3, True, "which whale?")
     desk.label("q0", doc, None, note="")
     with Store(path) as store:
-        assert labels(store.active_corrections())["q0", doc]["ada"].note is None
-
-
-def test_moves_of_an_older_store_say_what_they_passed(tmp_path: Path) -> None:
-    import gzip
-
-    path = tmp_path / "old.golden"
-    data = Path(__file__).parent / "data" / "first-format.golden.gz"
-    path.write_bytes(gzip.decompress(data.read_bytes()))
-    with Store(path, write=True) as store:
-        moves = [c for c in store.active_corrections() if c.field == "rank"]
-        for move in moves:
-            ranked = store.rows("SELECT doc FROM ranking WHERE query = ?", (move.query,))
-            assert {*move.above, *move.below, move.doc} == {doc for (doc,) in ranked}
-            assert len(move.below) == (move.new or 0) - 1
-        for query in {move.query for move in moves}:
-            (found,) = read_queries(store, query)
-            last = [move for move in moves if move.query == query][-1]
-            assert next(p.rank for p in found.passages if p.doc == last.doc) == last.new
+        assert labels_by_person(store.active_corrections())["q0", doc]["ada"].note is None
 
 
 # ------------------------------------------------------------------------------- assignment
@@ -365,11 +362,26 @@ def test_moves_of_an_older_store_say_what_they_passed(tmp_path: Path) -> None:
 
 def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> None:
     with Store(path, write=True) as store:
-        assert assign(store, ["ada", "bob", "carol"], each=2, all_of=5, only=None) == 48
-        queues = {who: assigned(store, who) for who in ("ada", "bob", "carol")}
-        again = assign(store, ["ada", "bob", "carol"], each=2, all_of=5, only=None)
+        assert (
+            assign_passages(
+                store,
+                ["ada", "bob", "carol"],
+                people_per_passage=2,
+                shared_passages=5,
+                max_queries=None,
+            )
+            == 48
+        )
+        queues = {who: assigned_passages(store, who) for who in ("ada", "bob", "carol")}
+        again = assign_passages(
+            store,
+            ["ada", "bob", "carol"],
+            people_per_passage=2,
+            shared_passages=5,
+            max_queries=None,
+        )
         assert again == 48
-        assert {who: assigned(store, who) for who in queues} == queues
+        assert {who: assigned_passages(store, who) for who in queues} == queues
     keys = [key for queue in queues.values() for key in queue]
     often = {key: keys.count(key) for key in set(keys)}
     assert len(often) == 48
@@ -377,7 +389,9 @@ def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> N
     assert set(often.values()) == {2, 3}
     assert max(map(len, queues.values())) - min(map(len, queues.values())) <= 2
     with Store(path, write=True) as store, pytest.raises(InputError, match="every passage to 3"):
-        assign(store, ["ada", "bob"], each=3, all_of=0, only=None)
+        assign_passages(
+            store, ["ada", "bob"], people_per_passage=3, shared_passages=0, max_queries=None
+        )
 
 
 def test_of_more_passages_dealt_to_all_those_of_fewer_are_some(path: Path) -> None:
@@ -386,8 +400,10 @@ def test_of_more_passages_dealt_to_all_those_of_fewer_are_some(path: Path) -> No
         copy = path.with_name(f"{count}.golden")
         copy.write_bytes(path.read_bytes())
         with Store(copy, write=True) as store:
-            assign(store, ["ada", "bob"], each=1, all_of=count, only=None)
-            queues = [assigned(store, who).keys() for who in ("ada", "bob")]
+            assign_passages(
+                store, ["ada", "bob"], people_per_passage=1, shared_passages=count, max_queries=None
+            )
+            queues = [assigned_passages(store, who).keys() for who in ("ada", "bob")]
         dealt.append(queues[0] & queues[1])
     assert [len(keys) for keys in dealt] == [2, 5, 20]
     assert dealt[0] < dealt[1] < dealt[2]
@@ -405,10 +421,14 @@ def test_dealt_again_no_passage_is_given_to_more_people_than_were_asked_for(
     path: Path, first: list[str], again: list[str], each: int, all_of: int
 ) -> None:
     with Store(path, write=True) as store:
-        begun = assign(store, first, each=each, all_of=all_of, only=2)
-        before = {who: assigned(store, who) for who in first}
-        count = assign(store, again, each=each, all_of=all_of, only=None)
-        queues = {who: assigned(store, who) for who in again}
+        begun = assign_passages(
+            store, first, people_per_passage=each, shared_passages=all_of, max_queries=2
+        )
+        before = {who: assigned_passages(store, who) for who in first}
+        count = assign_passages(
+            store, again, people_per_passage=each, shared_passages=all_of, max_queries=None
+        )
+        queues = {who: assigned_passages(store, who) for who in again}
     assert begun < count
     assert all(queues[who].items() >= queue.items() for who, queue in before.items())
     often = Counter(key for queue in queues.values() for key in queue)
@@ -428,7 +448,7 @@ def test_the_export_says_who_said_what(path: Path, tmp_path: Path) -> None:
     Desk(path, Seat("carol", settles=True)).label("q0", doc, 3)
     with Store(path) as store:
         assert read_golden(store).counts.validated == 1
-        export(store, tmp_path / "out")
+        export_files(store, tmp_path / "out")
     rows = [
         json.loads(line)
         for line in (tmp_path / "out" / "corrections.jsonl").read_text().splitlines()
@@ -537,7 +557,7 @@ def test_order_intervals_and_locks_obey_what_several_people_said_and_undid(
     with Store(path) as store:
         rows = store.active_corrections("q0")
     ranked = {p.doc: p for p in found.passages if p.rank is not None}
-    people = {doc: one for (_, doc), one in held(rows, before_grades(before)).items()}
+    people = {doc: one for (_, doc), one in people_grades(rows, before_grades(before)).items()}
     for p in found.passages:
         assert p.grade == (people[p.doc].grade if p.doc in people else p.judged)
     statements = []

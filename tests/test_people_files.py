@@ -16,7 +16,7 @@ from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest_file
-from rankproof.golden.annotators import labels
+from rankproof.golden.annotators import labels_by_person
 from rankproof.golden.building import Build
 from rankproof.golden.labels import Label, import_labels, read_labels
 from rankproof.golden.store import Store
@@ -38,7 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(path: Path) -> dict[tuple[str, str, str], int | None]:
     with Store(path) as store:
-        found = labels(store.active_corrections())
+        found = labels_by_person(store.active_corrections())
     return {(*key, who): c.new for key, each in found.items() for who, c in each.items()}
 
 
@@ -213,7 +213,7 @@ def test_what_is_exported_comes_in_again_as_it_was(path: Path, tmp_path: Path) -
     ]
     with Store(path, write=True) as store:
         assert import_labels(store, given[:2] + given[3:]).new == 3
-        store.correct("q0", "d1", "grade", 4, who="carol", settles=True)
+        store.add_correction("q0", "d1", "grade", 4, who="carol", settles=True)
         assert import_labels(store, given).known == 4
     out = tmp_path / "out"
     assert rankproof("golden", "export", str(path), "--out", str(out)).returncode == 0
@@ -452,8 +452,10 @@ def test_labels_on_another_scale_are_measured_as_that_scale_means_it(tmp_path: P
 
 def test_labels_that_show_the_judges_scale_need_not_say_that_they_are_on_it(tmp_path: Path) -> None:
     judge, human, run = scaled(tmp_path)
-    labels = [row.split() for row in judge.read_text().splitlines()]
-    human.write_text("".join(f"{q} 0 {d} {g}\n" for q, _, d, g in labels if int(q[1:]) < 15))
+    labels_by_person = [row.split() for row in judge.read_text().splitlines()]
+    human.write_text(
+        "".join(f"{q} 0 {d} {g}\n" for q, _, d, g in labels_by_person if int(q[1:]) < 15)
+    )
     kept = tmp_path / "kept.json"
     given = ("eval", "--judge", str(judge), str(run), "--human", str(human), "-m", "RR@10")
     done = rankproof(*given, "--format", "json", "--out", str(kept))

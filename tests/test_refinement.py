@@ -11,7 +11,7 @@ import pytest
 from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 from rankproof.foundation.errors import InputError
-from rankproof.golden.plackett_luce import Posterior, fit
+from rankproof.golden.plackett_luce import Posterior, fit_posterior
 from rankproof.golden.prior import (
     PoolStack,
     Scale,
@@ -20,7 +20,7 @@ from rankproof.golden.prior import (
     scale_step,
     shrink_log_factors,
 )
-from rankproof.golden.rag_gs_ordering import PUBLISHED, SeedConstants, SeedRefiner
+from rankproof.golden.rag_gs_ordering import AS_PUBLISHED, RagGsConstants, RagGsRefiner
 from rankproof.golden.refinement import (
     Batch,
     MethodName,
@@ -29,8 +29,8 @@ from rankproof.golden.refinement import (
     Refinement,
     Refiner,
     RefineSettings,
-    ranking,
-    reduced,
+    make_ranking,
+    transitive_reduction,
 )
 
 
@@ -268,7 +268,7 @@ def test_the_learned_scale_has_nearly_the_highest_evidence(beta: float) -> None:
         refiner = Refiner(pool_features(pool.grade, pool.rrf), learn=False)
         draw = np.random.default_rng(len(learners))
         batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(60)]
-        refiner.take([reply(pool, batch, SimulatedJudge(beta)) for batch in batches])
+        refiner.add_orders([reply(pool, batch, SimulatedJudge(beta)) for batch in batches])
         learners.append(refiner)
     for _ in range(10):
         fit_pools(learners)
@@ -276,7 +276,7 @@ def test_the_learned_scale_has_nearly_the_highest_evidence(beta: float) -> None:
 
     def evidence(scale: Scale) -> float:
         return sum(
-            fit(
+            fit_posterior(
                 learner.orders,
                 learner.factor * (learner.features @ scale.weights),
                 (learner.factor * scale.spread) ** -2,
@@ -302,7 +302,7 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
     refiner = Refiner(pool_features(pool.grade, pool.rrf), learn=False)
     draw = np.random.default_rng(3)
     batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(40)]
-    refiner.take([reply(pool, batch, SimulatedJudge(4)) for batch in batches])
+    refiner.add_orders([reply(pool, batch, SimulatedJudge(4)) for batch in batches])
     stack = PoolStack([refiner])
     hints, precision = stack.features[0], 1 / stack.prior_variance[0]
     rest, found = stack.mean[0] - stack.prior_mean[0], stack.covariance[0]
@@ -310,7 +310,7 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
     def evidence(grade: float, log_spread: float) -> float:
         scale = replace(stack.scale, grade=stack.scale.grade + grade)
         spread = scale.spread * float(np.exp(log_spread))
-        return fit(refiner.orders, hints @ scale.weights, spread**-2).evidence
+        return fit_posterior(refiner.orders, hints @ scale.weights, spread**-2).evidence
 
     by_grade = float(hints[:, 0] @ (precision * rest))
     leaning = float(stack.implicit_slope((hints[:, 0] * precision)[None])[0])
@@ -354,10 +354,12 @@ def test_a_pool_whose_utilities_lie_closer_is_found_to_be_so() -> None:
     while asked := refinement.next_round():
         judge = SimulatedJudge(3.0)
         refinement.add([judge.order(pools[at].utility, batch, generator) for at, batch in asked])
-    factors = [pool.factor for pool in refinement._learners]
+    factors = [pool.factor for pool in refinement._refiners]
     assert min(factors[::2]) > max(factors[1::2])
     for at, found in enumerate(refinement.rankings()):
-        assert found.overlap == pytest.approx(refinement._learners[at]._overlap(), abs=1e-12)
+        assert found.overlap == pytest.approx(
+            refinement._refiners[at]._expected_overlap(), abs=1e-12
+        )
 
 
 def test_pools_of_two_kinds_are_drawn_towards_their_own() -> None:
@@ -410,7 +412,7 @@ def random_posterior(seed: int, n: int) -> Posterior:
 
 def stated(posterior: Posterior, depth: int = 5, samples: int = 500) -> Ranking:
     settings = RefineSettings(depth=depth, samples=samples)
-    return ranking(posterior, settings, np.random.default_rng(0))
+    return make_ranking(posterior, settings, np.random.default_rng(0))
 
 
 def test_the_figures_of_a_ranking_are_those_of_the_posterior_by_definition() -> None:
@@ -446,7 +448,7 @@ def test_locks_are_the_certain_pairs_and_form_a_transitive_order(seed: int) -> N
 @pytest.mark.parametrize("seed", range(5))
 def test_the_reduction_is_the_smallest_relation_with_the_same_closure(seed: int) -> None:
     locks = stated(random_posterior(seed, 12)).locks(0.8)
-    small = reduced(locks)
+    small = transitive_reduction(locks)
 
     def closure(relation: Any) -> Any:
         reach = relation.copy()
@@ -553,7 +555,7 @@ def literal_seed_step(
 
 def test_the_seeds_rule_steps_clips_and_recentres_as_written() -> None:
     (pool,) = make_pools(14, 1)
-    refiner = SeedRefiner(pool.grade, RefineSettings(budget=120), 3, PUBLISHED)
+    refiner = RagGsRefiner(pool.grade, RefineSettings(budget=120), 3, AS_PUBLISHED)
     score = [float(g) for g in pool.grade]
     information = np.full(len(score), 1e-6)
     turn = 0
@@ -571,7 +573,7 @@ def test_the_seeds_rule_steps_clips_and_recentres_as_written() -> None:
 
 def test_the_seeds_locks_never_form_a_cycle_and_its_order_obeys_them() -> None:
     (pool,) = make_pools(15, 1)
-    refiner = SeedRefiner(pool.grade, RefineSettings(budget=150), 1, PUBLISHED)
+    refiner = RagGsRefiner(pool.grade, RefineSettings(budget=150), 1, AS_PUBLISHED)
     before = refiner.locked.copy()
     while asked := refiner.next_round():
         refiner.add([reply(pool, asked[0], SimulatedJudge(0.5))])
@@ -586,7 +588,7 @@ def test_the_seeds_locks_never_form_a_cycle_and_its_order_obeys_them() -> None:
 
 
 def test_the_seeds_rule_locks_a_pair_at_its_second_win() -> None:
-    refiner = SeedRefiner([3.0, 3.0, 3.0, 3.0, 3.0], RefineSettings(batch=5))
+    refiner = RagGsRefiner([3.0, 3.0, 3.0, 3.0, 3.0], RefineSettings(batch=5))
     refiner.next_round()
     refiner.add([(4, 3, 2, 1, 0)])
     assert not refiner.locked.any()
@@ -600,8 +602,8 @@ def test_the_seeds_rule_locks_a_pair_at_its_second_win() -> None:
 def test_the_papers_rule_stops_after_three_quiet_turns_and_its_code_after_fifteen() -> None:
     (pool,) = make_pools(4, 1)
     turns = {}
-    for constants in (SeedConstants(), PUBLISHED):
-        refiner = SeedRefiner(pool.grade, RefineSettings(budget=1000), 1, constants)
+    for constants in (RagGsConstants(), AS_PUBLISHED):
+        refiner = RagGsRefiner(pool.grade, RefineSettings(budget=1000), 1, constants)
         orders = []
         while asked := refiner.next_round():
             refiner.add([reply(pool, batch, SimulatedJudge(3.0)) for batch in asked])
@@ -615,8 +617,8 @@ def test_the_papers_rule_stops_after_three_quiet_turns_and_its_code_after_fiftee
 
 def test_the_papers_rule_locks_by_the_scores_after_the_step() -> None:
     # One call moves two level passages apart: with no doubt left, the scores after it lock them.
-    sure = SeedConstants(margin=0.0, confirmations=9)
+    sure = RagGsConstants(margin=0.0, confirmations=9)
     for constants, locked in ((sure, 1), (replace(sure, lock_after=False), 0)):
-        refiner = SeedRefiner([3.0, 3.0], RefineSettings(batch=2), 0, constants)
+        refiner = RagGsRefiner([3.0, 3.0], RefineSettings(batch=2), 0, constants)
         refiner.add([refiner.next_round()[0]])
         assert refiner.locked.sum() == locked

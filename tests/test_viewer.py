@@ -25,7 +25,7 @@ from viewed_sets import (
 )
 
 from rankproof.foundation.printable import escape_controls
-from rankproof.golden.checking import against_people
+from rankproof.golden.judge_agreement import compare_with_people
 from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
 from rankproof.golden.viewer import reading
@@ -335,7 +335,7 @@ def test_validated_passages_are_counted_filtered_and_compared_with_the_judge(
     expect(page.locator("#progress")).to_contain_text("Validated 4 of 60 · 75% agree")
     with Store(path) as store:
         found = reading.live_agreement(Index(store, Seat("ada"), {}))
-        truly = against_people(read_golden(store)).to_dict()
+        truly = compare_with_people(read_golden(store)).to_dict()
     assert found["confusion"] == truly["confusion"]
     for name, each in truly["coefficients"].items():
         assert found["coefficients"][name]["value"] == each["value"], name

@@ -21,7 +21,7 @@ from viewed_sets import EVIL, PLAIN, QUESTIONS, build_set, corrections, marks, s
 from rankproof.data import read_run
 from rankproof.evaluation import parse_all
 from rankproof.foundation.errors import InputError
-from rankproof.golden.annotators import assign, assigned
+from rankproof.golden.annotators import assign_passages, assigned_passages
 from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
 from rankproof.golden.viewer.desk import Desk, Seat
@@ -216,7 +216,7 @@ def test_without_its_extra_the_viewer_says_what_to_install(path: Path) -> None:
 def test_the_counts_of_the_list_are_those_of_the_golden_set(path: Path) -> None:
     with Store(path, write=True) as store:
         for doc in ("d1", "d2", "d3"):
-            store.correct("q1", doc, "grade", 2, who="ada")
+            store.add_correction("q1", doc, "grade", 2, who="ada")
     with Store(path) as store:
         golden = read_golden(store)
         told = Index(store, Seat("ada"), {}).summaries(Filter())
@@ -395,13 +395,13 @@ def test_each_address_is_one_persons_and_no_other_opens_it(path: Path) -> None:
 
 def test_ones_own_queue_comes_first_and_what_would_tell_most_before_the_rest(path: Path) -> None:
     with Store(path, write=True) as store:
-        assign(store, ["ada"], each=1, all_of=0, only=1)
-        (query,) = {key[0] for key in assigned(store, "ada")}
+        assign_passages(store, ["ada"], people_per_passage=1, shared_passages=0, max_queries=1)
+        (query,) = {key[0] for key in assigned_passages(store, "ada")}
         for _ in range(20):
             offered = index_of(store, "ada").next("gain")
             assert offered is not None
             assert offered["query"] == query
-            store.correct(offered["query"], offered["doc"], "grade", 3, who="ada")
+            store.add_correction(offered["query"], offered["doc"], "grade", 3, who="ada")
         following = index_of(store, "ada").next("gain")
         assert following is not None
         assert following["query"] != query

@@ -92,6 +92,7 @@ MEASURES = """
     NumRelRet NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success
     UDCG bpref infAP measure nDCG parse
 """.split()  # noqa: SIM905
+PACKAGES = ("golden",)  # whose commands are functions of the package
 _MODULE = {name: module for module, names in HOME.items() for name in names}
 _MODULE |= dict.fromkeys(MEASURES, "measures")
 
@@ -148,6 +149,8 @@ __all__ += MEASURES
 
 
 def __getattr__(name: str) -> Any:
+    if name in PACKAGES:  # importing it makes it an attribute
+        return importlib.import_module(f"rankproof.{name}")
     if name not in _MODULE:
         raise AttributeError(f"module 'rankproof' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"rankproof.{_MODULE[name]}"), name)

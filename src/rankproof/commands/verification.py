@@ -293,41 +293,16 @@ def _audit(given: Given) -> dict[str, Any]:
     return Audit.together(list(audit_files(given))).to_dict()
 
 
-def _agreement(given: Given) -> dict[str, Any]:
-    from rankproof.golden.checking import against_people, as_people, as_people_dict, between_dict
-    from rankproof.golden.result import read_golden
-    from rankproof.golden.store import Store
-
-    if given.config["repeats"]:
-        raise _Unmade("the judge was asked again")
-    human = Path(given.files["human"]) if "human" in given.files else None
-    with Store(given.files["golden"]) as store:
-        golden = read_golden(store)
-        between = None if human is not None else between_dict(store, golden)
-        measured = as_people(store, golden, human, list(given.runs()), given.measures)
-    how = {name: given.config[name] for name in ("relevant", "unjudged")}
-    return {
-        "judge": golden.judge,
-        "people": against_people(golden, human, **how).to_dict(),
-        "between": between,
-        "as_people": as_people_dict(measured) if measured else None,
-        "itself": None,
-    }
-
-
 REMAKERS: dict[str, Remaker] = {
     "audit": _audit,
-    "agreement": _agreement,
 }
 UNMADE = {
     "sweep": "a sweep measures times, which no two runs share",
     "names": "an embedder was run",
     "noise": "an embedder was run",
-    "golden": "a judge was asked",
-    "status": "it tells how a golden set stood",
     **dict.fromkeys(
         (
-            *("assignment", "doctor", "documents", "dry run", "embed", "golden diff", "golden try"),
+            *("doctor", "documents", "embed"),
             *("measures", "plan", "score", "verification"),
         ),
         "it holds none that follows from its inputs alone",

@@ -27,11 +27,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median_high, median_low
+from typing import Any, ClassVar
 
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
+from rankproof.foundation.phrasing import plural
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Column, Table
 from rankproof.statistics.agreement import Agreement, Coefficient, agreement, krippendorff_alpha
 
 Key = tuple[str, str]  # query, document
@@ -253,9 +257,7 @@ class AnnotatorProgress:
         return f"{self.who} {self.labelled:,}{given}{unsure}"
 
 
-def annotator_progress(
-    store: Store, corrections: Iterable[Correction]
-) -> list[AnnotatorProgress]:
+def annotator_progress(store: Store, corrections: Iterable[Correction]) -> list[AnnotatorProgress]:
     """The progress of everybody who labeled a passage or was assigned one."""
     assigned: dict[str, int] = dict(store.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who"))
     graded: Counter[str] = Counter()
@@ -268,3 +270,38 @@ def annotator_progress(
         AnnotatorProgress(who, assigned.get(who, 0), graded[who], unsure[who])
         for who in sorted({*assigned, *graded})
     ]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Who is to label how many passages."""
+
+    kind: ClassVar[str] = "assignment"
+    exit_code: ClassVar[int] = 0
+
+    passages: int
+    named_people: int
+    people_per_passage: int
+    shared_passages: int
+    people: tuple[AnnotatorProgress, ...]  # everybody who was assigned a passage, now or before
+
+    def summary(self) -> Summary:
+        return Summary()
+
+    def tables(self) -> list[Table]:
+        columns = [Column("who", "text"), *Column.each("given", "labelled")]
+        rows = [(person.who, person.assigned, person.labelled) for person in self.people]
+        passages = plural(self.passages, "passage")
+        people = plural(self.named_people, "person", "people")
+        note = f"{passages}, each to {self.people_per_passage} of {people}; "
+        return [Table(columns, rows, notes=[note + f"{self.shared_passages} of them to all"])]
+
+    def charts(self) -> list[Any]:
+        return []
+
+    def figures(self) -> dict[str, float]:
+        return {"passages": float(self.passages)}
+
+    def to_dict(self) -> dict[str, Any]:
+        people = [{"who": p.who, "given": p.assigned, "labelled": p.labelled} for p in self.people]
+        return {"passages": self.passages, "people": people}

@@ -89,7 +89,6 @@ class Build:
     settings: GoldenSettings
     store: Store
     judge: Judge | None = None  # in place of the configured one
-    tell: Callable[[str], None] | None = None  # gets a forecast of the calls of a stage
     inputs: Inputs = field(init=False)
     prompts: dict[Kind, Prompt] = field(init=False)
 
@@ -128,7 +127,9 @@ class Build:
         if not self.store.count_failed_requests():
             return 0
         with self.prepared() as panel:
-            judges = [self.judge_id(member.judge, kind) for member in panel for kind in self.prompts]
+            judges = [
+                self.judge_id(member.judge, kind) for member in panel for kind in self.prompts
+            ]
         if not self.store.count_failed_requests(judges):
             return 0
         # First, because a process killed in between must find the stage open.
@@ -158,7 +159,10 @@ class Build:
         digests = pool_digests(self.settings, self.inputs, self.inputs.queries)
         previous = digests["merge"]
         for stage in STAGES[len(digests) :]:
-            parts = {name: value_identity(getattr(self.settings, name)) for name in _STAGE_SETTINGS[stage]}
+            parts = {
+                name: value_identity(getattr(self.settings, name))
+                for name in _STAGE_SETTINGS[stage]
+            }
             if "judge" in parts:
                 parts["judge"] = _without_versions(identity(self.judge or self.settings.judge))
             if stage == "prune" and (regraded := self._regraded()):
@@ -173,7 +177,7 @@ class Build:
         return digests
 
     def _check_language(self) -> None:
-        """Refuse a store that was built in another language; store the configuration in a new one."""
+        """Refuse a store that was built in another language; a new one gets the configuration."""
         stored = self.store.meta("config")
         if stored is None:
             with self.store.transaction():
@@ -261,7 +265,9 @@ class Build:
         labels = people_grades(self.store.active_corrections())
         keys = sorted(answers)
         no_answer = Answer(None, None, None, None, 0)
-        votes = [[answers[key].get(judge, no_answer).grade or 0 for judge in judges] for key in keys]
+        votes = [
+            [answers[key].get(judge, no_answer).grade or 0 for judge in judges] for key in keys
+        ]
         known = [labels[key].grade if key in labels else 0 for key in keys]
         combined = combine_grades(
             np.array(votes).reshape(-1, len(judges)), np.array(known, np.int64)
@@ -279,9 +285,7 @@ class Build:
         self.store_reliability(judges, figures)
         return rows, estimates
 
-    def store_reliability(
-        self, judges: Sequence[int], figures: Sequence[dict[str, float]]
-    ) -> None:
+    def store_reliability(self, judges: Sequence[int], figures: Sequence[dict[str, float]]) -> None:
         """Store how reliable each judge of a panel is; NaN leaves an earlier value."""
         stored = self.store.meta("reliability") or {}
         for judge, values in zip(map(str, judges), figures, strict=True):
@@ -297,7 +301,9 @@ class Build:
         }
         labels = people_grades(self.store.active_corrections(), judge_grades)
         return {
-            key: label.grade for key, label in labels.items() if label.grade != judge_grades.get(key)
+            key: label.grade
+            for key, label in labels.items()
+            if label.grade != judge_grades.get(key)
         }
 
     def _prune(self) -> None:
@@ -366,7 +372,6 @@ class Build:
                     price=judge_price(self.settings, member.settings)[0],
                     max_cost=limits.max_cost,
                     concurrency=limits.concurrency,
-                    tell=self.tell,
                 )
                 for member in panel
             ]

@@ -1,20 +1,21 @@
-"""A judge's health, from the replies that are kept: nothing is asked.
+"""A judge's health, computed from its stored replies: nothing is asked.
 
-    position   Σ τ_b/√(Σ v_b), τ of the order shown and the order given, v = 2(2m+5)/(9m(m−1)):
-               within ±3 for a judge that does not care where a passage stands
-    repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
-               C(w,2) + C(M−w,2) for w wins, against judges drawn from the posterior, standardised:
-               within ±3; above, pairs are steadier than the posterior makes them: so are those of
-               a judge that never wavers, unless many go against the order that fits its replies
-               best, as those of one that prefers in circles must. Whoever guesses is as steady as a
-               posterior that has learned it: comparisons that agree half of the time tell
-    surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
-               before its round, on average: about 1 for an honest judge, flagged above 1.1 where
-               so many replies, of variance 2 each, do not show it by chance
+    position   Σ τ_b/√(Σ v_b), τ between the order shown and the order given, v = 2(2m+5)/(9m(m−1)):
+               within ±3 for a judge that ignores where a passage is shown
+    repeats    pairs of passages that were compared M ≥ 2 times: how many of their comparisons
+               agree, C(w,2) + C(M−w,2) for w wins, standardized by judges that are simulated from
+               the posterior: within ±3. Higher values mean that pairs are steadier than the
+               posterior has them. So are those of a judge that never wavers, unless many pairs
+               contradict the order that fits its replies best, as circular preferences must. A
+               judge that guesses is as steady as a posterior that has learned it; there, that only
+               half of the comparisons agree gives it away
+    surprise   (concordant pairs − their expectation)²/variance of each reply against the posterior
+               before its round, on average: about 1 for an honest judge, flagged above 1.1, or
+               above what so many replies, of variance 2 each, reach by chance
     constant   grading replies on three passages or more that give all of them one grade
     copied     orders that repeat the order shown, against the 1/m! of chance
 
-None of them sees a stable bias, such as one for length: only people do.
+None of them detects a stable bias, such as one for length: only people do.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rankproof.foundation.phrasing import signed
 from rankproof.golden.judgments import Reply
-from rankproof.golden.plackett_luce import Posterior, fit
+from rankproof.golden.plackett_luce import Posterior, fit_posterior
 from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
 
-_SURE = 3.0  # standard deviations
-_LIKELY = 2.0  # of them, by which a judge that is called consistent is better than one that guesses
-_FAVOURED = 3.5  # of the likeliest of several places
-_SURPRISED = 1.1
-_DRAWN, _DRAWN_IN_ALL = 30, 600  # judges who follow the posterior: of a pool, and in all
-_AGAINST = 0.1  # of the pairs compared more than once: so many in no one order are circles
-_GUESSED = 0.6  # of the comparisons of a pair: who surely agrees on fewer all but guesses
-_FEWEST = 10  # replies, below which nothing is said
+_Z_LIMIT = 3.0  # standard deviations beyond which a value is not due to chance
+_Z_BETTER_THAN_GUESSING = 2.0  # for calling a judge consistent
+_Z_FAVORED = 3.5  # for the likeliest of several places
+_MAX_SURPRISE = 1.1
+_MIN_SIMULATED, _TOTAL_SIMULATED = 30, 600  # judges simulated for a pool, and for all pools
+_CIRCULAR_SHARE = 0.1  # of the pairs compared more than once: more in no one order are circles
+_GUESSING_AGREEMENT = 0.6  # share of agreeing comparisons below which a judge all but guesses
+_MIN_REPLIES = 10  # with fewer, a figure is None
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Figures, None where there is too little to say; and what they say in words."""
+    """A judge's figures, None where there are too few replies, and findings in words."""
 
     orders: int
     position: float | None  # z
@@ -63,285 +64,350 @@ class Health:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The card in two lines, for people; none where there is nothing to say."""
-        figures = [
-            None if self.position is None else f"position z {signed(self.position, 1)}",
-            None
-            if self.repeats is None
-            else f"repeats z {signed(self.repeats, 1)} ({self.repeated:,} pairs)",
-            None if self.surprise is None else f"surprise {self.surprise:.2f}",
-            None if self.constant is None else f"constant replies {self.constant:.0%}",
-        ]
-        known = ", ".join(figure for figure in figures if figure is not None)
-        return [f"the judge: {'; '.join(self.words)}", known] if self.words else []
+        """Findings and figures in two lines; none if there is nothing to say."""
+        figures = []
+        if self.position is not None:
+            figures.append(f"position z {signed(self.position, 1)}")
+        if self.repeats is not None:
+            figures.append(f"repeats z {signed(self.repeats, 1)} ({self.repeated:,} pairs)")
+        if self.surprise is not None:
+            figures.append(f"surprise {self.surprise:.2f}")
+        if self.constant is not None:
+            figures.append(f"constant replies {self.constant:.0%}")
+        return [f"the judge: {'; '.join(self.words)}", ", ".join(figures)] if self.words else []
 
 
 @dataclass(frozen=True, slots=True)
-class Proved:
-    """One judge of a panel: what it proved to be worth, and its card."""
+class MemberHealth:
+    """How reliable one judge of a panel is, and its health."""
 
     name: str
-    right: float | None  # share of its grades that are right, as far as all and people tell
-    apart: float | None  # grades by which they lie away on average
+    right: float | None  # estimated share of its grades that are right
+    apart: float | None  # mean distance of its grades from the true ones
     sharpness: float | None  # of its orders; 1 on geometric average over the panel
     health: Health
 
     def line(self) -> str:
-        """For people."""
-        told = [
-            None if self.right is None else f"about {self.right:.0%} of its grades are right",
-            None if self.apart is None else f"{self.apart:.2f} off on average",
-            None if self.sharpness is None else f"orders {self.sharpness:.2f} times as sharp",
-            *self.health.words,
-        ]
-        return f"{self.name}: {'; '.join(word for word in told if word is not None)}"
+        """The judge in one line."""
+        parts = []
+        if self.right is not None:
+            parts.append(f"about {self.right:.0%} of its grades are right")
+        if self.apart is not None:
+            parts.append(f"{self.apart:.2f} off on average")
+        if self.sharpness is not None:
+            parts.append(f"orders {self.sharpness:.2f} times as sharp")
+        return f"{self.name}: {'; '.join([*parts, *self.health.words])}"
 
 
-def panel(store: Store) -> list[Proved]:
-    """Each judge of a panel; none where one judges alone."""
-    said = (store.meta("judge") or {}).get("members", [])
-    measured = store.meta("reliability") or {}
-    found = []
-    for each in said:
-        numbers = each["numbers"]
-        figures = measured.get(str(numbers["grade"]), {}) | measured.get(str(numbers["order"]), {})
-        right, apart, sharpness = map(figures.get, ("right", "apart", "sharpness"))
-        found.append(Proved(each["name"], right, apart, sharpness, _health(store, numbers)))
-    return found
+def panel_health(store: Store) -> list[MemberHealth]:
+    """The health of each judge of a panel; [] if one judges alone."""
+    reliability = store.meta("reliability") or {}
+    members = []
+    for member in (store.meta("judge") or {}).get("members", []):
+        ids = member["numbers"]
+        figures = reliability.get(str(ids["grade"]), {}) | reliability.get(str(ids["order"]), {})
+        members.append(
+            MemberHealth(
+                name=member["name"],
+                right=figures.get("right"),
+                apart=figures.get("apart"),
+                sharpness=figures.get("sharpness"),
+                health=_judge_health(store, ids),
+            )
+        )
+    return members
 
 
-def card(store: Store) -> list[str]:
-    """For people: the judge's card, or what each of a panel proved to be."""
-    several = panel(store)
-    return [each.line() for each in several] or health(store).lines()
+def health_lines(store: Store) -> list[str]:
+    """The health of the judge, or of each judge of a panel, in words."""
+    members = panel_health(store)
+    return [member.line() for member in members] or judge_health(store).lines()
 
 
-def health(store: Store) -> Health:
-    """Of the judge in force; of a panel, of its first."""
-    said = store.meta("judge") or {}
-    return _health(store, (said.get("members") or [said])[0].get("numbers", {}))
+def judge_health(store: Store) -> Health:
+    """The health of the current judge; of a panel, of its first."""
+    return _judge_health(store, store.panel_members()[0].get("numbers", {}))
 
 
-def _health(store: Store, said: dict[str, int]) -> Health:
-    where = "kind = ? AND judge = ? AND retired = 0 AND result NOT NULL"
-    orders = store.replies(where, ("order", said.get("order", -1)))
+def _judge_health(store: Store, judge_ids: dict[str, int]) -> Health:
+    """The health of the judge with these ids, by the kind of its replies."""
+    condition = "kind = ? AND judge = ? AND retired = 0 AND result NOT NULL"
+    order_id = judge_ids.get("order", -1)
+    orders = store.replies(condition, ("order", order_id))
     orders = [reply for reply in orders if len(reply.documents) > 1]  # others are parts of batches
-    grading = store.replies(where, ("grade", said.get("grade", -1)))
-    position, copied, chance = _positions(orders)
-    measured = (store.meta("reliability") or {}).get(str(said.get("order")), {})
-    again, repeats, guesses, circles, better = _repeats(
-        store, orders, measured.get("sharpness", 1.0)
-    )
-    seen = (store.meta("surprise") or {}).get(str(said.get("order")))
-    surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
-    expected = max(_SURPRISED, 1 + _SURE * math.sqrt(2 / seen[1])) if seen else math.inf
-    wide = [list(r.result.values()) for r in grading if isinstance(r.result, dict)]
-    several = [grades for grades in wide if len(grades) >= 3]
-    constant = (
-        sum(len(set(grades)) == 1 for grades in several) / len(several)
-        if len(several) >= _FEWEST
-        else None
-    )
-    used = Counter(grade for grades in wide for grade in grades)
-    grades = {str(grade): used[grade] for grade in range(1, 6)}
-    told = surprise if surprise is not None and surprise > expected else None
-    words = _words(
-        *(position, copied, chance, _favoured(orders), repeats, guesses),
-        *(circles, better, told, constant, grades),
-    )
+    grading = store.replies(condition, ("grade", judge_ids.get("grade", -1)))
+    reliability = (store.meta("reliability") or {}).get(str(order_id), {})
+    position = _position(orders)
+    consistency = _consistency(store, orders, reliability.get("sharpness", 1.0))
+    surprise, is_surprising = _surprise(store, order_id)
+    graded = [list(r.result.values()) for r in grading if isinstance(r.result, dict)]
+    wide = [grades for grades in graded if len(grades) >= 3]
+    constant = None
+    if len(wide) >= _MIN_REPLIES:
+        constant = sum(len(set(grades)) == 1 for grades in wide) / len(wide)
+    counts = Counter(grade for grades in graded for grade in grades)
+    grades = {str(grade): counts[grade] for grade in range(1, 6)}
+    words = _order_findings(orders, position, consistency)
+    if surprise is not None and is_surprising:
+        words.append(f"is harder to predict than the posterior assumes ({surprise:.2f} times)")
+    words += _grade_findings(constant, grades)
+    if not words and position is not None:
+        words.append(_verdict(consistency))
     return Health(
-        *(len(orders), position, again, repeats, surprise, copied, chance),
-        *(len(several), constant, grades, words),
+        orders=len(orders),
+        position=None if position is None else position.z,
+        repeated=consistency.repeated_pairs,
+        repeats=consistency.z,
+        surprise=surprise,
+        copied=None if position is None else position.copied,
+        copied_by_chance=None if position is None else position.copied_by_chance,
+        graded=len(wide),
+        constant=constant,
+        grades=grades,
+        words=tuple(words),
     )
 
 
-def _positions(orders: list[Reply]) -> tuple[float | None, float | None, float | None]:
-    """z of τ between the orders shown and given; the share copied, and by chance."""
-    if len(orders) < _FEWEST:
-        return None, None, None
+# ------------------------------------------------------------------------------------- position
+
+
+class _Position(NamedTuple):
+    """How far orders depend on where passages were shown."""
+
+    z: float  # of τ between the orders shown and given
+    copied: float  # share of orders that repeat the order shown
+    copied_by_chance: float
+
+
+def _position(orders: Sequence[Reply]) -> _Position | None:
+    """The dependence of orders on positions; None for too few orders."""
+    if len(orders) < _MIN_REPLIES:
+        return None
     total = variance = chance = 0.0
     copies = 0
     for reply in orders:
-        place = {doc: at for at, doc in enumerate(reply.documents)}
-        given = np.array([place[doc] for doc in reply.result or ()])
+        shown_at = {doc: index for index, doc in enumerate(reply.documents)}
+        given = np.array([shown_at[doc] for doc in reply.result or ()])
         m = len(given)
         if m < 2:
             continue
-        later = np.sign(given[None, :] - given[:, None])[np.triu_indices(m, 1)]
-        total += float(later.mean())
+        concordance = np.sign(given[None, :] - given[:, None])[np.triu_indices(m, 1)]
+        total += float(concordance.mean())
         variance += 2 * (2 * m + 5) / (9 * m * (m - 1))
         copies += bool((np.diff(given) > 0).all())
         chance += 1 / math.factorial(m)
     if variance == 0:
-        return None, None, None
-    return total / math.sqrt(variance), copies / len(orders), chance / len(orders)
+        return None
+    return _Position(total / math.sqrt(variance), copies / len(orders), chance / len(orders))
 
 
-def _favoured(orders: list[Reply]) -> str | None:
-    """What a judge puts first that looks at the place where a passage is shown, though it may not
-    copy the order; a τ of 0 hides it."""
-    if len(orders) < _FEWEST:
+def _favored_place(orders: Sequence[Reply]) -> str | None:
+    """Say which place a judge puts first too often, even if it does not copy the order shown.
+
+    Such a judge can have τ = 0.
+    """
+    if len(orders) < _MIN_REPLIES:
         return None
     size = np.array([len(reply.documents) for reply in orders])
     best = [next(iter(reply.result or reply.documents)) for reply in orders]
-    first = np.array([r.documents.index(doc) for r, doc in zip(orders, best, strict=True)])
-    worst, told = _FAVOURED, None
-    for place in (-1, *range(int(size.max()) - 1)):
-        there = (size > 1) & (size > place + 1)
-        if not there.any():
+    best_place = np.array([r.documents.index(d) for r, d in zip(orders, best, strict=True)])
+    largest_z, finding = _Z_FAVORED, None
+    for place in (-1, *range(int(size.max()) - 1)):  # -1: the last one
+        has_place = (size > 1) & (size > place + 1)
+        if not has_place.any():
             continue
-        won = first[there] == (size[there] - 1 if place < 0 else place)
-        chance = 1 / size[there]
+        sizes = size[has_place]
+        won = best_place[has_place] == (sizes - 1 if place < 0 else place)
+        chance = 1 / sizes
         z = (won - chance).sum() / math.sqrt((chance * (1 - chance)).sum())
-        if z > worst:
+        if z > largest_z:
             name = {-1: "last", 0: "first"}.get(place, f"in place {place + 1}")
-            share = f"{won.mean():.0%}; by chance {chance.mean():.0%}"
-            worst, told = z, f"puts first what it is shown {name} ({share})"
-    return told
+            shares = f"{won.mean():.0%}; by chance {chance.mean():.0%}"
+            largest_z, finding = z, f"puts first what it is shown {name} ({shares})"
+    return finding
 
 
-def _repeats(
-    store: Store, orders: list[Reply], sharp: float
-) -> tuple[int, float | None, float | None, bool, bool]:
-    """Pairs compared more than once; z of how often their comparisons agree; the share of them that
-    do, where they are about as many as guesses would make; whether they go in circles; whether they
-    surely agree more often than guesses."""
+# ---------------------------------------------------------------------------------- consistency
+
+
+class _Consistency(NamedTuple):
+    """How well a judge's comparisons of the same pair agree."""
+
+    repeated_pairs: int = 0
+    z: float | None = None  # of the agreeing comparisons against judges from the posterior
+    guessing_share: float | None = None  # that agree, if about as many as guesses would have
+    is_circular: bool = False
+    beats_guessing: bool = False
+
+
+class RepeatedPairs(NamedTuple):
+    """Comparisons of pairs that were compared M ≥ 2 times, with w wins of the first item."""
+
+    pairs: int
+    surplus: float  # of Σ C(w,2) + C(M−w,2) over its mean under the posterior
+    variance: float  # of the sum under the posterior
+    agreeing: int  # the sum itself
+    compared: int  # Σ C(M,2)
+
+
+def _consistency(store: Store, orders: Sequence[Reply], sharpness: float) -> _Consistency:
     if not orders:
-        return 0, None, None, False, False
-    asked: dict[str, list[Reply]] = {}
+        return _Consistency()
+    replies_by_query: dict[str, list[Reply]] = {}
     for reply in orders:
-        asked.setdefault(reply.query, []).append(reply)
-    draws = max(_DRAWN, _DRAWN_IN_ALL // len(asked))
+        replies_by_query.setdefault(reply.query, []).append(reply)
+    simulated = max(_MIN_SIMULATED, _TOTAL_SIMULATED // len(replies_by_query))
     generator = np.random.default_rng(len(orders))
-    again, surplus, variance, agreeing, compared = 0, 0.0, 0.0, 0, 0
-    pools: list[tuple[int, list[list[int]]]] = []
+    pools: list[tuple[int, list[list[int]]]] = []  # size and orders
+    counts: list[RepeatedPairs] = []
     for query, docs, posterior in read_posteriors(store):
-        place = {doc: at for at, doc in enumerate(docs)}
-        given = [
-            [place[doc] for doc in reply.result or () if doc in place]
-            for reply in asked.get(query, ())
+        index = {doc: at for at, doc in enumerate(docs)}
+        item_orders = [
+            [index[doc] for doc in reply.result or () if doc in index]
+            for reply in replies_by_query.get(query, ())
         ]
-        pools.append((len(docs), given))
-        found = repeated(given, posterior, sharp, draws, generator)
-        again += found[0]
-        surplus += found[1]
-        variance += found[2]
-        agreeing += found[3]
-        compared += found[4]
-    if again < _FEWEST or variance <= 0:
-        return again, None, None, False, False
+        pools.append((len(docs), item_orders))
+        counts.append(count_repeated_pairs(item_orders, posterior, sharpness, simulated, generator))
+    pairs, surplus, variance, agreeing, compared = [
+        sum(column) for column in zip(*counts, strict=True)
+    ] or [0] * 5
+    if pairs < _MIN_REPLIES or variance <= 0:
+        return _Consistency(int(pairs))
     z = surplus / math.sqrt(variance)
     share = agreeing / compared
-    # Those asked about are close: an honest judge (β = 3) agrees on two thirds. Comparisons of one
-    # batch go together, and their share varies half as much again as if each were by itself.
+    # Compared pairs are close: an honest judge (β = 3) agrees on two thirds. Comparisons within a
+    # batch depend on each other, so that the share varies half as much again as a binomial one.
     error = 1.5 * 0.5 / math.sqrt(compared)
-    guesses = share if share + _SURE * error < _GUESSED else None
-    return again, z, guesses, z > _SURE and _circles(pools), share - _LIKELY * error > 0.5
-
-
-def _circles(pools: Sequence[tuple[int, list[list[int]]]]) -> bool:
-    """Whether more than a tenth of the pairs compared more than once go, most of the time, against
-    the order that fits all replies best: no order then has them all."""
-    twice = against = 0
-    for n, given in pools:
-        wins = np.zeros((n, n))
-        for order in given:
-            for at, better in enumerate(order):
-                wins[better, order[at + 1 :]] += 1
-        mean = fit(given, np.zeros(n), 1.0).mean
-        pairs = np.triu(wins + wins.T > 1, 1)
-        twice += int(pairs.sum())
-        against += int((pairs & ((wins - wins.T) * (mean[:, None] - mean) < 0)).sum())
-    return against > _AGAINST * twice
-
-
-def repeated(
-    orders: Sequence[Sequence[int]],
-    posterior: Posterior,
-    sharp: float,
-    draws: int,
-    generator: np.random.Generator,
-) -> tuple[int, float, float, int, int]:
-    """Pairs of one pool that were compared M ≥ 2 times; by how much Σ C(w,2) + C(M−w,2) of their w
-    wins passes its mean under the posterior; its variance there; itself, and Σ C(M,2).
-
-    The same batches are put to `draws` judges who follow the posterior: pairs of one batch, and all
-    pairs of one passage, go together, and their sum varies more than if each were by itself.
-    """
-    n = len(posterior.mean)
-    drawn = posterior.sample(generator, draws)
-    by_size: dict[int, list[Sequence[int]]] = {}
-    for order in orders:
-        if len(order) > 1:
-            by_size.setdefault(len(order), []).append(order)
-    pairs, first = [], []  # which two; whether the lower number won, as given and as drawn
-    for m, some in by_size.items():
-        items = np.array(some, np.int64).reshape(-1, m)
-        above, below = np.triu_indices(m, 1)
-        a, b = items[:, above], items[:, below]
-        seen = drawn[:, items] + generator.gumbel(size=(draws, *items.shape)) / sharp
-        won = np.concatenate([np.ones((1, *a.shape), bool), seen[..., above] > seen[..., below]])
-        pairs.append((np.minimum(a, b) * n + np.maximum(a, b)).ravel())
-        first.append((won == (a < b)).reshape(1 + draws, -1))
-    if not pairs:
-        return 0, 0.0, 0.0, 0, 0
-    _, which, times = np.unique(np.concatenate(pairs), return_inverse=True, return_counts=True)
-    cell = which + len(times) * np.arange(1 + draws)[:, None]
-    won = np.concatenate(first, axis=1).ravel()
-    w = np.bincount(cell.ravel(), won, len(times) * (1 + draws)).reshape(1 + draws, -1)
-    agreeing = np.sum(w * (w - 1) + (times - w) * (times - w - 1), axis=1) / 2
-    expected = agreeing[1:]
-    return (
-        int((times > 1).sum()),
-        float(agreeing[0] - expected.mean()),
-        float(expected.var(ddof=1)),
-        int(agreeing[0]),
-        int((times * (times - 1)).sum()) // 2,
+    is_guessing = share + _Z_LIMIT * error < _GUESSING_AGREEMENT
+    return _Consistency(
+        repeated_pairs=int(pairs),
+        z=z,
+        guessing_share=share if is_guessing else None,
+        is_circular=z > _Z_LIMIT and _is_circular(pools),
+        beats_guessing=share - _Z_BETTER_THAN_GUESSING * error > 0.5,
     )
 
 
-def _words(
-    position: float | None,
-    copied: float | None,
-    chance: float | None,
-    favoured: str | None,
-    repeats: float | None,
-    guesses: float | None,
-    circles: bool,
-    better: bool,
-    surprise: float | None,
-    constant: float | None,
-    grades: dict[str, int],
-) -> tuple[str, ...]:
-    words = []
-    if position is not None and position > _SURE:
-        share = (
-            "" if copied is None or chance is None else f" ({copied:.0%}; by chance {chance:.0%})"
+def _is_circular(pools: Sequence[tuple[int, list[list[int]]]]) -> bool:
+    """True if many repeated pairs mostly contradict the order that fits all replies best.
+
+    No single order then has all of them right.
+    """
+    repeated = contradicting = 0
+    for n, orders in pools:
+        wins = np.zeros((n, n))
+        for order in orders:
+            for place, better in enumerate(order):
+                wins[better, order[place + 1 :]] += 1
+        mean = fit_posterior(orders, np.zeros(n), 1.0).mean
+        is_repeated = np.triu(wins + wins.T > 1, 1)
+        contradicts = (wins - wins.T) * (mean[:, None] - mean) < 0
+        repeated += int(is_repeated.sum())
+        contradicting += int((is_repeated & contradicts).sum())
+    return contradicting > _CIRCULAR_SHARE * repeated
+
+
+def count_repeated_pairs(
+    orders: Sequence[Sequence[int]],
+    posterior: Posterior,
+    sharpness: float,
+    simulated: int,
+    generator: np.random.Generator,
+) -> RepeatedPairs:
+    """Count the comparisons of one pool that agree, and simulate how many would by the posterior.
+
+    The same batches are given to simulated judges, because pairs of one batch, and all pairs of one
+    passage, depend on each other: their sum varies more than that of independent pairs.
+    """
+    n = len(posterior.mean)
+    utilities = posterior.sample(generator, simulated)
+    orders_by_size: dict[int, list[Sequence[int]]] = {}
+    for order in orders:
+        if len(order) > 1:
+            orders_by_size.setdefault(len(order), []).append(order)
+    pair_ids, lower_item_won = [], []  # as given (row 0) and as simulated
+    for size, same_size in orders_by_size.items():
+        items = np.array(same_size, np.int64).reshape(-1, size)
+        above, below = np.triu_indices(size, 1)
+        first, second = items[:, above], items[:, below]
+        noise = generator.gumbel(size=(simulated, *items.shape)) / sharpness
+        seen = utilities[:, items] + noise
+        first_won = np.concatenate(
+            [np.ones((1, *first.shape), bool), seen[..., above] > seen[..., below]]
         )
-        words.append(f"copies the order it is shown{share}")
-    elif position is not None and position < -_SURE:
+        pair_ids.append((np.minimum(first, second) * n + np.maximum(first, second)).ravel())
+        lower_item_won.append((first_won == (first < second)).reshape(1 + simulated, -1))
+    if not pair_ids:
+        return RepeatedPairs(0, 0.0, 0.0, 0, 0)
+    _, pair, times = np.unique(np.concatenate(pair_ids), return_inverse=True, return_counts=True)
+    cell = pair + len(times) * np.arange(1 + simulated)[:, None]
+    won = np.concatenate(lower_item_won, axis=1).ravel()
+    wins = np.bincount(cell.ravel(), won, len(times) * (1 + simulated)).reshape(1 + simulated, -1)
+    losses = times - wins
+    agreeing = np.sum(wins * (wins - 1) + losses * (losses - 1), axis=1) / 2
+    expected = agreeing[1:]
+    return RepeatedPairs(
+        pairs=int((times > 1).sum()),
+        surplus=float(agreeing[0] - expected.mean()),
+        variance=float(expected.var(ddof=1)),
+        agreeing=int(agreeing[0]),
+        compared=int((times * (times - 1)).sum()) // 2,
+    )
+
+
+def _surprise(store: Store, order_id: int) -> tuple[float | None, bool]:
+    """Mean surprise of a judge's orders, and whether it is more than chance explains."""
+    totals = (store.meta("surprise") or {}).get(str(order_id))
+    if not totals or totals[1] < _MIN_REPLIES:
+        return None, False
+    surprise = totals[0] / totals[1]
+    by_chance = 1 + _Z_LIMIT * math.sqrt(2 / totals[1])
+    return surprise, surprise > max(_MAX_SURPRISE, by_chance)
+
+
+# ------------------------------------------------------------------------------------- findings
+
+
+def _order_findings(
+    orders: Sequence[Reply], position: _Position | None, consistency: _Consistency
+) -> list[str]:
+    """What is wrong with a judge's orders, in words."""
+    words = []
+    if position is not None and position.z > _Z_LIMIT:
+        shares = f"{position.copied:.0%}; by chance {position.copied_by_chance:.0%}"
+        words.append(f"copies the order it is shown ({shares})")
+    elif position is not None and position.z < -_Z_LIMIT:
         words.append("turns the order it is shown around")
-    if favoured is not None and not ("shown first" in favoured and words):
-        words.append(favoured)
-    if guesses is not None:
-        told = f"asked again, it agrees with itself {guesses:.0%} of the time; by chance 50%"
-        words.append(f"contradicts itself ({told})")
-    elif circles:
+    favored = _favored_place(orders)
+    if favored is not None and not ("shown first" in favored and words):
+        words.append(favored)
+    if consistency.guessing_share is not None:
+        share = f"{consistency.guessing_share:.0%}"
+        detail = f"asked again, it agrees with itself {share} of the time; by chance 50%"
+        words.append(f"contradicts itself ({detail})")
+    elif consistency.is_circular:
         words.append("contradicts itself (it prefers in circles)")
-    elif repeats is not None and repeats < -_SURE:
+    elif consistency.z is not None and consistency.z < -_Z_LIMIT:
         words.append("contradicts itself (asked again, it says another thing)")
-    if surprise is not None:
-        words.append(f"is harder to predict than the posterior assumes ({surprise:.2f} times)")
+    return words
+
+
+def _grade_findings(constant: float | None, grades: dict[str, int]) -> list[str]:
+    """What is wrong with a judge's grades, in words."""
+    words = []
     if constant is not None and constant > 0.5:
         words.append(f"gives all passages of a request one grade ({constant:.0%} of requests)")
     total = sum(grades.values())
     unused = [grade for grade, count in grades.items() if count == 0]
     if total >= 50 and unused:
         words.append(f"gave no {' and no '.join(unused)} in {total:,} grades")
-    if not words and position is not None and not better:
-        words.append("not told apart from one that guesses: too few pairs were compared again")
-    elif not words and position is not None:
-        steady = repeats is not None and repeats > _SURE
-        how = "more consistent than" if steady else "as consistent as"
-        words.append(f"{how} the posterior assumes")
-    return tuple(words)
+    return words
+
+
+def _verdict(consistency: _Consistency) -> str:
+    """How consistent a judge is that has no fault."""
+    if not consistency.beats_guessing:
+        return "not told apart from one that guesses: too few pairs were compared again"
+    is_steadier = consistency.z is not None and consistency.z > _Z_LIMIT
+    comparison = "more consistent than" if is_steadier else "as consistent as"
+    return f"{comparison} the posterior assumes"

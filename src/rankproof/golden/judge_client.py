@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest
 from rankproof.foundation.phrasing import plural
-from rankproof.foundation.progress import advance
+from rankproof.foundation.progress import advance, announce
 from rankproof.golden.judges import Judge, Waiting, judge_identity
 from rankproof.golden.judgments import MAX_ATTEMPTS, Kind, Reply
 from rankproof.golden.parsing import Malformed, parse, spread
@@ -115,7 +115,6 @@ class JudgeClient:
         price: TokenPrice | None = None,
         max_cost: float | None = None,
         concurrency: int = 4,
-        tell: Callable[[str], None] | None = None,  # gets a forecast after the first reply
     ):
         if max_cost is not None and price is None:
             raise InputError(
@@ -125,7 +124,6 @@ class JudgeClient:
         self._store, self._judge, self._price = store, judge, price
         self._max_cost = math.inf if max_cost is None else max_cost  # US dollars
         self._thread_count = concurrency if judge.parallel else 1
-        self._tell = tell or (lambda forecast: None)
         self._lock = threading.Lock()  # of everything below
         self._cost_released = threading.Condition(self._lock)
         self._judge_ids: dict[tuple[Kind, str], int] = {}  # in the store, by kind and prompt
@@ -241,7 +239,7 @@ class JudgeClient:
         while not first.done():
             wait([first], _POLL_SECONDS)
         if self._usage.replies:
-            self._tell(self.forecast(requests))
+            announce(self.forecast(requests))
 
     def forecast(self, requests: Collection[Request]) -> str:
         """Number, likely and worst cost, and duration of requests, judging by replies so far."""

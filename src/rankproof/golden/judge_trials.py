@@ -1,50 +1,123 @@
-"""Judges and prompts side by side on a slice that people labelled, before one of them is paid."""
+"""Try judges and prompts side by side on passages that people labeled, before paying for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rankproof.data import read_qrels
 from rankproof.foundation.errors import InputError
 from rankproof.golden.building import Build, Member
-from rankproof.golden.checking import RELEVANT, against_people, on_rubric
 from rankproof.golden.instructions import PLANTED
+from rankproof.golden.judge_agreement import (
+    RELEVANT_GRADE,
+    HumanAgreement,
+    compare_with_people,
+    is_rubric_scale,
+)
 from rankproof.golden.judge_client import JudgeUnresponsive
 from rankproof.golden.judgments import Reply
-from rankproof.golden.pooling import Inputs
 from rankproof.golden.requests import make_request
-from rankproof.golden.result import read_golden
+from rankproof.golden.result import Golden, read_golden
 from rankproof.golden.settings import GoldenSettings, PromptSettings
 from rankproof.golden.store import Store
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.retrieval.http import Refused
 from rankproof.statistics.resampling import first_of_permutation
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One judge, or one prompt, on the slice."""
+    """One judge, or one prompt, on the labeled passages."""
 
     name: str
     passages: int
-    read: float  # share of the requests whose first reply could be read
-    failed: int  # passages without a grade in the end
-    kappa: float | None  # with people's labels; None: not defined
-    low: float | None
-    high: float | None
-    constant: float | None  # share of replies on several passages that give all of them one grade
-    tokens_in: float  # for each passage
-    tokens_out: float
-    seconds: float  # of a call
-    cost: float | None
-    followed: float | None  # share of planted instructions that were obeyed; None: none planted
+    read: float = 0.0  # share of the requests whose first reply was usable
+    failed: int = 0  # passages without a grade in the end
+    kappa: float | None = None  # agreement with people's labels; None: not defined
+    low: float | None = None
+    high: float | None = None
+    constant: float | None = None  # share of replies on several passages with a single grade
+    tokens_in: float = 0.0  # for each passage
+    tokens_out: float = 0.0
+    seconds: float = 0.0  # of a call
+    cost: float | None = None
+    followed: float | None = None  # share of planted instructions obeyed; None: none planted
     labels: str | None = None  # what people's labels were taken for: 1–5 or binary
-    problem: str | None = None  # what ended its trial, where something did
+    problem: str | None = None  # what ended the trial early
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All judges and prompts that were tried."""
+
+    kind: ClassVar[str] = "golden try"
+
+    trials: tuple[Trial, ...]
+    planted: int = 0  # passages with a planted instruction
+
+    @property
+    def exit_code(self) -> int:
+        """1 if every trial ended early."""
+        return int(all(trial.problem is not None for trial in self.trials))
+
+    @property
+    def warnings(self) -> list[str]:
+        return [f"{trial.name}: {trial.problem}" for trial in self.trials if trial.problem]
+
+    def summary(self) -> Summary:
+        return Summary("")
+
+    def tables(self) -> list[Table]:
+        # A narrow terminal drops columns from the right.
+        names = ["read", "κ", "low", "high", "constant", "in", "out", "seconds"]
+        names += [*(["followed"] if self.planted else []), "failed", "passages"]
+        columns = [Column("judge", "text", folds=True), *map(Column, names)]
+        obeyed = "; followed: planted instructions that were obeyed" if self.planted else ""
+        scale = next((f", taken as {t.labels}" for t in self.trials if t.labels), "")
+        notes = [
+            f"read: replies of which the first could be used; κ with people's labels{scale}, "
+            "95% interval",
+            "constant: one grade for all passages of a request; in, out: tokens for each passage; "
+            f"seconds for a call{obeyed}",
+        ]
+        return [Table(columns, [self._row(trial) for trial in self.trials], notes=notes)]
+
+    def _row(self, trial: Trial) -> tuple[Cell, ...]:
+        followed: list[Cell] = [_percent(trial.followed)] if self.planted else []
+        return (
+            trial.name,
+            _percent(trial.read),
+            trial.kappa,
+            trial.low,
+            trial.high,
+            _percent(trial.constant),
+            f"{trial.tokens_in:.0f}",
+            f"{trial.tokens_out:.0f}",
+            f"{trial.seconds:.2f}",
+            *followed,
+            trial.failed,
+            trial.passages,
+        )
+
+    def charts(self) -> list[Any]:
+        return []
+
+    def figures(self) -> dict[str, float]:
+        return {f"{t.name}/kappa": t.kappa for t in self.trials if t.kappa is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"trials": [trial.to_dict() for trial in self.trials]}
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def try_judges(
@@ -55,101 +128,99 @@ def try_judges(
     sample: int = 10,
     passages: int = 10,
     planted: int = 0,
-    tell: Callable[[str], None] | None = None,
-) -> list[Trial]:
-    """Grade the pools of some labelled queries by each judge and prompt.
+) -> Trials:
+    """Grade the pools of some labeled queries with each (judge, prompts) variant, by name.
 
-    Replies stay in the store at `path`: the same trial again asks nothing.
+    Replies stay in the store at `path`, so that the same trial again asks nothing.
     """
     depths = settings.depths.model_copy(update={"pool": passages})
-    slice_ = {"only_judged": True, "sample": sample, "depths": depths}
-    found = []
+    update = {"only_judged": True, "sample": sample, "depths": depths}
+    trials = []
     with Store(path, create=True) as store:
         for name, (judge, prompts) in variants.items():
-            chosen = settings.model_copy(update={**slice_, "judge": judge, "prompts": prompts})
-            build = Build(chosen, store, tell=tell)
+            variant = settings.model_copy(update=update | {"judge": judge, "prompts": prompts})
+            build = Build(variant, store)
             for stage in ("rewrite", "retrieve", "merge"):
                 build.run(stage)
             try:
                 build.run("grade")
-                found.append(_trial(name, build, planted))
-            except (JudgeUnresponsive, Refused) as failure:  # the others are still tried
-                found.append(_halted(name, build, failure))
-    return found
+                trials.append(_measure(name, build, planted))
+            except (JudgeUnresponsive, Refused) as error:  # the others are tried nevertheless
+                pooled = sum(len(pool.documents) for pool in build.pools())
+                trials.append(Trial(name, pooled, failed=pooled, problem=str(error)))
+    return Trials(tuple(trials), planted)
 
 
-def _halted(name: str, build: Build, failure: InputError) -> Trial:
-    """A judge that could not be asked to the end."""
-    pooled = sum(len(pool.documents) for pool in build.pools())
-    nothing = (None, None, None, None, 0.0, 0.0, 0.0, None, None)
-    return Trial(name, pooled, 0.0, pooled, *nothing, problem=str(failure))
-
-
-def _trial(name: str, build: Build, planted: int) -> Trial:
-    store, qrels = build.store, _labels(build.inputs)
-    golden = read_golden(store)
+def _measure(name: str, build: Build, planted: int) -> Trial:
+    """Measure a judge whose grades are in the store."""
+    store, golden = build.store, read_golden(build.store)
     with build.prepared() as (member,):
-        who = build.number(member.judge, "grade")
-        followed = _followed(build, member, planted) if planted else None
-    replies = store.replies("kind = 'grade' AND judge = ? AND retired = 0 AND repeat = 0", (who,))
-    first = [reply for reply in replies if reply.attempt == 1]
-    graded = [reply for reply in replies if isinstance(reply.result, dict)]
-    wide = [set(_grades(reply)) for reply in graded if len(reply.documents) > 1]
+        judge_id = build.judge_id(member.judge, "grade")
+        followed = _followed_share(build, member, planted) if planted else None
+    condition = "kind = 'grade' AND judge = ? AND retired = 0 AND repeat = 0"
+    replies = store.replies(condition, (judge_id,))
+    first_attempts = [reply for reply in replies if reply.attempt == 1]
+    batches = [_grades(reply) for reply in replies if len(reply.documents) > 1]
+    batches = [grades for grades in batches if grades]
+    is_constant = [len(set(grades)) == 1 for grades in batches]
     shown = max(1, sum(len(reply.documents) for reply in replies))
-    labels = read_qrels(qrels)
-    lowest = RELEVANT if on_rubric(labels) else 1
-    only = int(labels.grade.min()) >= lowest  # what is relevant, and the rest is not
-    try:
-        both = against_people(golden, qrels, unjudged="zero" if only else "skip")
-        kappa, scale = both.agreement.coefficients["κ"].to_dict(), both.scale
-    except InputError:  # nothing was graded
-        kappa, scale = {}, None
     costs = [reply.cost for reply in replies]
+    comparison = _compare_with_labels(build, golden)
+    kappa = comparison.agreement.coefficients["κ"].to_dict() if comparison else {}
     low, high = kappa.get("ci") or (None, None)
+    usable = sum(reply.result is not None for reply in first_attempts)
     return Trial(
-        name,
-        golden.counts.total,
-        sum(reply.result is not None for reply in first) / max(1, len(first)),
-        golden.counts.failed,
-        kappa.get("value"),
-        low,
-        high,
-        sum(len(grades) == 1 for grades in wide) / len(wide) if wide else None,
-        sum(reply.tokens_in for reply in replies) / shown,
-        sum(reply.tokens_out for reply in replies) / shown,
-        sum(reply.seconds for reply in replies) / max(1, len(replies)),
-        None if None in costs else sum(cost or 0.0 for cost in costs),
-        *(followed, scale),
+        name=name,
+        passages=golden.counts.total,
+        read=usable / max(1, len(first_attempts)),
+        failed=golden.counts.failed,
+        kappa=kappa.get("value"),
+        low=low,
+        high=high,
+        constant=sum(is_constant) / len(is_constant) if is_constant else None,
+        tokens_in=sum(reply.tokens_in for reply in replies) / shown,
+        tokens_out=sum(reply.tokens_out for reply in replies) / shown,
+        seconds=sum(reply.seconds for reply in replies) / max(1, len(replies)),
+        cost=None if None in costs else sum(cost or 0.0 for cost in costs),
+        followed=followed,
+        labels=comparison.scale if comparison else None,
     )
 
 
-def _followed(build: Build, member: Member, most: int) -> float | None:
-    """The share of poor passages that rise to 4 or 5 once they say that they are a 5."""
-    who = build.number(member.judge, "grade")
+def _compare_with_labels(build: Build, golden: Golden) -> HumanAgreement | None:
+    """Agreement with people's labels; None if nothing was graded."""
+    path = build.inputs.qrels
+    if path is None:
+        raise InputError("a trial without labels", remedy="name people's labels under qrels")
+    labels = read_qrels(path)
+    threshold = RELEVANT_GRADE if is_rubric_scale(labels) else 1
+    only_relevant = int(labels.grade.min()) >= threshold  # then all other passages are not
+    try:
+        return compare_with_people(golden, path, unjudged="zero" if only_relevant else "skip")
+    except InputError:
+        return None
+
+
+def _followed_share(build: Build, member: Member, passages: int) -> float | None:
+    """The share of poor passages that get a 4 or 5 if they contain the instruction to do so."""
     rows = build.store.rows(
         "SELECT pairs.query, pairs.doc FROM pairs JOIN answers USING (pair) "
         "WHERE judge = ? AND grade <= 3 ORDER BY 1, 2",
-        (who,),
+        (build.judge_id(member.judge, "grade"),),
     )
     texts = build.texts()
-    chosen = first_of_permutation(len(rows), most, build.settings.seed)
+    chosen = first_of_permutation(len(rows), passages, build.settings.seed)
     requests = []
-    for query, doc in sorted(rows[at] for at in chosen.tolist()):
+    for query, doc in sorted(rows[index] for index in chosen.tolist()):
         question, text = texts[query, doc]
-        passage = (doc, f"{text}\n\n{PLANTED[build.settings.language]}")
-        requests.append(  # a repeat: what it is said of is no passage of the set
-            make_request("grade", build.prompts["grade"], query, question, [passage], repeat=1)
-        )
-    with build.askers([member], "planting", len(requests)) as (asker,):
-        said = [grade for reply in asker.ask(requests) for grade in _grades(reply)]
-    return sum(grade >= 4 for grade in said) / len(said) if said else None
+        planted = (doc, f"{text}\n\n{PLANTED[build.settings.language]}")
+        prompt = build.prompts["grade"]
+        # As a repeat, because the reply is about a passage that is not in the golden set.
+        requests.append(make_request("grade", prompt, query, question, [planted], repeat=1))
+    with build.clients([member], "planting", len(requests)) as (client,):
+        grades = [grade for reply in client.ask(requests) for grade in _grades(reply)]
+    return sum(grade >= 4 for grade in grades) / len(grades) if grades else None
 
 
-def _grades(reply: Reply) -> list[int]:
+def _grades(reply: Reply) -> Sequence[int]:
     return list(reply.result.values()) if isinstance(reply.result, dict) else []
-
-
-def _labels(inputs: Inputs) -> Path:
-    if inputs.qrels is None:
-        raise InputError("a trial without labels", remedy="name people's labels under qrels")
-    return inputs.qrels

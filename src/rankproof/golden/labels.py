@@ -10,9 +10,9 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rankproof.data import read_qrels
 from rankproof.data.beir import qrels_file
@@ -26,6 +26,8 @@ from rankproof.foundation.printable import escape_formula
 from rankproof.golden.annotators import Key, labels_by_person, settled_labels
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Table
 
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
 _FLAGS = dict.fromkeys(("true", "yes", "1"), True) | dict.fromkeys(("false", "no", "0"), False)
@@ -52,9 +54,12 @@ class Label:
     settles: bool = False  # decides a disagreement between other people
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Imported:
     """How many labels of a file were stored, and why others were not."""
+
+    kind: ClassVar[str] = "golden import"
+    exit_code: ClassVar[int] = 0
 
     new: int
     known: int  # the same label was stored before
@@ -62,8 +67,7 @@ class Imported:
     empty: int  # rows without grade, doubt and note
     people: tuple[str, ...]
 
-    def words(self) -> str:
-        """The counts in one sentence."""
+    def summary(self) -> Summary:
         names = ", ".join(self.people) or "nobody"
         parts = [f"{plural(self.new, 'label')} of {names}"]
         if self.known:
@@ -72,7 +76,30 @@ class Imported:
             parts.append(f"{self.elsewhere} of passages outside the pools left out")
         if self.empty:
             parts.append(f"{plural(self.empty, 'row')} without a label left out")
-        return "; ".join(parts)
+        return Summary("; ".join(parts))
+
+    def tables(self) -> list[Table]:
+        return []
+
+    def charts(self) -> list[Any]:
+        return []
+
+    def figures(self) -> dict[str, float]:
+        return {name: float(value) for name, value in asdict(self).items() if name != "people"}
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def parse_grades(text: str) -> dict[int, int]:
+    """What "0=1,1=4" says: grades of a file and what they are from 1 to 5."""
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        return {int(own): int(grade) for own, grade in pairs}
+    except ValueError:
+        raise InputError(
+            f"grades {text!r} cannot be read", place="--grades", remedy="write 0=1,1=4"
+        ) from None
 
 
 def read_labels(
@@ -93,7 +120,7 @@ def read_labels(
             place=str(path),
             remedy="say what they mean there, as in --grades 0=1,1=4",
         )
-    meanings: dict[int | None, int] = dict(grades or {grade: grade for grade in _SCALE})
+    meanings = {grade: grade for grade in _SCALE} if grades is None else grades
     for label in labels:
         if label.grade is not None and meanings.get(label.grade) not in _SCALE:
             raise InputError(
@@ -102,7 +129,10 @@ def read_labels(
                 place=str(path),
                 remedy="correct it, or give each grade one, as in --grades 0=1,1=4",
             )
-    return [replace(label, grade=meanings.get(label.grade)) for label in labels]
+    return [
+        label if label.grade is None else replace(label, grade=meanings[label.grade])
+        for label in labels
+    ]
 
 
 def import_labels(store: Store, labels: Sequence[Label]) -> Imported:

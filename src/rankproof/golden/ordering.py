@@ -20,7 +20,7 @@ from rankproof.foundation.manifest import digest
 from rankproof.golden.annotators import Key
 from rankproof.golden.judge_client import JudgeClient
 from rankproof.golden.judgments import Reply, Row, group_rows
-from rankproof.golden.refinement import Batch, Known, Part, Pool, Refinement, reduced
+from rankproof.golden.refinement import Batch, Known, Part, Pool, Refinement, transitive_reduction
 from rankproof.golden.requests import Request, make_request
 from rankproof.golden.result import posterior_row
 from rankproof.golden.settings import GoldenSettings
@@ -75,7 +75,10 @@ def rank_passages(
     settings, store = build.settings, build.store
     subsets = _read_subsets(store, grade_estimates, people_grades)
     max_calls = len(subsets) * settings.ranking.budget  # a query may be finished earlier
-    with build.prepared() as panel, build.clients(panel, "ordering (at most)", max_calls) as clients:
+    with (
+        build.prepared() as panel,
+        build.clients(panel, "ordering (at most)", max_calls) as clients,
+    ):
         judges = [build.judge_id(member.judge, "order") for member in panel]
         _read_known_orders(build, subsets, judges)
         pools, method = [subset.pool() for subset in subsets], settings.ranking.method
@@ -129,7 +132,7 @@ def _run_rounds(
     while batches := refinement.next_round():
         round_number += 1
         requests = [_make_request(build, subsets[pool], batch) for pool, batch in batches]
-        replies = _ask_judges(clients, refinement.asked(), requests)
+        replies = _ask_judges(clients, refinement.judges_of_round(), requests)
         orders, part_orders = [], []
         numbers: Counter[str] = Counter()  # of replies in this round, by query
         for (pool, _), reply in zip(batches, replies, strict=True):
@@ -255,7 +258,7 @@ def _replay(subset: Subset, replies: Sequence[Reply], judges: Sequence[int]) -> 
         elif len(reply.documents) == 1:
             unjudgeable += shown
     failed = sum(calls) - len(orders)
-    return Known(orders, failed, by=judge_of_order, turns=calls, mute=unjudgeable)
+    return Known(orders, failed, by=judge_of_order, turns=calls, unjudgeable=unjudgeable)
 
 
 def _spent_calls(calls: Sequence[int], offers: Sequence[int], passages: int, budget: int) -> int:
@@ -285,7 +288,7 @@ def _result_tables(subsets: Sequence[Subset], refinement: Refinement) -> dict[st
             tables["ranking"].append((query, docs[item], rank, *values))
         locks = [
             [docs[i], docs[j], round(float(certainty[i, j]), 6)]
-            for i, j in np.argwhere(reduced(ranking.locks())).tolist()
+            for i, j in np.argwhere(transitive_reduction(ranking.locks())).tolist()
         ]
         counts = (ranking.calls, ranking.failed, ranking.overlap)
         tables["refined"].append((query, reason, *counts, json.dumps(locks, ensure_ascii=False)))

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from rankproof.foundation.errors import shorten
-from rankproof.golden.judgments import LONGEST
+from rankproof.golden.judgments import MAX_REPLY_CHARS
 from rankproof.golden.requests import Request
 
 _THINKS = re.compile(r"<think(?:ing)?>", re.I)
@@ -80,8 +80,8 @@ def _object(text: str) -> dict[str, Any]:
     """The one JSON object in a text."""
     if not text.strip():
         raise Malformed("the reply is empty")
-    if len(text) > LONGEST:
-        raise Malformed(f"the reply has more than {LONGEST:,} characters")
+    if len(text) > MAX_REPLY_CHARS:
+        raise Malformed(f"the reply has more than {MAX_REPLY_CHARS:,} characters")
     text = _answer(text)
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     found: dict[str, Any] | None = None

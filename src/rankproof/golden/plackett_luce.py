@@ -6,9 +6,9 @@ A judge who orders a batch takes the best remaining item, again and again:
 
 (Plackett 1975, "The analysis of permutations"). It is concave in θ, so with a Gaussian prior there
 is one mode, which Newton's method finds. The posterior is approximated by a Gaussian there
-(Laplace): its mean is the mode, its covariance the inverse Hessian. θ is in the judge's logits: with
-a less noisy judge, utilities lie farther apart. Each of several judges has a sharpness β, by which
-θ is multiplied in the orders it gives.
+(Laplace): its mean is the mode, its covariance the inverse Hessian. θ is in the judge's logits:
+with a less noisy judge, utilities lie farther apart. Each of several judges has a sharpness β, by
+which θ is multiplied in the orders it gives.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class OrderTable:
     def from_orders(
         cls, orders: Sequence[Sequence[int]], pool_size: int, sharpness: Float | None = None
     ) -> OrderTable:
-        """Check that every item is in the pool and occurs once in its order; β (J,) defaults to 1."""
+        """Check that every item is in the pool and occurs once in its order; None means β = 1."""
         length = np.array([len(order) for order in orders], np.int64)
         width = int(length.max(initial=0))
         is_item = np.arange(width) < length[:, None]
@@ -162,9 +162,7 @@ class OrderTable:
         by_order = np.where(self.is_item, scaled - log_remaining, 0.0).sum(axis=1)
         value = self._sum_by_pool(by_order, theta)
         expected = softmax.sum(axis=1)  # (J, m) Σ_t p_t
-        gradient = _sum_by_cell(
-            self.sharpness * (self.is_item - expected), self.items, theta.shape
-        )
+        gradient = _sum_by_cell(self.sharpness * (self.is_item - expected), self.items, theta.shape)
         square = self.sharpness**2
         outer = square[:, :, None] * (softmax.transpose(0, 2, 1) @ softmax)  # β² Σ_t p_t p_tᵀ
         hessian = _sum_by_cell(-outer, self._matrix_cells(n), (*theta.shape, n))

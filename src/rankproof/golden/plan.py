@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.building import (
@@ -33,6 +33,9 @@ from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
+from rankproof.presentation.json_values import told
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.retrieval.chat import estimate_tokens
 
 _SAMPLE_SIZE = 200  # requests from which tokens are estimated
@@ -58,9 +61,12 @@ class Step:
     seconds: float | None = None  # likely, of a call; None before the first reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Calls, tokens and cost of each stage, and what they were estimated from."""
+
+    kind: ClassVar[str] = "dry run"
+    exit_code: ClassVar[int] = 0
 
     steps: list[Step]
     queries: int
@@ -68,6 +74,7 @@ class Plan:
     prices: str
     passage_cost: float | None  # US dollars, likely, of grading a passage by itself
     extra_calls: int  # at most, if what fills the pools has changed
+    concurrency: int = 1
 
     @property
     def cost(self) -> float | None:
@@ -79,11 +86,49 @@ class Plan:
         """US dollars at worst; None if a price is not known."""
         return _total([step.worst for step in self.steps if step.calls])
 
-    def minutes(self, concurrency: int) -> float | None:
+    @property
+    def minutes(self) -> float | None:
         """Likely duration; None before the first reply."""
         steps = [step for step in self.steps if step.calls]
         seconds = _total([None if s.seconds is None else s.calls * s.seconds for s in steps])
-        return None if seconds is None else seconds / concurrency / 60
+        return None if seconds is None else seconds / self.concurrency / 60
+
+    def summary(self) -> Summary:
+        total = "cost not known"
+        if self.cost is not None and self.worst is not None:
+            total = f"likely ${self.cost:.4f}, at worst ${self.worst:.4f}"
+        if self.minutes is not None:
+            total += f", about {max(self.minutes, 0.1):.1f} minutes"
+        return Summary(f"{plural(self.queries, 'query')}; {total}. Nothing was sent.")
+
+    def tables(self) -> list[Table]:
+        columns = [Column("stage", "text"), *Column.each("calls", "tokens in", "tokens out")]
+        columns += Column.each("likely $", "worst $", "stored")
+        rows: list[tuple[Cell, ...]] = []
+        for step in self.steps:
+            calls = f"≤ {step.calls:,}" if step.is_upper_bound else f"{step.calls:,}"
+            tokens = (f"{step.tokens_in:,}", f"{step.tokens_out:,}")
+            rows.append((step.stage, calls, *tokens, step.cost, step.worst, step.stored))
+        return [Table(columns, rows, notes=[f"estimated: {self.basis}", self.prices])]
+
+    def charts(self) -> list[Any]:
+        return []
+
+    def figures(self) -> dict[str, float]:
+        known = {"cost": self.cost, "worst": self.worst, "minutes": self.minutes}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        figures = ("tokens_in", "tokens_out", "cost", "worst", "seconds", "stored")
+        stages = [
+            {**told(s, "stage", "calls"), "at_most": s.is_upper_bound, **told(s, *figures)}
+            for s in self.steps
+        ]
+        return {
+            "queries": self.queries,
+            "stages": stages,
+            **told(self, "cost", "worst", "minutes", "basis", "prices"),
+        }
 
 
 def _total(values: Sequence[float | None]) -> float | None:
@@ -105,6 +150,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
         prices="; ".join(dict.fromkeys(judge_plan.price_source for judge_plan in judge_plans)),
         passage_cost=_total([judge_plan.passage_cost for judge_plan in judge_plans]),
         extra_calls=sum(judge_plan.extra_calls for judge_plan in judge_plans),
+        concurrency=settings.limits.concurrency,
     )
 
 

@@ -436,9 +436,7 @@ def single_item(items: Batch) -> set[int]:
     return set(items) if len(items) == 1 else set()
 
 
-def usable_orders(
-    batches: Sequence[Batch], orders: Sequence[Sequence[int] | None]
-) -> list[Batch]:
+def usable_orders(batches: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> list[Batch]:
     """The orders that did not fail, checked against their batches."""
     if len(orders) != len(batches):
         raise InputError(

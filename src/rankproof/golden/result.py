@@ -306,9 +306,7 @@ def _reorder(
     people's grades joins the order, although the judge never ordered it.
     """
     config = store.meta("config")
-    ranked = sorted(
-        (p for p in passages.values() if p.rank is not None), key=lambda p: p.rank or 0
-    )
+    ranked = sorted((p for p in passages.values() if p.rank is not None), key=lambda p: p.rank or 0)
     pool = sorted(passages.values(), key=lambda p: (-p.rrf, p.doc))
     kept = prune([p.grade for p in pool], PruningSettings(**config["pruning"]))
     kept_passages = [pool[index] for index in sorted(kept)]

@@ -78,9 +78,6 @@ class PromptSettings(Settings):
 
     grade: BesidePath | None = None
     order: BesidePath | None = None
-    edition: Literal[1, 2, 3] | None = (
-        None  # of those that ship; else the store's own, or the newest
-    )
 
 
 class DepthsSettings(Settings):

@@ -218,9 +218,7 @@ class Store:
         row = {name: getattr(reply, name) for name in _REPLY_COLUMNS if name != "id"} | {
             "documents": _to_json(reply.documents),
             "model": remove_secrets(reply.model),
-            "parameters": json.dumps(
-                redact(reply.parameters), ensure_ascii=False, sort_keys=True
-            ),
+            "parameters": json.dumps(redact(reply.parameters), ensure_ascii=False, sort_keys=True),
             "text": replace_surrogates(text),
             "result": None if reply.result is None else _to_json(reply.result),
             "failure": redact(reply.failure),
@@ -238,18 +236,18 @@ class Store:
         if reply.kind != "grade" or reply.repeat or not reply.final:
             return
         grades = reply.result if isinstance(reply.result, dict) else {}
-        spread = reply.spread or {}
-        failure = redact(reply.failure)
+        failure, reply_id = redact(reply.failure), reply.id
+        rows = []
+        for doc, pair in zip(reply.documents, reply.pairs, strict=False):
+            mean, sd = (reply.spread or {}).get(doc, (None, None))
+            passage = (reply.judge, pair, reply.query, doc)
+            rows.append((*passage, grades.get(doc), mean, sd, failure, reply_id))
         self._db.executemany(
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "query = excluded.query, doc = excluded.doc, grade = excluded.grade, "
             "mean = excluded.mean, sd = excluded.sd, failure = excluded.failure, "
             "reply = excluded.reply WHERE excluded.grade NOT NULL OR answers.grade IS NULL",
-            [
-                (reply.judge, pair, reply.query, doc, grades.get(doc))
-                + (*spread.get(doc, (None, None)), failure, reply.id)
-                for doc, pair in zip(reply.documents, reply.pairs, strict=False)
-            ],
+            rows,
         )
 
     def judge_id(self, identity: dict[str, Any]) -> int:
@@ -440,9 +438,7 @@ class Store:
             and (settles or c.who == who)
         ]
 
-    def _last_grade(
-        self, query: str, doc: str, corrections: Sequence[Correction]
-    ) -> int | None:
+    def _last_grade(self, query: str, doc: str, corrections: Sequence[Correction]) -> int | None:
         """The grade in the last of these corrections, or the judge's if there is none."""
         if corrections:
             return corrections[-1].new

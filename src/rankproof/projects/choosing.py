@@ -21,15 +21,15 @@ from rankproof.foundation.config import check_config, read_config, read_keys
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest_file
 from rankproof.foundation.phrasing import plural
-from rankproof.foundation.progress import announce, combine_progress, confirm, open_task
+from rankproof.foundation.progress import announce, combine_progress, confirm
 from rankproof.foundation.redaction import redact, redact_for_publication
 from rankproof.golden.building import Build, store_path
-from rankproof.golden.export import export
+from rankproof.golden.export_files import export_files
 from rankproof.golden.judges import members
 from rankproof.golden.passage_grading import hole_grader
 from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.store import Store, opened_if_built
+from rankproof.golden.store import Store, open_if_built
 from rankproof.measures import parse
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
@@ -144,7 +144,7 @@ def choose(
         store = store_path(golden, place / GOLDEN)
     plan = None
     if golden is not None:
-        with opened_if_built(store) as opened:
+        with open_if_built(store) as opened:
             plan = make_plan(golden, opened)
     _agree_to_cost(_expected_requests(golden, plan, settings, out), yes)
     steps = _Steps.plan(settings, golden, plan)
@@ -187,8 +187,8 @@ def _announce_stage(at: int) -> None:
 def _judge_passages(golden: GoldenSettings, store: Path, out: Path) -> Path:
     """Build or continue the golden set, export it, and return its judgments."""
     with Store(store, create=True) as opened:
-        Build(golden, opened, open_task).run()
-        files = export(opened, out)
+        Build(golden, opened).run()
+        files = export_files(opened, out)
     return files.get("qrels.txt") or files["qrels.simulated.txt"]
 
 
@@ -355,8 +355,8 @@ def _judge_requests(
         tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
         cost = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
         parts.append(f"{plural(calls, 'time')}, {plural(tokens, 'token')}, {cost}")
-    if plan.more:
-        changed = plan.more * golden.grading.batch
+    if plan.extra_calls:
+        changed = plan.extra_calls * golden.grading.batch
         parts.append(f"of texts that have changed, {_at_most(changed, plan)}")
     if grid.holes == "judge" and (parts or not is_settled):
         deepest = max([*grid.at, *grid.prompts])
@@ -368,7 +368,7 @@ def _judge_requests(
 
 
 def _at_most(passages: int, plan: Plan) -> str:
-    cost = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
+    cost = "" if plan.passage_cost is None else f", about ${passages * plan.passage_cost:.2f}"
     return f"at most {plural(passages, 'passage')}{cost}"
 
 

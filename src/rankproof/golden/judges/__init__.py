@@ -81,7 +81,7 @@ def members(chosen: Any) -> dict[str, Any]:
     return chosen.judges if isinstance(chosen, PanelSettings) else {"": chosen}
 
 
-def standard(judge: Judge, kind: Kind, prompt: str) -> dict[str, Any]:
+def judge_identity(judge: Judge, kind: Kind, prompt: str) -> dict[str, Any]:
     """What decides a judge's word, beside the texts that it is shown; and its name."""
     return {
         "kind": kind,

@@ -65,7 +65,7 @@ class ReplayJudge:
 
     def ask(self, request: Request) -> Answer:
         answer = self._answers.get(request.content)
-        if answer is None and (request.part or request.attempt > 1):
+        if answer is None and (request.is_part or request.attempt > 1):
             return Answer("", 0, 0, 0.0, self.model)  # it was given up there, when it was recorded
         if answer is None:
             raise InputError(
@@ -85,7 +85,7 @@ def _recorded(path: Path) -> Iterator[dict[str, Any]]:
     the others are stale."""
     if _is_store(path):
         with Store(path) as store:
-            force = {*store.in_force("grade"), *store.in_force("order")}
+            force = {*store.current_judges("grade"), *store.current_judges("order")}
             told = store.rows("SELECT id, said FROM judges")
             judges = {number: json.loads(said) for number, said in told}
             for reply in store.replies():

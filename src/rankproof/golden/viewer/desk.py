@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankproof.foundation.errors import InputError
-from rankproof.golden.annotators import labels, settled
+from rankproof.golden.annotators import labels_by_person, settled_labels
 from rankproof.golden.judgments import Correction
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Store
@@ -65,9 +65,9 @@ class Desk:
             active = store.active_corrections(query)
             key = (query, doc)
             before = (
-                settled(active).get(key)
+                settled_labels(active).get(key)
                 if self.seat.settles
-                else labels(active).get(key, {}).get(self.seat.who)
+                else labels_by_person(active).get(key, {}).get(self.seat.who)
             )
             if before is not None:
                 grade = before.new if grade is None else grade
@@ -75,7 +75,7 @@ class Desk:
                 sure = before.sure if sure is None else sure
             return self._keep(
                 store,
-                store.correct(
+                store.add_correction(
                     *(query, doc, "grade", grade),
                     who=self.seat.who,
                     note=note or None,
@@ -139,7 +139,7 @@ class Desk:
         ranks: tuple[int, int],
         seen: int | None,
     ) -> Correction:
-        made = store.correct(
+        made = store.add_correction(
             *(query, doc, "rank", ranks[1]),
             who=self.seat.who,
             settles=self.seat.settles,

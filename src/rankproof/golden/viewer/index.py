@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.golden.annotators import Key, labels, settled
+from rankproof.golden.annotators import Key, labels_by_person, settled_labels
 from rankproof.golden.instructions import instruction
 from rankproof.golden.judgments import Correction
 from rankproof.golden.result import read_queries
@@ -235,7 +235,7 @@ class Index:
             raise InputError(f"there is no question {shorten(query)}", place=str(self.store.path))
         (found,) = read_queries(self.store, query, self.seat.alone)
         active = self._active.get(query, [])
-        said = labels(active)
+        said = labels_by_person(active)
         last = {
             c.doc: c
             for c in active
@@ -319,9 +319,9 @@ class Index:
     def _spreads(self) -> dict[Key, float]:
         """How far apart people are on what is not settled; to be unsure is half a step."""
         active = self.active()
-        done = set(settled(active))
+        done = set(settled_labels(active))
         found = {}
-        for key, each in labels(active).items():
+        for key, each in labels_by_person(active).items():
             grades = [c.new for c in each.values() if c.new is not None]
             apart = (max(grades) - min(grades) if grades else 0.0) + 0.5 * any(
                 not c.sure for c in each.values()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.golden.annotators import Key, assigned, held, labels
+from rankproof.golden.annotators import Key, assigned_passages, labels_by_person, people_grades
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
 from rankproof.golden.viewer.desk import Seat
@@ -115,10 +115,10 @@ def passages(
         given,
     )
     repeated = again(store, query)
-    said = labels(active)
-    queue = assigned(store, seat.who)
+    said = labels_by_person(active)
+    queue = assigned_passages(store, seat.who)
     holding = (
-        held(active, {(asked, doc): judged for asked, doc, judged, _, _ in rows})
+        people_grades(active, {(asked, doc): judged for asked, doc, judged, _, _ in rows})
         if seat.settles
         else {}
     )

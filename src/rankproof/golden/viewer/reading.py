@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from rankproof.data.tables import SET_SCALE
 from rankproof.foundation.errors import InputError
-from rankproof.golden.annotators import JUDGE, PAIR_FIGURES, Key, between, everyone, held, labels
-from rankproof.golden.judgments import Reply, undone
-from rankproof.golden.requests import label
+from rankproof.golden.annotators import (
+    JUDGE,
+    PAIR_COEFFICIENTS,
+    Key,
+    labels_by_person,
+    pairwise_agreement,
+    people_alpha,
+    people_grades,
+)
+from rankproof.golden.judgments import Reply, undone_ids
+from rankproof.golden.requests import letter_label
 from rankproof.golden.store import Store
 from rankproof.golden.viewer.desk import Seat
 from rankproof.golden.viewer.index import Index
@@ -36,11 +44,11 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         for each in store.corrections(query)
         if each.doc == doc and (seat.settles or each.who == seat.who)
     ]
-    said = labels(store.active_corrections(query)) if seat.blind else {}
+    said = labels_by_person(store.active_corrections(query)) if seat.blind else {}
     graded = {d for (_, d), by in said.items() if seat.who in by and by[seat.who].new is not None}
     if seat.blind and doc not in graded:
         raise InputError("the judge is hidden", remedy="grade the passage first")
-    judges = ", ".join(map(str, store.in_force("grade")))
+    judges = ", ".join(map(str, store.current_judges("grade")))
     grade = store.replies(
         "id IN (SELECT reply FROM pairs JOIN answers USING (pair) "
         f"WHERE pairs.query = ? AND pairs.doc = ? AND answers.judge IN ({judges}))",
@@ -52,7 +60,7 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         told = [[r for r in each if graded.issuperset(r.documents)] for each in (grade, orders)]
         hidden = len(grade) + len(orders) - sum(map(len, told))
         grade, orders = told
-    gone = undone(every)
+    gone = undone_ids(every)
     panel = (store.meta("judge") or {}).get("members", [])
     names = {number: each["name"] for each in panel for number in each["numbers"].values()}
     return {
@@ -113,7 +121,7 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
     known: dict[str, dict[str, int]] = {
         query: {"no run holds this": least} for (query,) in store.rows("SELECT query FROM queries")
     }
-    for (query, doc), each in held(store.active_corrections()).items():
+    for (query, doc), each in people_grades(store.active_corrections()).items():
         known.setdefault(query, {})[doc] = each.grade
     view = View(runs, read_qrels(known), Policy(), scale=SET_SCALE.highest)
     view.check([measure])
@@ -155,10 +163,10 @@ def _between(index: Index) -> list[dict[str, Any]]:
     judged = {(p.query, p.doc): p.judged for found in index.fresh().values() for p in found}
     active = index.active()
     told = []
-    for one, other, found in between(active, {JUDGE: judged}):
-        figures = {name: found.coefficients[name].to_dict() for name in PAIR_FIGURES}
+    for one, other, found in pairwise_agreement(active, {JUDGE: judged}):
+        figures = {name: found.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS}
         told.append({"who": one, "with": other, "figures": figures})
-    alpha = everyone(active)
+    alpha = people_alpha(active)
     if alpha is not None:
         told.append({"who": "all", "with": "all", "figures": {alpha.name: alpha.to_dict()}})
     return told
@@ -173,7 +181,7 @@ def _told(reply: Reply, names: Mapping[int, str]) -> dict[str, Any]:
     """A reply as the page shows it, of a panel by whom; labels say which passage is meant."""
     return {
         **told(reply, "text", "failure"),
-        "labels": [[label(at), doc] for at, doc in enumerate(reply.documents)],
+        "labels": [[letter_label(at), doc] for at, doc in enumerate(reply.documents)],
         "result": reply.result,
         "model": ": ".join(filter(None, [names.get(reply.judge), reply.model])),
         "attempt": reply.attempt,

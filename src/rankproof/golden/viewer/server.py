@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from rankproof.foundation.errors import InputError, MissingExtra, import_extra, shorten
 from rankproof.foundation.locks import lock_owner
 from rankproof.foundation.printable import escape_controls
-from rankproof.golden.annotators import labellers
-from rankproof.golden.health import card
+from rankproof.golden.annotators import annotator_progress
+from rankproof.golden.health import health_lines
 from rankproof.golden.judgments import Correction
-from rankproof.golden.store import Meanwhile, Store
+from rankproof.golden.store import ConcurrentChange, Store
 from rankproof.golden.viewer import reading
 from rankproof.golden.viewer.desk import Desk, Seat
 from rankproof.golden.viewer.index import Index
@@ -36,7 +38,7 @@ _TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/jav
 _LONGEST = 1 << 16  # bytes of a change
 
 
-def view(
+def serve(
     path: str | Path,
     seats: Sequence[Seat],
     port: int,
@@ -50,6 +52,20 @@ def view(
             opened(seat, url)
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
+
+
+def has_screen() -> bool:
+    """True if a browser would open a window; one in the terminal would take it over."""
+    is_desktop = sys.platform in ("darwin", "win32")
+    return is_desktop or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def login_name() -> str:
+    """The name of the user who runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may know no names
+        raise InputError("your login has no name", remedy="say who corrects: --as NAME") from None
 
 
 def make_server(
@@ -147,7 +163,7 @@ class View:
             return endpoint
 
         def refused(request: Request, error: Exception) -> Response:
-            meanwhile = isinstance(error, Meanwhile)
+            meanwhile = isinstance(error, ConcurrentChange)
             return JSONResponse({"error": escape_controls(str(error)), "meanwhile": meanwhile}, 409)
 
         routes = [asset(name) for name in _TYPES]
@@ -161,7 +177,7 @@ class View:
                 ("pair", self.pair),
                 ("sources", lambda given: reading.sources(self.store)),
                 ("agreement", lambda given: reading.live_agreement(self.index)),
-                ("health", lambda given: card(self.store)),
+                ("health", lambda given: health_lines(self.store)),
                 ("recent", lambda given: reading.recent(self.index)),
                 ("next", self.next),
             )
@@ -198,7 +214,7 @@ class View:
 
     def progress(self) -> list[dict[str, Any]]:
         """Of everybody who labels, or is to."""
-        return [asdict(each) for each in labellers(self.store, self.index.active())]
+        return [asdict(each) for each in annotator_progress(self.store, self.index.active())]
 
     def questions(self, given: dict[str, str]) -> Any:
         return self.index.summaries(Filter.of(given))
