@@ -412,7 +412,7 @@ def import_(
 
 
 def _replay_agreement(arguments: dict[str, Any], stored: Mapping[str, Any]) -> dict[str, Any] | str:
-    return "the judge was asked again" if arguments["repeats"] else arguments
+    return "the judge was asked again" if arguments.get("repeats") else arguments
 
 
 @command(group="Golden sets", name="golden agreement", needs=JUDGING, replay=_replay_agreement)

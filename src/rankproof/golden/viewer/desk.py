@@ -1,8 +1,8 @@
-"""Where a person labels: each change is a row of its own, each undo another.
+"""Where a person labels: each change is a row of its own, and each undo another.
 
-The store is locked for the moment of a change, so that a build can write between two of them, and
-one that is at work refuses the change. A change says which row of its author it was made upon: from
-two tabs, or by two who settle the same passage, nothing is overwritten unseen.
+The store is locked only for the moment of a change, so that a build can write between two of them;
+a build that is writing refuses the change. A change names the row of its author that it follows:
+nothing is overwritten unseen, neither from two tabs nor by two people who settle the same passage.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rankproof.golden.judgments import Correction
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Store
 
-_WRITING = threading.Lock()  # people at one server wait for each other, and are not refused
+_WRITING = threading.Lock()  # people at one server wait for each other instead of being refused
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
     """Who looks, and what they may see: the judge and themselves, unless they settle or are blind.
 
-    Who labels never sees what others said; who settles sees all of it.
+    Who labels never sees other people's labels; who settles sees all of them.
     """
 
     who: str
@@ -39,7 +39,7 @@ class Seat:
 
     @property
     def alone(self) -> str | None:
-        """Whose statements the order shown rests on; None: everybody's."""
+        """Whose corrections the order shown rests on; None: everybody's."""
         return None if self.settles else self.who
 
 
@@ -49,7 +49,7 @@ class Desk:
 
     path: Path
     seat: Seat
-    _made: list[int] = field(default_factory=list)  # in this sitting, and not undone
+    _made: list[int] = field(default_factory=list)  # ids of this sitting that are not undone
 
     def label(
         self,
@@ -60,33 +60,34 @@ class Desk:
         note: str | None = None,
         seen: int | None = None,
     ) -> Correction:
-        """Give a passage a grade, a note, or say that one is not sure; None: as one had it."""
+        """Store a grade, a note, or doubt; None leaves a value as it was."""
         with _WRITING, Store(self.path, write=True) as store:
-            active = store.active_corrections(query)
-            key = (query, doc)
-            before = (
-                settled_labels(active).get(key)
-                if self.seat.settles
-                else labels_by_person(active).get(key, {}).get(self.seat.who)
-            )
+            before = self._last_label(store, query, doc)
             if before is not None:
                 grade = before.new if grade is None else grade
                 note = before.note if note is None else note
                 sure = before.sure if sure is None else sure
-            return self._keep(
-                store,
-                store.add_correction(
-                    *(query, doc, "grade", grade),
-                    who=self.seat.who,
-                    note=note or None,
-                    sure=True if sure is None else sure,
-                    settles=self.seat.settles,
-                    seen=seen,
-                ),
+            correction_id = store.add_correction(
+                query,
+                doc,
+                "grade",
+                grade,
+                who=self.seat.who,
+                note=note or None,
+                sure=True if sure is None else sure,
+                settles=self.seat.settles,
+                seen=seen,
             )
+            return self._remember(store, correction_id)
+
+    def _last_label(self, store: Store, query: str, doc: str) -> Correction | None:
+        active = store.active_corrections(query)
+        if self.seat.settles:
+            return settled_labels(active).get((query, doc))
+        return labels_by_person(active).get((query, doc), {}).get(self.seat.who)
 
     def move(self, query: str, doc: str, rank: int, seen: int | None = None) -> Correction:
-        """Put a passage at a rank: below all that stand above it there, above all below."""
+        """Put a passage at a rank: below all that are above it there, above all below."""
         with _WRITING, Store(self.path, write=True) as store:
             order = self._order(store, query, doc)
             if not 1 <= rank <= len(order):
@@ -94,34 +95,56 @@ class Desk:
             old = order.index(doc) + 1
             order.remove(doc)
             above, below = order[rank - 1 :], order[: rank - 1]
-            return self._moved(store, query, doc, above, below, (old, rank), seen)
+            correction_id = store.add_correction(
+                query,
+                doc,
+                "rank",
+                rank,
+                who=self.seat.who,
+                settles=self.seat.settles,
+                above=above,
+                below=below,
+                old=old,
+                seen=seen,
+            )
+            return self._remember(store, correction_id)
 
     def prefer(self, query: str, doc: str, over: str, seen: int | None = None) -> Correction:
-        """Say that a passage is better than another, and nothing of the rest."""
+        """Say that a passage is better than another, and nothing about any third."""
         with _WRITING, Store(self.path, write=True) as store:
             order = self._order(store, query, doc, over)
             old = order.index(doc) + 1
-            ranks = (old, min(old, order.index(over) + 1))
-            return self._moved(store, query, doc, [over], [], ranks, seen)
+            correction_id = store.add_correction(
+                query,
+                doc,
+                "rank",
+                min(old, order.index(over) + 1),
+                who=self.seat.who,
+                settles=self.seat.settles,
+                above=[over],
+                old=old,
+                seen=seen,
+            )
+            return self._remember(store, correction_id)
 
-    def undo(self, correction: int | None = None) -> Correction:
-        """Take back a correction of one's own, or else the last one of this sitting."""
+    def undo(self, correction_id: int | None = None) -> Correction:
+        """Take back a correction of one's own; None: the last one of this sitting."""
         with _WRITING:
-            if correction is None and not self._made:
+            if correction_id is None and not self._made:
                 raise InputError(
                     "nothing to undo",
                     remedy="open your last twenty (l) to undo what you did before",
                 )
-            chosen = self._made[-1] if correction is None else correction
+            undone = self._made[-1] if correction_id is None else correction_id
             with Store(self.path, write=True) as store:
-                made = store.undo(chosen, who=self.seat.who)
-                self._made = [one for one in self._made if one != chosen]
-                return _row(store, made)
+                undo_id = store.undo(undone, who=self.seat.who)
+                self._made = [made for made in self._made if made != undone]
+                return _read_correction(store, undo_id)
 
     def _order(self, store: Store, query: str, *docs: str) -> list[str]:
-        """The passages in order, as this person is shown it."""
-        found = read_queries(store, query, self.seat.alone)
-        order = [p.doc for each in found for p in each.passages if p.rank is not None]
+        """The order as this person sees it; it must contain each of `docs` once."""
+        queries = read_queries(store, query, self.seat.alone)
+        order = [passage.doc for found in queries for passage in found.ranked]
         for doc in docs:
             if doc not in order:
                 raise InputError(f"passage {doc!r} is not in the order", remedy="grade it")
@@ -129,32 +152,11 @@ class Desk:
             raise InputError("a passage and itself", remedy="name two")
         return order
 
-    def _moved(
-        self,
-        store: Store,
-        query: str,
-        doc: str,
-        above: list[str],
-        below: list[str],
-        ranks: tuple[int, int],
-        seen: int | None,
-    ) -> Correction:
-        made = store.add_correction(
-            *(query, doc, "rank", ranks[1]),
-            who=self.seat.who,
-            settles=self.seat.settles,
-            above=above,
-            below=below,
-            old=ranks[0],
-            seen=seen,
-        )
-        return self._keep(store, made)
-
-    def _keep(self, store: Store, made: int) -> Correction:
-        self._made.append(made)
-        return _row(store, made)
+    def _remember(self, store: Store, correction_id: int) -> Correction:
+        self._made.append(correction_id)
+        return _read_correction(store, correction_id)
 
 
-def _row(store: Store, number: int) -> Correction:
-    ((query,),) = store.rows("SELECT query FROM corrections WHERE id = ?", (number,))
-    return next(c for c in store.corrections(query) if c.id == number)
+def _read_correction(store: Store, correction_id: int) -> Correction:
+    ((query,),) = store.rows("SELECT query FROM corrections WHERE id = ?", (correction_id,))
+    return next(c for c in store.corrections(query) if c.id == correction_id)

@@ -1,12 +1,14 @@
-"""Passages as one person sees them: what is marked, and which a filter wants.
+"""Passages as one person sees them: their marks, and which of them a filter selects.
 
-What is told depends on who looks (`Seat`). Who labels is told what the judge said and what they
-said themselves; who settles, what everybody said. A passage is *validated* when they, or for who
-settles anybody, graded it, be it as the judge did. It *differs* when they or the judge asked again
-gave another grade than the judge at first, and for who settles when people disagree and nobody
-settled it. It is *unsure* when they (for who settles: anybody) said so, and *unclear* while nobody
-graded it and its judgement failed, or the order leaves open whether it belongs to the top:
-0.05 < P(in the top) < 0.95.
+Who labels sees what the judge said and their own labels; who settles sees everybody's (`Seat`). A
+passage is
+
+    validated  if they graded it, even if as the judge did (who settles: if anybody did)
+    differs    if they, or the judge asked again, gave another grade than the judge at first; who
+               settles: also if people disagree and nobody settled it
+    unsure     if they said so (who settles: anybody)
+    unclear    while nobody graded it and its judgment failed, or the order leaves open whether it
+               belongs to the top: 0.05 < P(in the top) < 0.95
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.golden.annotators import Key, assigned_passages, labels_by_person, people_grades
+from rankproof.golden.annotators import (
+    Key,
+    PeopleGrade,
+    assigned_passages,
+    labels_by_person,
+    people_grades,
+)
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
 from rankproof.golden.viewer.desk import Seat
@@ -28,50 +36,54 @@ State = Literal[
 ]
 Found = Literal["dense", "bm25", "both"]
 
-SURE = 0.95
+_CERTAIN = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which passages are wanted; an empty one wants all."""
+    """Which passages are wanted; an empty filter selects all."""
 
-    words: tuple[str, ...] = ()  # each of them in the question, or each in the passage
+    words: tuple[str, ...] = ()  # all of them in the question, or all in the passage
     grades: frozenset[int] = frozenset()
     state: State | None = None
     found: Found | None = None  # by this list alone, or by both
     source: str | None = None
 
     @staticmethod
-    def of(given: Mapping[str, str]) -> Filter:
-        """From the page's words."""
-        state, found = given.get("state") or None, given.get("found") or None
-        grades = frozenset(int(digit) for digit in given.get("grades", "") if digit in "012345")
-        for name, value, known in (
+    def of(parameters: Mapping[str, str]) -> Filter:
+        """Read a filter from the page's parameters."""
+        state, found = parameters.get("state") or None, parameters.get("found") or None
+        for name, value, allowed in (
             ("state", state, get_args(State)),
             ("found", found, get_args(Found)),
         ):
-            if value is not None and value not in known:
+            if value is not None and value not in allowed:
                 raise InputError(
-                    f"{name} {shorten(value)}", remedy=f"give one of {', '.join(known)}"
+                    f"{name} {shorten(value)}", remedy=f"give one of {', '.join(allowed)}"
                 )
-        words = tuple(fold(given.get("text", "")).split())
-        return Filter(words, grades, state, found, given.get("source") or None)  # type: ignore[arg-type]
+        return Filter(
+            words=tuple(fold(parameters.get("text", "")).split()),
+            grades=frozenset(int(c) for c in parameters.get("grades", "") if c in "012345"),
+            state=state,  # type: ignore[arg-type]
+            found=found,  # type: ignore[arg-type]
+            source=parameters.get("source") or None,
+        )
 
     @property
     def empty(self) -> bool:
         return self == Filter()
 
 
-class Passage(NamedTuple):  # of which there are many
-    """What a filter and the counts go by."""
+class Passage(NamedTuple):  # a tuple, because there are many
+    """A pooled passage without its text: what filters and counts depend on."""
 
     query: str
     doc: str
     judged: int | None
     failure: str | None
     top: float | None
-    others: tuple[int, ...]  # what the judge said when it was asked again
-    grade: int | None  # that holds: people's, else the judge's
+    others: tuple[int, ...]  # the judge's grades when it was asked again
+    grade: int | None  # the final one: people's, else the judge's
     validated: bool
     differs: bool
     unsure: bool
@@ -81,78 +93,104 @@ class Passage(NamedTuple):  # of which there are many
 
 
 def fold(text: str) -> str:
-    """As it is searched: case does not count, nor how an accent is encoded."""
+    """The text as it is searched: neither case nor the encoding of accents matters."""
     if text.isascii():
         return text.lower()  # the same, and ten times as fast
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def again(store: Store, query: str | None = None) -> dict[Key, list[int]]:
-    """What the judge said when it was asked again, in the order of asking."""
-    one, given = ("TRUE", ()) if query is None else ("query = ?", (query,))
+def _repeated_grades(store: Store, query: str | None) -> dict[Key, list[int]]:
+    """The judge's grades when it was asked again, in the order of asking."""
+    condition, parameters = ("TRUE", ()) if query is None else ("query = ?", (query,))
     rows = store.rows(
         "SELECT query, result FROM replies "
         "WHERE repeat > 0 AND retired = 0 AND kind = 'grade' AND result NOT NULL "
-        f"AND {one} ORDER BY id",
-        given,
+        f"AND {condition} ORDER BY id",
+        parameters,
     )
-    found: dict[Key, list[int]] = {}
-    for asked, result in rows:
+    repeated: dict[Key, list[int]] = {}
+    for name, result in rows:
         for doc, grade in json.loads(result).items():
-            found.setdefault((asked, doc), []).append(grade)
-    return found
+            repeated.setdefault((name, doc), []).append(grade)
+    return repeated
+
+
+class _Labels(NamedTuple):
+    """What a person may know of people's labels of one passage."""
+
+    grade: int | None = None
+    settled: bool = False
+    disagree: bool = False
+    unsure: bool = False
+    noted: bool = False
+    exist: bool = False
+
+
+def _own_labels(label: Correction | None) -> _Labels:
+    """The labels as one annotator sees them: their own alone."""
+    if label is None:
+        return _Labels()
+    return _Labels(label.new, unsure=not label.sure, noted=bool(label.note), exist=True)
+
+
+def _all_labels(labels: Sequence[Correction], grade: PeopleGrade | None) -> _Labels:
+    """The labels as who settles sees them: everybody's."""
+    settled = grade is not None and grade.settled
+    return _Labels(
+        grade=None if grade is None else grade.grade,
+        settled=settled,
+        disagree=not settled and len({c.new for c in labels if c.new is not None}) > 1,
+        unsure=not settled and any(not c.sure for c in labels),
+        noted=any(c.note for c in labels),
+        exist=bool(labels),
+    )
 
 
 def passages(
     store: Store, seat: Seat, active: Sequence[Correction], query: str | None = None
 ) -> Iterator[Passage]:
-    """Of all pools, or one, without their texts; `active` is what people said of them."""
-    one, given = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
+    """The pooled passages of one query or all, as a person sees them; `active` corrections."""
+    condition, parameters = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
     rows = store.rows(
         "SELECT pool.query, pool.doc, grade, failure, top FROM pool "
         "LEFT JOIN grades USING (query, doc) LEFT JOIN ranking USING (query, doc) "
-        f"WHERE {one}",
-        given,
+        f"WHERE {condition}",
+        parameters,
     )
-    repeated = again(store, query)
-    said = labels_by_person(active)
+    repeated = _repeated_grades(store, query)
+    labels = labels_by_person(active)
     queue = assigned_passages(store, seat.who)
-    holding = (
-        people_grades(active, {(asked, doc): judged for asked, doc, judged, _, _ in rows})
-        if seat.settles
-        else {}
-    )
-    for asked, doc, judged, failure, top in rows:
-        key = (asked, doc)
-        mine = said.get(key)
+    grades: dict[Key, PeopleGrade] = {}
+    if seat.settles:
+        grades = people_grades(active, {(name, doc): judged for name, doc, judged, _, _ in rows})
+    for name, doc, judged, failure, top in rows:
+        key = (name, doc)
+        by_person = labels.get(key, {})
         if seat.settles:
-            chosen = holding.get(key)
-            grade = None if chosen is None else chosen.grade
-            done = chosen is not None and chosen.settled
-            people = [] if mine is None else list(mine.values())
-            apart = len({c.new for c in people if c.new is not None}) > 1 and not done
-            unsure = not done and any(not c.sure for c in people)
+            known = _all_labels(list(by_person.values()), grades.get(key))
         else:
-            people = [mine[seat.who]] if mine is not None and seat.who in mine else []
-            grade = people[0].new if people else None
-            done, apart, unsure = False, False, bool(people) and not people[0].sure
-        validated = grade is not None
-        noted = any(c.note for c in people)
-        wanted = key in queue and not people
+            known = _own_labels(by_person.get(seat.who))
         others = tuple(repeated.get(key, ()))
+        validated = known.grade is not None
         if seat.blind and not validated:
             judged = failure = top = None
             others = ()
-        final = grade if validated else judged
-        differs = apart or (
-            not done
-            and judged is not None
-            and (final != judged or any(other != judged for other in others))
-        )
-        unclear = not validated and (
-            (judged is None and failure is not None) or (top is not None and 1 - SURE < top < SURE)
-        )
+        final = known.grade if validated else judged
+        contradicts = judged is not None and any(grade != judged for grade in (final, *others))
+        is_open = top is not None and 1 - _CERTAIN < top < _CERTAIN
+        is_failed = judged is None and failure is not None
         yield Passage(
-            *(asked, doc, judged, failure, top, others, final),
-            *(validated, differs, unsure, unclear, noted, wanted),
+            query=name,
+            doc=doc,
+            judged=judged,
+            failure=failure,
+            top=top,
+            others=others,
+            grade=final,
+            validated=validated,
+            differs=known.disagree or (not known.settled and contradicts),
+            unsure=known.unsure,
+            unclear=not validated and (is_failed or is_open),
+            noted=known.noted,
+            queue=key in queue and not known.exist,
         )

@@ -1,4 +1,4 @@
-"""What the page asks beside its questions: what a grade rests on, one's last words, agreement."""
+"""What the page asks for besides its queries: evidence for a grade, recent labels, agreement."""
 
 from __future__ import annotations
 
@@ -28,102 +28,113 @@ from rankproof.statistics.agreement import agreement
 
 if TYPE_CHECKING:
     from rankproof.data.tables import Run
-    from rankproof.measures import Measure
+    from rankproof.measures.registry import Measure
 
-SOURCES = 200  # more are no choice for a menu; the search finds them by name
-LAST = 20  # of one's own changes, to look at again
+_MAX_SOURCES = 200  # in a menu; others can be searched by name
+_RECENT_LABELS = 20
 
 
 def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
-    """What a passage's grade and rank rest on: the judge's words, and what people changed.
+    """What a passage's grade and rank rest on: the judge's replies, and people's corrections.
 
-    Who is blind is told the words that speak of passages they graded, and of no other.
+    The blind see only replies about passages that they have graded.
     """
-    every = [
-        each
-        for each in store.corrections(query)
-        if each.doc == doc and (seat.settles or each.who == seat.who)
+    corrections = [
+        correction
+        for correction in store.corrections(query)
+        if correction.doc == doc and (seat.settles or correction.who == seat.who)
     ]
-    said = labels_by_person(store.active_corrections(query)) if seat.blind else {}
-    graded = {d for (_, d), by in said.items() if seat.who in by and by[seat.who].new is not None}
-    if seat.blind and doc not in graded:
-        raise InputError("the judge is hidden", remedy="grade the passage first")
     judges = ", ".join(map(str, store.current_judges("grade")))
-    grade = store.replies(
+    grading = store.replies(
         "id IN (SELECT reply FROM pairs JOIN answers USING (pair) "
         f"WHERE pairs.query = ? AND pairs.doc = ? AND answers.judge IN ({judges}))",
         (query, doc),
     )
-    orders = [reply for reply in _orders(store, query) if doc in reply.documents]
+    orders = [reply for reply in _order_replies(store, query) if doc in reply.documents]
     hidden = 0
     if seat.blind:
-        told = [[r for r in each if graded.issuperset(r.documents)] for each in (grade, orders)]
-        hidden = len(grade) + len(orders) - sum(map(len, told))
-        grade, orders = told
-    gone = undone_ids(every)
-    panel = (store.meta("judge") or {}).get("members", [])
-    names = {number: each["name"] for each in panel for number in each["numbers"].values()}
+        graded = _graded_documents(store, seat, query)
+        if doc not in graded:
+            raise InputError("the judge is hidden", remedy="grade the passage first")
+        total = len(grading) + len(orders)
+        grading = [reply for reply in grading if graded.issuperset(reply.documents)]
+        orders = [reply for reply in orders if graded.issuperset(reply.documents)]
+        hidden = total - len(grading) - len(orders)
+    undone = undone_ids(corrections)
+    members = (store.meta("judge") or {}).get("members", [])
+    names = {number: m["name"] for m in members for number in m["numbers"].values()}
     return {
-        "grade": [_told(reply, names) for reply in grade],
-        "orders": [_told(reply, names) for reply in orders],
+        "grade": [_reply_item(reply, names) for reply in grading],
+        "orders": [_reply_item(reply, names) for reply in orders],
         "hidden": hidden,
         "history": [
-            asdict(each) | {"undone": each.id in gone, "mine": each.who == seat.who}
-            for each in every
+            asdict(correction)
+            | {"undone": correction.id in undone, "mine": correction.who == seat.who}
+            for correction in corrections
         ],
     }
 
 
-def recent(index: Index) -> list[dict[str, Any]]:
-    """One's own last twenty words that hold, newest first; of a passage's label the last alone."""
-    store = index.store
-    own = sorted((c for c in index.active() if c.who == index.seat.who), key=lambda c: c.id)
-    last = {(c.query, c.doc, c.settles) if c.field == "grade" else c.id: c for c in own}
-    mine = sorted(last.values(), key=lambda c: c.id)[-LAST:]
-    asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
-    texts: dict[str, str] = dict(
-        store.rows(
-            "SELECT doc, text FROM json_each(?) JOIN passages ON doc = value",
-            (json.dumps([c.doc for c in mine]),),
-        )
-    )
-    return [
-        index.told(c) | {"question": asked.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
-        for c in reversed(mine)
-    ]
-
-
-def pair(store: Store, query: str, first: str, second: str) -> dict[str, int]:
-    """How often the judge saw both passages in one call, and put the first before the second."""
-    both = [
-        reply.result
-        for reply in _orders(store, query)
-        if isinstance(reply.result, list) and first in reply.result and second in reply.result
-    ]
+def _graded_documents(store: Store, seat: Seat, query: str) -> set[str]:
+    """Passages of a query that this person graded."""
+    labels = labels_by_person(store.active_corrections(query))
     return {
-        "together": len(both),
-        "first": sum(order.index(first) < order.index(second) for order in both),
+        doc
+        for (_, doc), by_person in labels.items()
+        if seat.who in by_person and by_person[seat.who].new is not None
     }
 
 
-def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dict[Key, float]:
-    """Passages of the pools that no person graded, by how far a grade could move a comparison.
+def recent_labels(index: Index) -> list[dict[str, Any]]:
+    """One's own last corrections that count, newest first; of each label only the last."""
+    store = index.store
+    own = [c for c in index.active_corrections() if c.who == index.seat.who]
+    own.sort(key=lambda c: c.id)
+    last = {(c.query, c.doc, c.settles) if c.field == "grade" else c.id: c for c in own}
+    recent = sorted(last.values(), key=lambda c: c.id)[-_RECENT_LABELS:]
+    questions: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
+    texts: dict[str, str] = dict(
+        store.rows(
+            "SELECT doc, text FROM json_each(?) JOIN passages ON doc = value",
+            (json.dumps([c.doc for c in recent]),),
+        )
+    )
+    return [
+        index.correction_for_author(c)
+        | {"question": questions.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
+        for c in reversed(recent)
+    ]
 
-    Holes as `rankproof holes` knows them, with people's grades as all that is known.
+
+def compared_pair(store: Store, query: str, first: str, second: str) -> dict[str, int]:
+    """How often the judge saw both passages in one call, and put the first before the second."""
+    orders = [
+        reply.result
+        for reply in _order_replies(store, query)
+        if isinstance(reply.result, list) and first in reply.result and second in reply.result
+    ]
+    first_wins = sum(order.index(first) < order.index(second) for order in orders)
+    return {"together": len(orders), "first": first_wins}
+
+
+def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dict[Key, float]:
+    """Pooled passages that no person graded, by how far a grade could move a comparison of runs.
+
+    Unjudged documents as `rankproof holes` has them, with people's grades as the only judgments.
     """
     from rankproof.data import read_qrels
     from rankproof.evaluation import Policy
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging_order import judge_next
 
-    # A query that nobody labelled has a judgement, too, of a passage that no run can hold.
-    least = 1 if measure.definition.grades else 0
-    known: dict[str, dict[str, int]] = {
-        query: {"no run holds this": least} for (query,) in store.rows("SELECT query FROM queries")
+    # Every query has a judgment, of a document that no run can hold, so that none is skipped.
+    lowest = 1 if measure.definition.grades else 0
+    grades: dict[str, dict[str, int]] = {
+        query: {"no run holds this": lowest} for (query,) in store.rows("SELECT query FROM queries")
     }
-    for (query, doc), each in people_grades(store.active_corrections()).items():
-        known.setdefault(query, {})[doc] = each.grade
-    view = View(runs, read_qrels(known), Policy(), scale=SET_SCALE.highest)
+    for (query, doc), label in people_grades(store.active_corrections()).items():
+        grades.setdefault(query, {})[doc] = label.grade
+    view = View(runs, read_qrels(grades), Policy(), scale=SET_SCALE.highest)
     view.check([measure])
     pooled = set(store.rows("SELECT query, doc FROM pool"))
     rows = judge_next(view, measure).iter_rows()
@@ -131,57 +142,57 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
 
 
 def sources(store: Store) -> list[list[Any]]:
-    """(name, passages) of the most frequent sources."""
+    """(name, passages) of the most frequent sources, by name."""
     rows = store.rows(
         "SELECT source, COUNT(*) FROM passages WHERE source NOT NULL "
         "GROUP BY source ORDER BY 2 DESC, 1 LIMIT ?",
-        (SOURCES,),
+        (_MAX_SOURCES,),
     )
     return [list(row) for row in sorted(rows)]
 
 
 def live_agreement(index: Index) -> dict[str, Any]:
-    """The judge beside people, over what they validated so far; who settles sees each person."""
-    pairs = [
+    """Agreement of the judge with people so far; who settles also sees each person's."""
+    grades = [
         (p.query, p.judged, p.grade)
-        for found in index.fresh().values()
-        for p in found
+        for pool in index.refresh().values()
+        for p in pool
         if p.validated and p.judged is not None and p.grade is not None
     ]
-    people = _between(index) if index.seat.settles else []
-    if not pairs:
+    people = _people_agreement(index) if index.seat.settles else []
+    if not grades:
         empty: dict[str, Any] = {"pairs": 0, "coefficients": {}, "levels": [], "confusion": []}
         return empty | {"people": people}
-    queries, judge, person = zip(*pairs, strict=True)
-    found = agreement(judge, person, queries=queries)
-    changed = sum(j != g for _, j, g in pairs)
-    return {"pairs": len(pairs), "changed": changed, **found.to_dict(), "people": people}
+    queries, judge, person = zip(*grades, strict=True)
+    result = agreement(judge, person, queries=queries)
+    changed = sum(judged != grade for _, judged, grade in grades)
+    return {"pairs": len(grades), "changed": changed, **result.to_dict(), "people": people}
 
 
-def _between(index: Index) -> list[dict[str, Any]]:
-    """Every two people, each person and the judge, and all people together."""
-    judged = {(p.query, p.doc): p.judged for found in index.fresh().values() for p in found}
-    active = index.active()
-    told = []
-    for one, other, found in pairwise_agreement(active, {JUDGE: judged}):
+def _people_agreement(index: Index) -> list[dict[str, Any]]:
+    """Agreement of every two people, of each person with the judge, and of all people."""
+    judged = {(p.query, p.doc): p.judged for pool in index.refresh().values() for p in pool}
+    corrections = index.active_corrections()
+    items = []
+    for first, second, found in pairwise_agreement(corrections, {JUDGE: judged}):
         figures = {name: found.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS}
-        told.append({"who": one, "with": other, "figures": figures})
-    alpha = people_alpha(active)
+        items.append({"who": first, "with": second, "figures": figures})
+    alpha = people_alpha(corrections)
     if alpha is not None:
-        told.append({"who": "all", "with": "all", "figures": {alpha.name: alpha.to_dict()}})
-    return told
+        items.append({"who": "all", "with": "all", "figures": {alpha.name: alpha.to_dict()}})
+    return items
 
 
-def _orders(store: Store, query: str) -> list[Reply]:
-    """The replies that the order of a question rests on."""
+def _order_replies(store: Store, query: str) -> list[Reply]:
+    """The replies that the order of a query rests on."""
     return store.replies("id IN (SELECT reply FROM orders WHERE query = ?)", (query,))
 
 
-def _told(reply: Reply, names: Mapping[int, str]) -> dict[str, Any]:
-    """A reply as the page shows it, of a panel by whom; labels say which passage is meant."""
+def _reply_item(reply: Reply, names: Mapping[int, str]) -> dict[str, Any]:
+    """A reply as the page shows it; labels say which passage is meant."""
     return {
         **told(reply, "text", "failure"),
-        "labels": [[letter_label(at), doc] for at, doc in enumerate(reply.documents)],
+        "labels": [[letter_label(index), doc] for index, doc in enumerate(reply.documents)],
         "result": reply.result,
         "model": ": ".join(filter(None, [names.get(reply.judge), reply.model])),
         "attempt": reply.attempt,

@@ -178,7 +178,7 @@ class View:
                 ("sources", lambda given: reading.sources(self.store)),
                 ("agreement", lambda given: reading.live_agreement(self.index)),
                 ("health", lambda given: health_lines(self.store)),
-                ("recent", lambda given: reading.recent(self.index)),
+                ("recent", lambda given: reading.recent_labels(self.index)),
                 ("next", self.next),
             )
         ]
@@ -214,7 +214,9 @@ class View:
 
     def progress(self) -> list[dict[str, Any]]:
         """Of everybody who labels, or is to."""
-        return [asdict(each) for each in annotator_progress(self.store, self.index.active())]
+        return [
+            asdict(each) for each in annotator_progress(self.store, self.index.active_corrections())
+        ]
 
     def questions(self, given: dict[str, str]) -> Any:
         return self.index.summaries(Filter.of(given))
@@ -230,7 +232,7 @@ class View:
         query, first, second = (_named(given, name) for name in ("query", "first", "second"))
         if self.seat.blind:
             return {"together": 0, "first": 0}
-        return reading.pair(self.store, query, first, second)
+        return reading.compared_pair(self.store, query, first, second)
 
     def next(self, given: dict[str, str]) -> Any:
         return self.index.next("random" if given.get("by") == "random" else "gain")
@@ -272,7 +274,7 @@ class View:
     def _changed(self, made: Correction) -> dict[str, Any]:
         with self._mutex:
             return {
-                "made": self.index.told(made),
+                "made": self.index.correction_for_author(made),
                 "question": self.index.question(made.query, Filter()),
                 "summary": self.index.summaries(Filter(), made.query)[0],
                 "progress": self.progress(),
