@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankproof.projects.choosing import Chosen
 
 
-@command(group="RAG", needs=CHOOSING)
+@command(group="RAG", needs=CHOOSING, replay="it holds none that follows from its inputs alone")
 def choose(
     folder: Annotated[
         str | os.PathLike[str],

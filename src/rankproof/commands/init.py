@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankproof.projects import Prepared
 
 
-@command(group="RAG", needs=DOCUMENTS)
+@command(group="RAG", needs=DOCUMENTS, replay="it holds none that follows from its inputs alone")
 def init(
     folder: Annotated[
         str | os.PathLike[str],

@@ -125,12 +125,13 @@ class InputOptions(TypedDict, total=False):
 class MemoryOptions(TypedDict, total=False):
     """Large runs.
 
-    They change no value: a run that is read in parts has the same values to the last bit.
+    A run that is read in parts has the same values to the last bit. Where `memory` is given, bounds
+    over unjudged documents are added on request alone.
     """
 
     memory: Annotated[
         int | str | None,
-        Option(metavar="SIZE", default_text="half of what is available", recorded=False),
+        Option(metavar="SIZE", default_text="half of what is available"),
         "Read runs that would take more in parts, such as 2GB.",
     ]
     spill_dir: Annotated[

@@ -317,3 +317,12 @@ def _signature(function: Any, arguments: Sequence[Argument]) -> Signature:
         ],
         return_annotation=function.__annotations__.get("return", Signature.empty),
     )
+
+
+def docs_table() -> str:
+    """The table of commands in docs/commands.md."""
+    lines = ["| command | what it does | needs |", "|:--|:--|:--|"]
+    for entry in all_commands():
+        extra = f"`rankproof[{entry.needs.extra}]`" if entry.needs.extra else ""
+        lines.append(f"| `{entry.name}` | {entry.summary} | {extra} |")
+    return "\n".join(lines)

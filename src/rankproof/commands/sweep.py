@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from rankproof.tradeoffs.sweep import Swept
 
 
-@command(group="RAG", needs=RETRIEVAL)
+@command(
+    group="RAG",
+    needs=RETRIEVAL,
+    replay="a sweep measures times, which no two runs share",
+)
 def sweep(
     config: Annotated[
         Any,
