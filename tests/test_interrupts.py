@@ -15,7 +15,7 @@ import pytest
 from golden_sets import honest, write_corpus
 from loopback import PATIENCE, Reply, Request, loopback
 
-from rankproof.cli.door import door
+from rankproof.cli.exit_line import errors_as_one_line
 from rankproof.foundation.interrupts import two_stage
 
 SWEEP = """
@@ -198,7 +198,7 @@ def test_ctrl_c_that_a_library_swallows_is_heard_all_the_same(
 def test_an_error_that_ctrl_c_is_behind_is_told_as_ctrl_c(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as stopped, door():
+    with pytest.raises(SystemExit) as stopped, errors_as_one_line():
         raise RuntimeError("__set_name__") from KeyboardInterrupt()
     assert stopped.value.code == 130
     assert capsys.readouterr().err == "rankproof: stopped\n"

@@ -3,8 +3,9 @@
 command_line.py  options, help and completion, generated from the commands' signatures
 delivery.py      call the command, print and write its result
 terminal.py      tables, lines, warnings and a progress bar for people
-door.py          errors become one line on stderr and an exit code
-guardian.py      `--cluster` runs in a child process, which Ray may end
+exit_line.py     errors become one line on stderr and an exit code
+child_process.py `--cluster` runs in a child process, which Ray may end
+deferred_import.py  polars is imported when it is first used
 unconverted.py   commands still on typer
 
 It holds no logic of a command: what a command does stands in `commands/`.
@@ -18,8 +19,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import NoReturn
 
-from rankproof.cli.door import at_home, door, shown_arguments
-from rankproof.cli.later import import_later
+from rankproof.cli.deferred_import import defer_import
+from rankproof.cli.exit_line import errors_as_one_line, expand_home, shown_arguments
 from rankproof.foundation import manifest
 from rankproof.foundation.interrupts import INTERRUPTED, two_stage
 from rankproof.foundation.progress import ask_with, show_announcements, show_progress
@@ -38,8 +39,8 @@ def main() -> None:
     show_progress(_draw_progress)
     show_announcements(_warn)
     ask_with(_confirm)
-    with door(), two_stage():
-        sys.argv[1:] = map(at_home, sys.argv[1:])
+    with errors_as_one_line(), two_stage():
+        sys.argv[1:] = map(expand_home, sys.argv[1:])
         manifest.command = shown_arguments(sys.argv[1:])
         first = sys.argv[1] if len(sys.argv) > 1 else ""
         if first in VERBS:
@@ -80,11 +81,13 @@ def run() -> None:
 
     The system frees half a gigabyte at once; the interpreter would do it piece by piece.
     """
-    import_later("polars")
+    defer_import("polars")
     if sys.platform == "linux" and any(word.startswith("--cluster") for word in sys.argv[1:]):
-        from rankproof.cli.guardian import guarded  # Ray may end the process that it is in
+        from rankproof.cli.child_process import (
+            run_in_child,  # Ray may end the process that it is in
+        )
 
-        os._exit(guarded(_run_and_leave))
+        os._exit(run_in_child(_run_and_leave))
     _run_and_leave()
 
 

@@ -27,6 +27,7 @@ from rankproof.commands.recording import (
 from rankproof.commands.registry import Command, Output
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
+from rankproof.foundation.lines import pending_paths
 from rankproof.foundation.redaction import remove_secrets
 from rankproof.presentation.result import Presentation
 
@@ -71,9 +72,13 @@ def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str
         from rankproof.foundation.manifest import digest_ahead
 
         digest_ahead(roles.values())  # on another core, beside the work
-    if delivery.format == "table" and not command.prints:
-        importlib.import_module("rich.console")  # while other threads read what was begun ahead
-        importlib.import_module("rich.table")
+    if pending_paths():  # runs that other threads read while Python imports
+        from rankproof.data.trec import group_ahead
+
+        group_ahead()
+        if delivery.format == "table":
+            importlib.import_module("rich.console")
+            importlib.import_module("rich.table")
     result = command.function(**arguments)
     if command.prints:
         return int(result or 0)

@@ -112,10 +112,6 @@ def evaluate(
     (0.41666666666666663, 0.3333333333333333, 0.5)
     """
     from rankproof.commands.inputs import EvaluationInputs, is_single_run
-    from rankproof.data.trec import group_ahead
-
-    group_ahead()  # while the rest loads, and judgments are read
-
     from rankproof.evaluation import Evaluations, at_level, parse_all, parse_means
     from rankproof.evaluation.thresholds import parse_limit
 
