@@ -113,10 +113,10 @@ def evaluate(
     """
     from rankproof.commands.inputs import EvaluationInputs, is_single_run
     from rankproof.evaluation import Evaluations, at_level, parse_all, parse_means
-    from rankproof.evaluation.thresholds import parse_limit
+    from rankproof.evaluation.thresholds import parse_condition
 
     level = options.get("level")
-    conditions = [parse_limit(text) for text in fail_if]
+    conditions = [parse_condition(text) for text in fail_if]
     conditions = [replace(c, measure=at_level([c.measure], level)[0]) for c in conditions]
     names: Any = measures
     if conditions:  # which name measures of their own
@@ -135,7 +135,7 @@ def evaluate(
     if holes:
         evaluations = _with_bounds(inputs, evaluations)
     evaluations = [
-        replace(e, failed_conditions=tuple(line for c in conditions for line in c.broken(e)))
+        replace(e, failed_conditions=tuple(line for c in conditions for line in c.failures(e)))
         for e in evaluations
     ]
     if is_single_run(runs):

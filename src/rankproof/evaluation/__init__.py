@@ -1,11 +1,18 @@
-"""Run × qrels × measures → Evaluation.
+"""Evaluate runs: run × judgments × measures → Evaluation.
 
-policy.py    every choice that a figure rests on
-meeting.py   a run and judgements brought together, and measures of their tie groups
-checks.py    what looks wrong with the two
-result.py    Evaluation: the figures, as means, frames and dicts
+Other packages import from here; `rankproof.evaluate` (commands/eval.py) is built on it. Ranking
+stands in data/ties.py, the measures in measures/, comparisons of runs in comparison/.
 
-What other rooms ask of these is imported as itself: they come in by this door.
+policy.py         every choice that a score depends on
+matching.py       matches a run with judgments, and measures their tie groups
+checks.py         what looks wrong with a run or judgments
+result.py         Evaluation: the scores of one run, as means, frames and dicts
+several_runs.py   Evaluations: those of several runs, as one result
+annotator_estimates.py  scores with annotators' labels, where a judge labeled every query
+thresholds.py     conditions on a measure that a run must not meet
+tie_counts.py     the ties of a run, without judgments
+matrices.py       runs given as arrays
+streaming/        files that are larger than memory, in parts
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A threshold for one measure: `nDCG@10 < 0.42`."""
+"""Conditions on one measure, such as `nDCG@10 < 0.42`, that a run must not meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rankproof.evaluation import Evaluation
+from rankproof.evaluation.result import Evaluation
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, parse
 
@@ -18,37 +18,37 @@ SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_SHAPE = re.compile(r"(?P<measure>.+?)\s*(?P<sign><=|>=|<|>)\s*(?P<number>\S+)\s*")
+_CONDITION = re.compile(r"(?P<measure>.+?)\s*(?P<sign><=|>=|<|>)\s*(?P<threshold>\S+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """What a run must not be."""
+class Condition:
+    """A measure, a comparison and a threshold."""
 
     measure: Measure
-    sign: str
-    number: float
-    text: str
+    sign: str  # a key of SIGNS
+    threshold: float
+    text: str  # as the user wrote it
 
-    def broken(self, evaluation: Evaluation) -> list[str]:
-        """A line where the run's expected value meets the condition, or has none."""
+    def failures(self, evaluation: Evaluation) -> list[str]:
+        """Return a sentence if the run's expected value meets the condition, or is undefined."""
         value = evaluation[self.measure].expected
         if math.isnan(value):
             return [f"{evaluation.name}: {self.measure} is defined on no query ({self.text})"]
-        if not SIGNS[self.sign](value, self.number):
+        if not SIGNS[self.sign](value, self.threshold):
             return []
         return [f"{evaluation.name}: {self.measure} is {value:.4f}: {self.text}"]
 
 
-def parse_limit(text: str) -> Limit:
-    """`"nDCG@10 < 0.42"` → the limit."""
-    found = _SHAPE.fullmatch(text.strip())
+def parse_condition(text: str) -> Condition:
+    """Parse "nDCG@10 < 0.42"; the threshold must be finite."""
+    match = _CONDITION.fullmatch(text.strip())
     try:
-        number = float(found["number"]) if found else math.nan
+        threshold = float(match["threshold"]) if match else math.nan
     except ValueError:
-        number = math.nan
-    if found is None or not math.isfinite(number):
+        threshold = math.nan
+    if match is None or not math.isfinite(threshold):
         raise InputError(
             f"cannot read the condition {shorten(text)}", remedy="write it as 'nDCG@10 < 0.42'"
         )
-    return Limit(parse(found["measure"]), found["sign"], number, text.strip())
+    return Condition(parse(match["measure"]), match["sign"], threshold, text.strip())
