@@ -1,4 +1,7 @@
-"""Every command is one function: command line, Python and `verify` give the same."""
+"""Every command is one function: command line, Python and `verify` give the same.
+
+python tests/test_commands.py    # writes the table of commands into docs/commands.md
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ def test_command_line_python_and_verify_give_the_same(name: str, tmp_path: Path)
 
 def test_every_command_that_can_be_repeated_has_a_case_here_or_in_a_test_of_its_own() -> None:
     """A command whose result follows from its inputs is checked against `verify` somewhere."""
-    elsewhere = {"ceilings", "recommend", "golden agreement"}
+    elsewhere = {"ceilings", "recommend", "golden agreement", "golden diff"}
     elsewhere |= {"audit vectors", "audit logits", "audit scores", "audit model"}
     repeated = {c.name for c in all_commands() if c.replay is not False and not c.prints}
     repeated -= {c.name for c in all_commands() if isinstance(c.replay, str)}
@@ -126,9 +129,11 @@ def test_importing_all_commands_loads_neither_numpy_nor_polars_nor_rich() -> Non
     assert done.stdout == "[]\n", done.stderr
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
+
+
 def test_the_commands_in_the_docs_are_those_that_exist() -> None:
-    page = Path(__file__).parents[1] / "docs" / "commands.md"
-    assert registry.docs_table() in page.read_text(encoding="utf-8")
+    assert registry.docs_table() in PAGE.read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------ a new command
@@ -194,3 +199,8 @@ def test_a_new_command_is_everywhere_at_once(
     assert unread == []
     assert "4 lines" in page.read_text(encoding="utf-8"), "report"
     assert "| `count` | Count the lines of a file. | `rankproof[judge]` |" in registry.docs_table()
+
+
+if __name__ == "__main__":
+    introduction = PAGE.read_text(encoding="utf-8").partition("| command |")[0]
+    PAGE.write_text(f"{introduction}{registry.docs_table()}\n", encoding="utf-8")
