@@ -122,6 +122,8 @@ def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[st
 
     `paths` are the inputs by role. Where the call cannot be repeated, the reason is returned.
     """
+    from rankproof.presentation.result import KEY
+
     manifest = stored["manifest"]
     call = manifest["call"]
     command = find_command(call["command"])
@@ -130,7 +132,8 @@ def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[st
     if isinstance(command.replay, str):
         return command.replay
     with tempfile.TemporaryDirectory(prefix="rankproof-") as folder:
-        arguments: dict[str, Any] = dict(manifest["config"] or {})
+        defaults = {a.name: a.default for a in command.arguments() if not a.is_required}
+        arguments: dict[str, Any] = {**defaults, **(manifest["config"] or {})}
         for name, roles in call["files"].items():
             if isinstance(roles, Mapping):
                 arguments[name] = {run: str(paths[role]) for run, role in roles.items()}
@@ -144,7 +147,12 @@ def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[st
                 return replayed
             arguments = replayed
         result = command.function(**arguments)
-        again: dict[str, Any] = getattr(result, "to_stored_dict", result.to_dict)()
+        if manifest["kind"] != result.kind:
+            raise LookupError(f"{command.name} makes no {manifest['kind']}")
+        is_stored = KEY in stored  # written by --out, which holds more than --format json prints
+        again: dict[str, Any] = (
+            getattr(result, "to_stored_dict", result.to_dict)() if is_stored else result.to_dict()
+        )
         return again
 
 

@@ -308,5 +308,5 @@ UNMADE = {
         "it holds none that follows from its inputs alone",
     ),
 }
-MORE = ("per_query", "relevant", "retrieved", "runs")  # what --out holds and --format json does not
+MORE = ("per_query", "relevant", "retrieved")  # what --out holds and --format json does not
 UNCOMPARED = ("seconds", "presentation")  # what no two runs share, and what follows from the rest
