@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-from rankproof.precision import gpu_scores, gpu_search
-from rankproof.precision.exact_search import find
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("src", "tests")]
+from described_search import find  # noqa: E402
+
+from rankproof.precision import gpu_scores, gpu_search  # noqa: E402
 
 QUERIES = 1, 32, 1024, 4096
 DOCUMENTS = 100_000, 1_000_000, 10_000_000
@@ -299,9 +300,9 @@ def formats() -> tuple[list[str], int]:
                 find(queries, documents, 100, **settings)
                 times.append(1000 * (time.perf_counter() - begin))
             begin = time.perf_counter()
-            theirs, _ = find(on_cpu[0], on_cpu[1], 100, **settings)
+            theirs = find(on_cpu[0], on_cpu[1], 100, **settings)
             on_these = 1000 * (time.perf_counter() - begin)
-            ours, _ = find(queries, documents[: 1 << 17], 100, **settings)
+            ours = find(queries, documents[: 1 << 17], 100, **settings)
             same = all(
                 np.array_equal(getattr(ours, x), getattr(theirs, x))
                 for x in ("scores", "documents", "cut")

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
+from described_search import find  # noqa: E402
 from hard_vectors import hard_vectors  # noqa: E402
 
 from rankproof.precision import cosine, dot, fixed_sum, gpu_scores, gpu_search  # noqa: E402
-from rankproof.precision.exact_search import find  # noqa: E402
 from rankproof.precision.formats import round_to  # noqa: E402
 
 FORMS = ("float32", "float16", "bfloat16")
@@ -54,11 +54,11 @@ def main() -> int:
                     continue
                 for high in (True, False):
                     settings: Any = {"format": form, "metric": metric, "high_precision": high}
-                    ours = bits(find(a, b, 30, **settings)[0])
+                    ours = bits(find(a, b, 30, **settings))
                     for precision in ("highest", "high"):
                         torch.set_float32_matmul_precision(precision)
                         searches += 1
-                        if bits(find(there[0], there[1], 30, **settings)[0]) != ours:
+                        if bits(find(there[0], there[1], 30, **settings)) != ours:
                             different.append((name, settings, precision))
                 torch.set_float32_matmul_precision("highest")
                 score = dot if metric == "dot" else cosine
@@ -69,7 +69,7 @@ def main() -> int:
                     different.append((name, form, metric))
             wide = there[1][:2000].float()
             if (
-                gpu_scores.unit(wide).cpu().numpy().tobytes()
+                gpu_scores.normalize(wide).cpu().numpy().tobytes()
                 != fixed_sum.normalize(wide.cpu().numpy()).tobytes()
             ):
                 different.append((name, form, "unit"))

@@ -31,7 +31,8 @@ import Stemmer
 
 from rankproof.foundation.arrays import Array
 from rankproof.precision import fixed_sum
-from rankproof.precision.exact_search import find
+from rankproof.precision.exact_search import find_top_k
+from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.topk import TopK, top_k
 from rankproof.retrieval.fusion import fuse_one
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
@@ -66,7 +67,7 @@ def before(queries: Array, documents: Array, k: int) -> TopK:
 def measure(queries: Array, documents: Array, index: Any, k: int) -> str:
     """One line of the table."""
     contenders: dict[str, Callable[[], Any]] = {
-        "rankproof": partial(find, queries, documents, k),
+        "rankproof": partial(find_top_k, queries, documents, k, ScoringPipeline.of("float32")),
         "product": partial(before, queries, documents, k),
         "faiss": partial(index.search, queries, k),
     }

@@ -98,7 +98,7 @@ def resources(binary: bytes) -> dict[str, int]:
 
 @contextmanager
 def there(_: Any) -> Iterator[None]:
-    """`gpu_scores.there`, noted: without it Triton launches on whatever GPU is current."""
+    """`gpu_scores.on_device_of`, noted: without it Triton launches on whatever GPU is current."""
     THERE.append(True)
     yield
     THERE.pop()
@@ -113,7 +113,7 @@ def main() -> None:
     driver.set_active(Hopper())
     kernels = Compiled(gpu_scores.kernels)
     for module in MODULES:
-        module.kernels, module.there = kernels, there
+        module.kernels, module.on_device_of = kernels, there
     set_compiled(True)
     gpu_search.SAMPLE = 4096, 4096
     gpu_search._replay = lambda _key, *given: gpu_search._stage(*given)
@@ -126,11 +126,11 @@ def main() -> None:
                 gpu_search.keys_of_best(queries, documents, k)
             if known:
                 set_compiled(False)
-                assert gpu_duplicates.look(documents) is not None
+                assert gpu_duplicates.find_duplicates(documents) is not None
                 set_compiled(True)
                 gpu_search.keys_of_best(queries, documents, k)
                 with there(documents):
-                    gpu_duplicates._marks(documents)
+                    gpu_duplicates._hashes(documents)
             gpu_search.forget()
     print(json.dumps([*kernels.made.values()]))
 

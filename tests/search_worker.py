@@ -9,10 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from described_search import find
 from hard_vectors import hard_vectors
 
 from rankproof.cluster import vectors as shards
 from rankproof.precision import cosine, dot, exact_search, fixed_sum
+from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.topk import TopK
 
 SEARCHES: tuple[dict[str, Any], ...] = (
@@ -42,13 +44,10 @@ def whole(best: TopK) -> str:
 
 def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[str, Any]) -> str:
     """The same through what Ray's workers do, without Ray."""
-    form, metric = settings["format"], settings.get("metric", "dot")
-    high = settings.get("high_precision", True)
-    two_steps = high and form in ("int8", "int4", "bit")
-    count = 4 * K if two_steps else K
-    rescore = settings.get("rescore", "decoded")
-    task = shards._Task(form, high, rescore, count, metric, "cpu")
-    asked, _ = exact_search.vectors_of(queries, "queries", metric, form if high else None)
+    pipeline = ScoringPipeline.of(**settings)
+    count = pipeline.candidate_count(K, len(documents))
+    task = shards._Task(pipeline, count, "cpu")
+    asked, _ = exact_search.prepare_vectors(queries, "queries", pipeline)
     edges = [0, *cuts, len(documents)]
     merged: Any = None
     for at, (low, last) in enumerate(pairwise(edges)):
@@ -58,7 +57,9 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
         best = shards._find(asked, part, task, None, array)
         merged = best if merged is None else shards._merge(merged, best, count)
     top = merged.top
-    return whole(top if merged.exact is None else exact_search.rescored(merged.exact, top, K))
+    return whole(
+        top if merged.exact is None else exact_search.rescore_candidates(merged.exact, top, K)
+    )
 
 
 def main() -> None:
@@ -80,8 +81,8 @@ def main() -> None:
                 continue
             blocks = set()
             for cells in (1 << 11, 1 << 12, 1 << 22):
-                exact_search._CELLS = cells
-                best, _ = exact_search.find(queries, some, K, **settings)
+                exact_search._BLOCK_SCORES = cells
+                best = find(queries, some, K, **settings)
                 blocks.add(whole(best))
             found[f"{name}: {settings}"] = blocks
             cuts: tuple[tuple[int, ...], ...] = ((), (300,), (1, 40, 500))

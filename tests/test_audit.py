@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.audit.rank_correlation import agreement
+from rankproof.audit.readings import rank_agreement
 from rankproof.data.beir import read_corpus
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.files import write_atomically
@@ -62,7 +62,7 @@ def whole() -> rp.Audit:
 
 
 def test_every_format_is_read_in_every_way_it_can_be_scored() -> None:
-    settings = [reading.setting for reading in whole().readings]
+    settings = [(r.format, r.scoring, r.pipeline.dimensions) for r in whole().readings]
     expected = [
         (form, scoring, cut)
         for cut in (None, 24)
@@ -86,7 +86,7 @@ def test_figures_are_those_of_search_evaluate_and_tie_statistics(
     queries, documents, qrels = vectors()
     if cut is not None:
         queries, documents = truncate(queries, cut), truncate(documents, cut)
-    readings = [r for r in whole().readings if r.format == form and r.full == (cut is None)]
+    readings = [r for r in whole().readings if r.format == form and r.is_full == (cut is None)]
     for reading in readings:
         run = search(
             *(queries, documents, 200),
@@ -161,7 +161,7 @@ def test_rho_is_scipys() -> None:
     reference = rng.standard_normal((6, 30))
     scores = np.round(reference + rng.standard_normal((6, 30)))
     scores[5] = 1.0  # all tie: undefined
-    found = agreement(np.repeat(np.arange(6), 30), reference.ravel(), scores.ravel())
+    found = rank_agreement(np.repeat(np.arange(6), 30), reference.ravel(), scores.ravel())
     expected = [
         stats.spearmanr(a, b).statistic for a, b in zip(reference[:5], scores, strict=False)
     ]
@@ -182,7 +182,7 @@ def test_rho_takes_documents_that_were_no_candidates_as_last() -> None:
         for query, doc, score in reference.iter_rows()
     ]
     owner, a, b = map(np.array, zip(*rows, strict=True))
-    assert rescored.agreement.mean == pytest.approx(agreement(owner, a, b).mean, abs=1e-9)
+    assert rescored.agreement.mean == pytest.approx(rank_agreement(owner, a, b).mean, abs=1e-9)
     assert exact.agreement.queries <= 25
 
 
@@ -253,7 +253,8 @@ def test_words_state_the_figures() -> None:
     exact = whole().reading("float32").evaluation["nDCG@10"].expected
     lost = exact - whole().reading("bit").evaluation["nDCG@10"].expected
     assert f"{lost:.4f} below float32 [95% interval " in lines["bit, plain"]
-    ranges = {(r.label, m): r.evaluation[m].range for r in whole().readings for m in r.evaluation}
+    readings = whole().readings
+    ranges = {(r.pipeline.name, m): r.evaluation[m].range for r in readings for m in r.evaluation}
     (label, where), widest = max(ranges.items(), key=lambda item: item[1])
     said = f"Widest range: {where} in {label}, {widest:.4f} between the worst and the best"
     assert said in whole().words()[-1]
@@ -315,19 +316,19 @@ def two_models() -> rp.Audit:
 def test_models_are_compared_where_tie_order_reverses_them() -> None:
     found = two_models()
     assert found.models == ["careful", "saturated"]
-    leads = {(lead.format, lead.scoring): lead for lead in found.leads}
+    leads = {(lead.pipeline.format, lead.pipeline.scoring): lead for lead in found.leads}
     low = leads["bfloat16", "plain"]
     assert low.reversed
     assert not low.certain
     a, b = (found.reading("bfloat16", model=m).evaluation["nDCG@10"] for m in found.models)
     assert low.expected == pytest.approx(a.expected - b.expected)
-    assert low.oblivious == pytest.approx(a.oblivious - b.oblivious)
-    assert low.lowest == pytest.approx(a.min - b.max)
-    assert low.highest == pytest.approx(a.max - b.min)
+    assert low.difference.oblivious == pytest.approx(a.oblivious - b.oblivious)
+    assert low.difference.lowest == pytest.approx(a.min - b.max)
+    assert low.difference.highest == pytest.approx(a.max - b.min)
     said = "\n".join(found.words())
     assert (
         f"nDCG@10, bfloat16, plain: reversed. As ties happen to be broken saturated leads by "
-        f"{-low.oblivious:.4f}; over all orders careful leads by {low.expected:.4f}."
+        f"{-low.difference.oblivious:.4f}; over all orders careful leads by {low.expected:.4f}."
     ) in said
     assert "rests on tie order in" in said
 
@@ -350,7 +351,7 @@ def test_models_are_compared_where_a_format_reverses_them() -> None:
             for name, (q, d) in pairs.items()
         ]
     )
-    leads = {(lead.format, lead.scoring): lead.expected for lead in found.leads}
+    leads = {(lead.pipeline.format, lead.pipeline.scoring): lead.expected for lead in found.leads}
     said = "\n".join(found.words())
     turned = f"but in bit, plain even leads by {leads['bit', 'plain']:.4f}: the format reverses"
     assert turned in said
@@ -512,7 +513,7 @@ def test_curves_hold_each_measure_at_each_k() -> None:
     at_ten = frame.filter(
         (pl.col("measure") == "nDCG") & (pl.col("k") == 10) & (pl.col("dimensions") == 48)
     )
-    readings = [r for r in whole().readings if r.full]
+    readings = [r for r in whole().readings if r.is_full]
     assert at_ten["expected"].to_list() == [r.evaluation["nDCG@10"].expected for r in readings]
     assert at_ten["max"].to_list() == [r.evaluation["nDCG@10"].max for r in readings]
     assert (frame["min"] <= frame["max"]).all()
@@ -579,7 +580,7 @@ def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
         query_ids=[q for q, _ in asked],
         document_ids=texts.document_ids,
     )
-    figures = {r.setting[:2]: r.evaluation["nDCG@10"] for r in found.readings}
+    figures = {(r.format, r.scoring): r.evaluation["nDCG@10"] for r in found.readings}
     assert figures["bfloat16", "plain"].range > figures["bfloat16", "high precision"].range
     assert figures["bit", "plain"].range > figures["bfloat16", "plain"].range
     assert figures["bit", "original"].expected > figures["bit", "plain"].expected
@@ -618,15 +619,15 @@ def test_differences_from_float32_come_with_students_interval() -> None:
     stats = pytest.importorskip("scipy.stats")
     found = whole()
     bit, exact = found.reading("bit"), found.reading("float32")
-    apart = found.apart(bit)[rp.nDCG @ 10]
+    apart = found.from_float32(bit)[rp.nDCG @ 10]
     each = [
         r.evaluation.per_query.filter(measure="nDCG@10").sort("query")["expected"].to_numpy()
         for r in (bit, exact)
     ]
     low, high = stats.ttest_rel(*each).confidence_interval()
-    assert apart.mean == pytest.approx((each[0] - each[1]).mean())
+    assert apart.expected == pytest.approx((each[0] - each[1]).mean())
     assert apart.ci == pytest.approx((low, high))
-    assert found.apart(exact) == {}
+    assert found.from_float32(exact) == {}
     said = f"95% interval {low:+.4f} to {high:+.4f}".replace("-", "−")
     assert any(said in line for line in found.words())
 

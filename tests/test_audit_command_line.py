@@ -97,7 +97,7 @@ def test_the_full_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
 
 
 def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
-    from rankproof.cli.audit_tables import Tables
+    from rankproof.audit.tables import AuditTables, setting_table
 
     found = rp.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
@@ -105,7 +105,7 @@ def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
         formats=["float32", "float8_e4m3", "bit"],
         dimensions=[32],
     )
-    for table in (*Tables(found, people=True).all(), Tables(found, people=True).summary()):
+    for table in (*AuditTables(found, for_people=True).all(), setting_table(found)):
         widths = [
             max(len(column.name), *(len(column.write(row[at])) for row in table.rows))
             for at, column in enumerate(table.columns)

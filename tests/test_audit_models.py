@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rankproof_cli import rankproof
 from tiny_models import write_language_model
 
 import rankproof as rp
+from rankproof.foundation.progress import advance, progress, show_progress
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audit.md"
 MAKE = """
@@ -98,14 +100,30 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
+@contextmanager
+def counting(amounts: list[float]) -> Iterator[None]:
+    """Note every amount of work that is reported, of whatever task is open."""
+
+    @contextmanager
+    def display(_label: str, _total: float) -> Iterator[Any]:
+        yield amounts.append
+
+    show_progress(display)
+    try:
+        with progress("auditing", 1):
+            yield
+    finally:
+        show_progress(None)
+
+
 def subject(folder: Path, model: str, *, reranks: bool = False) -> Any:
-    from rankproof.audit.model_audit import Subject
+    from rankproof.audit.model_audit import AuditedModel
     from rankproof.data import read_qrels, read_run
     from rankproof.data.beir import read_corpus
 
     texts = read_corpus(str(folder / "my-dataset"))
     run = read_run(folder / "bm25.trec") if reranks else None
-    return Subject(model, str(folder / model), texts, read_qrels(texts.qrels), run)
+    return AuditedModel(model, str(folder / model), texts, read_qrels(texts.qrels), run)
 
 
 def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -229,7 +247,7 @@ def test_low_runs_are_compared_with_the_real_float32_run(
             audit_model(subject(folder, model, reranks=reranks))
         return
     found = audit_model(
-        subject(folder, model, reranks=reranks), run_dtypes=["bfloat16"], shared={"measures": "AP"}
+        subject(folder, model, reranks=reranks), run_dtypes=["bfloat16"], options={"measures": "AP"}
     )
     (made,) = found.made
     assert made["formats"] == made["ran"]["dtypes"] == ["float32", "bfloat16"]
@@ -256,7 +274,7 @@ def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None
     from rankproof.precision import cosine
 
     task = subject(folder, "my-bi-encoder", reranks=True)
-    found = audit_model(task, formats=["float32", "bit"], shared={"measures": "nDCG@10"})
+    found = audit_model(task, formats=["float32", "bit"], options={"measures": "nDCG@10"})
     (made,) = found.made
     assert (made["kind"], made["queries"], made["pairs"]) == ("embeddings", 6, 120)
     model = SentenceTransformer(str(folder / "my-bi-encoder"), device="cpu")
@@ -384,7 +402,7 @@ def test_shards_share_the_work_and_change_no_figure(
 
     def figures(**given: Any) -> list[Any]:
         asked = subject(folder, model, reranks=reranks)
-        found = model_audit.audit_model(asked, shared={"measures": "nDCG@10"}, **given)
+        found = model_audit.audit_model(asked, options={"measures": "nDCG@10"}, **given)
         return [r.evaluation["nDCG@10"] for r in found.readings]
 
     whole = figures()
@@ -396,18 +414,19 @@ def test_shards_share_the_work_and_change_no_figure(
     monkeypatch.setattr("rankproof.retrieval.workshop.PART", 16)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     own = subject(folder, model, reranks=reranks)
-    made = (model_audit._reranker if reranks else model_audit._embedder)(own, "float32")
-    passages, pairs = model_audit._passages(own), own.pairs() if reranks else None
-    model_audit.begin("", passages, own.asked(), pairs)
+    made = (own.reranker if reranks else own.embedder)("float32")
+    passages, pairs = own.passages(), own.candidate_pairs() if reranks else None
+    model_audit.start_shard("", passages, own.judged_queries(), pairs)
     count = len(passages) if pairs is None else pairs.height
     parts = range(16, count, 32)
-    assert [model_audit.fill(made, at) for at in parts] == [min(16, count - at) for at in parts]
-    model_audit._shares.pop().end()
+    assert [model_audit.run_part(made, at) for at in parts] == [min(16, count - at) for at in parts]
+    model_audit._shards.pop().end()
     assert len(list((tmp_path / "parts").rglob("*.npy"))) == len(parts)
     told: list[float] = []
     monkeypatch.setattr(model_audit, "ProcessPoolExecutor", Here)
-    model_audit._spread(own, passages, own.asked(), ["float32"], 2, told.append)
-    model_audit._shares.pop().end()
+    with counting(told):
+        model_audit.run_in_shards(own, passages, own.judged_queries(), ["float32"], 2)
+    model_audit._shards.pop().end()
     assert sum(told) == count
     assert figures() == whole
 
@@ -427,10 +446,11 @@ def test_what_is_left_to_do_is_known_before_it_is_done(
     from rankproof.audit.model_audit import audit_model
 
     own = subject(folder, model, reranks=reranks)
-    assert own.reads() == reads
+    assert own.count_inputs() == reads
     told: list[float] = []
-    audit_model(own, run_dtypes=["bfloat16"], shared={"measures": "nDCG@10"}, tell=told.append)
-    assert sum(told) == 2 * reads
+    with counting(told):
+        audit = audit_model(own, run_dtypes=["bfloat16"], options={"measures": "nDCG@10"})
+    assert sum(told) == 2 * reads + len(audit.readings)
 
 
 def test_a_prompt_stands_before_every_question(folder: Path) -> None:
@@ -441,7 +461,7 @@ def test_a_prompt_stands_before_every_question(folder: Path) -> None:
     own = subject(folder, "my-bi-encoder")
     asked = replace(own.texts, queries=[f"virus {text}" for text in own.texts.queries])
     plain, prompted, written = (
-        audit_model(one, formats=["float32"], shared={"measures": "nDCG@10"}).readings[0]
+        audit_model(one, formats=["float32"], options={"measures": "nDCG@10"}).readings[0]
         for one in (
             own,
             replace(own, prompts={"query_prompt": "virus "}),
@@ -476,13 +496,13 @@ def test_late_interaction_is_scored_as_its_library_does(folder: Path) -> None:
     import torch
     from sentence_transformers import MultiVectorEncoder
 
-    from rankproof.audit.model_audit import _passages, _rerank
-    from rankproof.retrieval.workshop import Workshop, quiet
+    from rankproof.audit.model_audit import _rerank
+    from rankproof.retrieval.workshop import Workshop
 
     own = subject(folder, "my-late-model", reranks=True)
-    with Workshop(_passages(own)) as shop:
+    with Workshop(own.passages()) as shop:
         found = {
-            dtype: _rerank(shop, own, own.asked(), dtype, quiet)
+            dtype: _rerank(shop, own, own.judged_queries(), dtype, advance)
             for dtype in ("float32", "bfloat16")
         }
     texts = dict(zip(own.texts.document_ids, own.texts.documents, strict=True))
@@ -553,7 +573,7 @@ def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: 
         subject(folder, model, reranks=True),
         run_dtypes=["bfloat16"],
         repeats=2,
-        shared={"measures": ["nDCG@10"]},
+        options={"measures": ["nDCG@10"]},
     )
     assert found.made[0]["ran"]["repeats"] == 2
     assert all(r.noise is not None and 0 <= r.noise[rp.nDCG @ 10] < 1 for r in found.readings)
@@ -566,7 +586,7 @@ def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: 
     plain = audit_model(
         subject(folder, model, reranks=True),
         run_dtypes=["bfloat16"],
-        shared={"measures": ["nDCG@10"]},
+        options={"measures": ["nDCG@10"]},
     )
     for one, other in zip(found.readings, plain.readings, strict=True):
         assert one.evaluation["nDCG@10"].expected == other.evaluation["nDCG@10"].expected

@@ -12,7 +12,7 @@ import pytest
 import rankproof as rp
 from rankproof.audit import Audit
 from rankproof.audit.paper_tables import entries
-from rankproof.cli.audit_tables import Tables
+from rankproof.audit.tables import AuditTables
 from rankproof.presentation.text_formats import latex_table, markdown_table
 
 
@@ -39,7 +39,7 @@ def test_the_figures_of_a_model_are_means_over_datasets() -> None:
     assert {entry.datasets for entry in found} == {2}
     ways = [("float32", "plain"), ("bfloat16", "plain"), ("bfloat16", "high precision")]
     for entry, (form, scoring) in zip(found, ways, strict=True):
-        readings = [part.reading(form, scoring) for part in parts]  # type: ignore[arg-type]
+        readings = [part.reading(form, scoring) for part in parts]
         for measure, figures in entry.measures.items():
             own = [reading.evaluation[measure] for reading in readings]
             assert figures == pytest.approx(
@@ -58,14 +58,14 @@ def test_a_dataset_that_only_one_model_saw_does_not_hide_the_other() -> None:
         ("one", 2),
         ("two", 1),
     ]
-    assert [(e.model, e.dataset) for e in entries(audit, "float16", apart=True)[::3]] == [
+    assert [(e.model, e.dataset) for e in entries(audit, "float16", by_dataset=True)[::3]] == [
         *(("one", "x"), ("one", "y"), ("two", "x"))
     ]
 
 
 def test_tables_are_printed_in_hundredths_with_their_ranges() -> None:
     audit = Audit.together([on("x", 1), on("y", 2)])
-    tables = Tables(audit, people=True).paper()
+    tables = AuditTables(audit, for_people=True)._paper()
     titles = [str(table.title) for table in tables]
     assert [title.split(":")[0][-1] for title in titles] == list("1634516345"[:10])
     first = next(t for t in tables if [c.name for c in t.columns][2:3] == ["BF16"])

@@ -15,6 +15,7 @@ from rankproof import cluster, precision
 from rankproof.cluster import vectors
 from rankproof.foundation.arrays import Array
 from rankproof.precision.formats import Format
+from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.topk import TopK
 
 __all__ = ["ray"]  # a fixture, found by its name
@@ -146,11 +147,12 @@ def test_a_gpu_finds_of_a_part_what_the_cpu_does(
     largest = np.full((1, DIMENSIONS), 9, np.float32) if form == "int8_dimension" else None
     for high, rescore in ((False, "decoded"), (True, "decoded"), (True, "original")):
         for metric in ("dot", "cosine"):
+            pipeline = ScoringPipeline.of(form, high_precision=high, rescore=rescore, metric=metric)
             cpu, gpu = (
                 vectors._find(
                     queries[:20],
                     part,
-                    vectors._Task(form, high, rescore, 30, metric, device),  # type: ignore[arg-type]
+                    vectors._Task(pipeline, 30, device),
                     largest,
                     documents[:500],
                 )

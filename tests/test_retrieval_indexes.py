@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from described_search import find
 
 import rankproof as rp
 from rankproof.data.tables import Run
 from rankproof.precision import FORMATS, Format, cosine, encode, search
-from rankproof.precision.exact_search import find, to_run
+from rankproof.precision.exact_search import to_run
 from rankproof.precision.formats import FLOATS, round_to
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
@@ -69,7 +70,7 @@ def test_every_flat_format_is_exact_search_in_that_format(
     index = make_index(FlatSettings(format=form, high_precision=high_precision), DOCUMENTS, IDS)
     ids = [f"q{n}" for n in range(len(QUERIES))]
     found = index.search(QUERIES, 10, ids)
-    best, _ = find(
+    best = find(
         *(QUERIES, DOCUMENTS, 10),
         format=form,
         high_precision=high_precision,
@@ -77,7 +78,7 @@ def test_every_flat_format_is_exact_search_in_that_format(
         are_unit=True,
     )
     dtype = "float32" if high_precision or form not in FLOATS else form
-    same(found.run, to_run(best, ids, IDS, len(DOCUMENTS), dtype, "flat"))
+    same(found.run, to_run(best, ids, IDS, len(DOCUMENTS), dtype=dtype, name="flat"))
     assert found.seconds.shape == (60,)
     assert len(set(found.seconds)) == 1
 

@@ -183,9 +183,11 @@ for name in ("polars", "ml_dtypes", "torch", "typer", "rich"):
     sys.modules[name] = None
 import numpy as np
 from rankproof.precision import sigmoid, dot, topk
-from rankproof.precision.exact_search import find
+from rankproof.precision.exact_search import find_top_k
+from rankproof.precision.pipeline import ScoringPipeline
 assert sigmoid(np.float32(0.0)) == 0.5
-assert find(np.eye(3), np.eye(3), 1)[0].documents.ravel().tolist() == [0, 1, 2]
+pipeline = ScoringPipeline.of("float32")
+assert find_top_k(np.eye(3), np.eye(3), 1, pipeline).documents.ravel().tolist() == [0, 1, 2]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

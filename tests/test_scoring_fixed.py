@@ -16,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from described_search import find
 from hard_vectors import hard_vectors
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +27,8 @@ import rankproof as rp
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
 from rankproof.precision import encode, exact_search, fixed_sum, formats, topk
-from rankproof.precision.exact_search import find
 from rankproof.precision.formats import FORMATS, SHAPES, Format, round_to
+from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.scorers import Scorer
 from rankproof.precision.topk import TopK
 
@@ -168,7 +169,7 @@ def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
 def test_scores_too_large_for_float32_tie_at_infinity(way: str) -> None:
     queries = np.full((1, 4), 3e38, np.float32)
     documents = np.array([[1, 1, 1, 1], [3e38, 1, 1, 1], [3e38, 3e38, 0, 0]], np.float32)
-    found, _ = find(queries, documents, 1)
+    found = find(queries, documents, 1)
     assert (found.scores.tolist(), found.documents.tolist()) == ([[np.inf]], [[0]])
     assert found.cut.tolist() == [2]
 
@@ -183,9 +184,9 @@ def test_no_candidate_is_missing_and_every_tie_is_counted(
     queries, documents = HARD[name]
     scores = fixed_sum.matrix(queries, documents)
     for k, cells, room in ((1, 1 << 22, 1), (30, 1 << 12, 1), (600, 1 << 11, 1 << 22)):
-        monkeypatch.setattr(exact_search, "_CELLS", cells)
-        monkeypatch.setattr(topk, "_HELD", room)
-        assert same(find(queries, documents, k)[0], by_sorting(scores, k))
+        monkeypatch.setattr(exact_search, "_BLOCK_SCORES", cells)
+        monkeypatch.setattr(topk, "_SHORTLISTED", room)
+        assert same(find(queries, documents, k), by_sorting(scores, k))
 
 
 @pytest.mark.parametrize("form", ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
@@ -193,13 +194,13 @@ def test_no_candidate_is_missing_and_every_tie_is_counted(
 def test_rounded_formats_rank_by_the_sum_that_they_round(
     form: Any, high: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact_search, "_CELLS", 1 << 11)
+    monkeypatch.setattr(exact_search, "_BLOCK_SCORES", 1 << 11)
     for name, (queries, documents) in HARD.items():
         a, b = (round_to(x, form) for x in (queries, documents))
         if not all(np.isfinite(x).all() for x in (a, b)):
             continue
         scores = round_to(fixed_sum.matrix(a, b), "float32" if high else form) + np.float32(0.0)
-        found, _ = find(queries, documents, 25, format=form, high_precision=high)
+        found = find(queries, documents, 25, format=form, high_precision=high)
         assert same(found, by_sorting(scores, 25)), name
 
 
@@ -219,7 +220,7 @@ def test_small_searches_are_those_of_the_definition(data: st.DataObject) -> None
                 patch.setattr(fixed_sum, "native", None)
                 patch.setattr(topk, "native", None)
                 patch.setattr(formats, "native", None)
-            assert same(find(queries, documents, k)[0], expected)
+            assert same(find(queries, documents, k), expected)
 
 
 @pytest.mark.parametrize("form", [form for form in SHAPES if form != "float32"])
@@ -284,10 +285,10 @@ def test_a_block_may_end_where_a_shortlist_is_full(
 ) -> None:
     """Of 22 there is room for 300: for the k held and 278 more."""
     queries, documents = HARD[name]
-    monkeypatch.setattr(exact_search, "_CELLS", width * len(queries))
-    monkeypatch.setattr(topk, "_HELD", 1)
+    monkeypatch.setattr(exact_search, "_BLOCK_SCORES", width * len(queries))
+    monkeypatch.setattr(topk, "_SHORTLISTED", 1)
     expected = by_sorting(fixed_sum.matrix(queries, documents), 22)
-    assert same(find(queries, documents, 22)[0], expected)
+    assert same(find(queries, documents, 22), expected)
 
 
 @pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2"])
@@ -296,7 +297,7 @@ def test_scores_held_at_the_least_number_of_a_format_tie(form: Any, way: str) ->
     rng = np.random.default_rng(8)
     queries = np.full((2, 40), 200, np.float32)
     documents = -rng.uniform(50, 400, (700, 40)).astype(np.float32)
-    found, _ = find(queries, documents, 3, format=form, high_precision=False)
+    found = find(queries, documents, 3, format=form, high_precision=False)
     assert found.documents.tolist() == [[0, 1, 2]] * 2
     assert found.cut.tolist() == [697] * 2
 
@@ -309,7 +310,7 @@ def test_a_single_dimension_has_one_scale_for_all_documents() -> None:
     assert encode(documents, "int8_dimension")[5:9].decode().shape == (4, 1)
     assert encode(documents, "int8_dimension").bytes_per_vector == 1
     for high in (True, False):
-        found, _ = find(queries, documents, 2, format="int8_dimension", high_precision=high)
+        found = find(queries, documents, 2, format="int8_dimension", high_precision=high)
         assert found.scores.tolist() == [[1198, 1198]]
         assert found.cut.tolist() == [0 if high else 1]
 
@@ -319,13 +320,13 @@ def test_numbers_below_normal_count_where_a_library_has_them_flushed() -> None:
     if fixed_sum.native is None:
         pytest.skip("there is no compiled code")
     queries, documents = HARD["below normal"]
-    expected = find(queries, documents, 9)[0], find(queries, documents, 9, format="int8")[0]
+    expected = find(queries, documents, 9), find(queries, documents, 9, format="int8")
     scores = fixed_sum.matrix(queries, documents)
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush")
     try:
         flushed = np.float32(2.0**-126) * np.float32(0.5)
-        found = find(queries, documents, 9)[0], find(queries, documents, 9, format="int8")[0]
+        found = find(queries, documents, 9), find(queries, documents, 9, format="int8")
         again = fixed_sum.matrix(queries, documents)
         still = np.float32(2.0**-126) * np.float32(0.5)
     finally:
@@ -350,21 +351,21 @@ def test_codes_of_the_largest_numbers_stay_finite(form: Any) -> None:
     documents = np.full((6, 4), most, np.float32) * np.array([[1], [-1], [1], [1], [-1], [1]], "f4")
     assert np.isfinite(encode(documents, form).decode()).all()
     unit = np.ones((1, 4), np.float32)
-    found, _ = find(unit, documents, 4, format=form)
+    found = find(unit, documents, 4, format=form)
     assert found.documents.tolist() == [[0, 2, 3, 5]]
     assert found.scores.tolist() == [[np.inf] * 4]
     if form == "int8_dimension":
         with pytest.raises(rp.InputError, match="queries: row 0: a number is too large for int8_d"):
             find(documents, documents, 4, format=form)
     else:
-        assert find(documents, documents, 3, format=form)[0].documents[0].tolist() == [0, 2, 3]
+        assert find(documents, documents, 3, format=form).documents[0].tolist() == [0, 2, 3]
 
 
 def test_no_queries_and_no_documents_are_nothing_found(way: str) -> None:
     queries, documents = SMALL["random"]
     for form in FORMATS:
-        assert find(queries[:0], documents, 3, format=form)[0].documents.shape == (0, 3)
-        assert find(queries, documents[:0], 3, format=form)[0].documents.shape == (3, 0)
+        assert find(queries[:0], documents, 3, format=form).documents.shape == (0, 3)
+        assert find(queries, documents[:0], 3, format=form).documents.shape == (3, 0)
 
 
 def test_vectors_at_odd_addresses_are_those_at_even_ones(way: str) -> None:
@@ -372,7 +373,7 @@ def test_vectors_at_odd_addresses_are_those_at_even_ones(way: str) -> None:
     room = np.zeros(len(documents) * (4 * 37 + 1) + 1, np.uint8)
     odd = np.ndarray(documents.shape, np.float32, room.data, 1, (4 * 37 + 1, 4))
     odd[:] = documents
-    assert same(find(queries, odd, 5)[0], find(queries, documents, 5)[0])
+    assert same(find(queries, odd, 5), find(queries, documents, 5))
 
 
 def _wrong_calls() -> dict[str, tuple[Any, ...]]:
@@ -482,7 +483,7 @@ def test_torch_gives_the_bits_of_the_cpu_search(
         "neither": {"FEW": 0},
     }
     for high in (True, False):
-        ours, _ = find(queries, documents, 8, format=form, high_precision=high)
+        ours = find(queries, documents, 8, format=form, high_precision=high)
         for way, settings in ways.items() if high else [*ways.items()][::3]:
             gpu_search.forget()
             with pytest.MonkeyPatch.context() as patch:
@@ -496,7 +497,8 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     assert (
         gpu_scores.matrix(*wide).numpy().tobytes() == fixed_sum.matrix(queries, documents).tobytes()
     )
-    assert gpu_scores.unit(wide[1]).numpy().tobytes() == fixed_sum.normalize(documents).tobytes()
+    unit = fixed_sum.normalize(documents)
+    assert gpu_scores.normalize(wide[1]).numpy().tobytes() == unit.tobytes()
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["few queries", "many"])
@@ -525,7 +527,7 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
         scores = fixed_sum.matrix(queries, rows)
         for k in (1, 10, 100):
             assert same(gpu_search.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
-            known = gpu_duplicates.known(there)
+            known = gpu_duplicates.known_duplicates(there)
             assert known is not None
             assert len(known.first) == distinct
     rows = round_to(rng.standard_normal(rows.shape, np.float32), form)
@@ -535,7 +537,7 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     scores = fixed_sum.matrix(queries[1:], rows)
     for k in (1, 10, 100, 10):
         assert same(gpu_search.top_k(asked[1:], there, k), by_sorting(scores, k)), k
-        known = gpu_duplicates.known(there)
+        known = gpu_duplicates.known_duplicates(there)
         assert known is not None
         assert known.size.tolist() == [half.sum()]
     there[7, 3] = np.inf
@@ -544,7 +546,7 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     there.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
     scores = fixed_sum.matrix(queries, there.float().numpy())
     assert same(gpu_search.top_k(asked, there, 10), by_sorting(scores, 10))
-    assert gpu_duplicates.known(there) is None
+    assert gpu_duplicates.known_duplicates(there) is None
 
 
 def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
@@ -565,9 +567,9 @@ def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
     asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
     best = by_sorting(fixed_sum.matrix(queries, documents), 60)
     assert same(gpu_search.top_k(asked, there, 60), best)
-    known = gpu_duplicates.known(there)
+    known = gpu_duplicates.known_duplicates(there)
     assert known is not None
-    assert known.others
+    assert known.has_others
     assert same(gpu_search.top_k(asked, there, 60), best)
 
 
@@ -628,19 +630,14 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
             assert same(found, by_sorting(scores, k)), (few, k)
     with telling():
         assert gpu_scores.matrix(asked, there).numpy().tobytes() == scores.tobytes()
-        assert gpu_scores.unit(there).numpy().tobytes() == fixed_sum.normalize(documents).tobytes()
+        unit = fixed_sum.normalize(documents)
+        assert gpu_scores.normalize(there).numpy().tobytes() == unit.tobytes()
     forms: list[Format] = ["float8_e5m2", "int8", "int8_dimension", "int4", "bit"]
     for form, high in product(forms, (True, False)):
-        ours, _ = find(queries, documents, 7, format=form, high_precision=high)
+        ours = find(queries, documents, 7, format=form, high_precision=high)
         with telling():
-            theirs = gpu_formats.find(
-                *(queries, there, form, 7),
-                high_precision=high,
-                rescore="decoded",
-                originals=None,
-                candidates=28,
-                cosine=False,
-            )
+            pipeline = ScoringPipeline.of(form, high_precision=high)
+            theirs = gpu_formats.find_top_k(queries, there, 7, pipeline)
         assert same(theirs, ours), (form, high)
 
 
@@ -649,11 +646,11 @@ def test_a_setting_that_rounds_operands_is_noticed() -> None:
     from rankproof.precision import gpu_scores
 
     before = torch.get_float32_matmul_precision()
-    assert not gpu_scores.coarse(torch.float32)
+    assert not gpu_scores.is_coarse(torch.float32)
     try:
         torch.set_float32_matmul_precision("high")
-        assert gpu_scores.coarse(torch.float32)
-        assert not gpu_scores.coarse(torch.bfloat16)
+        assert gpu_scores.is_coarse(torch.float32)
+        assert not gpu_scores.is_coarse(torch.bfloat16)
     finally:
         torch.set_float32_matmul_precision(before)
 

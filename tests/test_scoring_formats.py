@@ -81,7 +81,7 @@ def test_vectors_encoded_in_blocks_are_those_encoded_at_once(
 ) -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
     whole = encode(vectors, form)
-    monkeypatch.setattr(formats, "_BLOCK", 20)
+    monkeypatch.setattr(formats, "_BLOCK_NUMBERS", 20)
     parts = encode(vectors, form)
     assert whole.scale is not None
     assert parts.scale is not None

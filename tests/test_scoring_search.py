@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from described_search import find
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,8 +19,9 @@ from rankproof.data.ties import in_order
 from rankproof.foundation.arrays import Array
 from rankproof.precision import FORMATS, Format, cosine, encode, exact_search, fixed_sum, search
 from rankproof.precision import topk as topk_module
-from rankproof.precision.exact_search import find, on_gpu, to_run, vectors_of
+from rankproof.precision.exact_search import GPU_FORMATS, prepare_vectors, search_on_gpu, to_run
 from rankproof.precision.formats import FLOATS, round_to
+from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.scorers import Scorer
 from rankproof.precision.topk import TopK, top_k
 
@@ -73,7 +75,7 @@ def test_what_is_near_the_best_is_found_by_sorting(compiled: bool, data: st.Data
             patch.setattr(topk_module, "native", None)
         elif topk_module.native is None:
             pytest.skip("there is no compiled code")
-        found = topk_module.near(scores, k, slack).tolist()
+        found = topk_module.rows_near_top(scores, k, slack).tolist()
     wanted = [row for row, score in enumerate(scores.tolist()) if score >= bar - slack]
     assert found == wanted
 
@@ -98,7 +100,7 @@ def test_plain_search_is_the_best_by_the_format_s_own_scores(
     form: Any, vectors: tuple[Array, Array]
 ) -> None:
     queries, documents = vectors
-    found, _ = find(queries, documents, 15, format=form, high_precision=False)
+    found = find(queries, documents, 15, format=form, high_precision=False)
     scores = Scorer(queries, documents, form, plain=True).block(0, len(documents))
     assert same(found, by_sorting(scores, 15))
 
@@ -109,7 +111,7 @@ def test_high_precision_ranks_by_float32_scores_of_the_stored_numbers(
 ) -> None:
     queries, documents = vectors
     everything = len(documents)
-    found, _ = find(queries, documents, 15, format=form, candidates=everything)
+    found = find(queries, documents, 15, format=form, candidates=everything)
     stored = encode(documents, form).decode().astype(np.float64)
     asked = encode(queries, form).decode() if form in FLOATS else queries
     exact = asked.astype(np.float64) @ stored.T
@@ -132,10 +134,10 @@ def test_rescoring_with_the_originals_recovers_the_exact_order(
     vectors: tuple[Array, Array],
 ) -> None:
     queries, documents = vectors
-    exact, _ = find(queries, documents, 10)
-    plain, _ = find(queries, documents, 10, format="bit", high_precision=False)
-    decoded, _ = find(queries, documents, 10, format="bit", candidates=200)
-    original, _ = find(queries, documents, 10, format="bit", candidates=200, rescore="original")
+    exact = find(queries, documents, 10)
+    plain = find(queries, documents, 10, format="bit", high_precision=False)
+    decoded = find(queries, documents, 10, format="bit", candidates=200)
+    original = find(queries, documents, 10, format="bit", candidates=200, rescore="original")
     overlap = [
         np.mean(
             [
@@ -146,7 +148,7 @@ def test_rescoring_with_the_originals_recovers_the_exact_order(
         for x in (plain, decoded, original)
     ]
     assert overlap[0] < overlap[1] < overlap[2]
-    from_codes, _ = find(
+    from_codes = find(
         *(queries, encode(documents, "bit"), 10),
         candidates=200,
         rescore="original",
@@ -186,19 +188,19 @@ def test_the_run_knows_its_ids_its_format_and_where_it_was_cut() -> None:
 
 def test_ids_are_made_for_the_results_alone() -> None:
     best = TopK(np.ones((1, 2), "f4"), np.array([[7, 10**15]]), np.zeros(1, np.int64))
-    run = to_run(best, None, None, 10**15 + 1, "float32", "wide")
+    run = to_run(best, None, None, 10**15 + 1, dtype="float32", name="wide")
     assert run.to_frame()["doc"].to_list() == ["7", "1000000000000000"]
 
 
 def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     named = []
-    made = exact_search._numbered
+    made = exact_search._row_numbers_as_ids
 
     def noted(rows: Any, documents: int) -> Any:
         named.append(documents)
         return made(rows, documents)
 
-    monkeypatch.setattr(exact_search, "_numbered", noted)
+    monkeypatch.setattr(exact_search, "_row_numbers_as_ids", noted)
     run = search(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), 2)
     assert (len(run), run.score.tolist(), repr(run)) == (
         *(6, [1.0, 0.0] * 3),
@@ -275,8 +277,8 @@ def test_ids_of_rows_come_in_any_column() -> None:
 
 def test_cosine_ignores_length_and_dot_does_not() -> None:
     queries, documents = np.array([[1.0, 1.0]]), np.array([[5.0, 0.0], [1.0, 1.0]])
-    assert find(queries, documents, 1)[0].documents.tolist() == [[0]]
-    assert find(queries, documents, 1, metric="cosine")[0].documents.tolist() == [[1]]
+    assert find(queries, documents, 1).documents.tolist() == [[0]]
+    assert find(queries, documents, 1, metric="cosine").documents.tolist() == [[1]]
 
 
 def matrix(best: TopK, documents: int) -> Array:
@@ -301,8 +303,7 @@ def test_the_cosine_in_high_precision_is_that_of_the_numbers_themselves(form: Fo
     expected = cosine(queries, documents)
     every = len(documents)
     for stored in (documents, encode(documents, form)):
-        best, used = find(queries, stored, every, format=form, metric="cosine")
-        assert used == form
+        best = find(queries, stored, every, format=form, metric="cosine")
         assert np.array_equal(matrix(best, every), expected)
 
 
@@ -313,10 +314,11 @@ def test_tensors_have_the_cosine_of_arrays_in_high_precision(form: Any) -> None:
     asked, held = (values.to(getattr(torch, form)) for values in (queries, documents))
     expected = cosine(queries.numpy(), documents.numpy())
     assert np.array_equal(cosine(asked, held).numpy(), expected)
-    best, _ = find(asked, held, len(documents), metric="cosine")
+    best = find(asked, held, len(documents), metric="cosine")
     assert np.array_equal(matrix(best, len(documents)), expected)
-    if form in exact_search.ON_GPU:
-        best = on_gpu(asked, held, len(documents), form, True, "cosine")
+    if form in GPU_FORMATS:
+        pipeline = ScoringPipeline.of(form, metric="cosine")
+        best = search_on_gpu(asked, held, len(documents), pipeline)
         assert np.array_equal(matrix(best, len(documents)), expected)
 
 
@@ -329,11 +331,11 @@ def test_the_cosine_in_high_precision_divides_by_the_lengths_of_decoded_numbers(
     settings: Any = {"format": form, "metric": "cosine", "candidates": every}
     asked = round_to(queries, form) if form in FLOATS else queries
     decoded = encode(documents if form in FLOATS else fixed_sum.normalize(documents), form).decode()
-    best, _ = find(queries, documents, every, **settings)
+    best = find(queries, documents, every, **settings)
     assert np.array_equal(matrix(best, every), cosine(asked, decoded))
     assert best.scores.max() <= 1 + 2.0**-20
     codes = encode(documents, form)  # of vectors of any length
-    best, _ = find(queries, codes, every, **settings)
+    best = find(queries, codes, every, **settings)
     assert np.array_equal(matrix(best, every), cosine(asked, codes.decode()))
 
 
@@ -341,7 +343,7 @@ def test_the_cosine_in_high_precision_divides_by_the_lengths_of_decoded_numbers(
 def test_codes_of_vectors_of_any_length_are_candidates_by_their_cosine(form: Format) -> None:
     queries, documents = stretched("float32")
     codes = encode(documents, form)
-    best, _ = find(queries, codes, len(documents), metric="cosine", high_precision=False)
+    best = find(queries, codes, len(documents), metric="cosine", high_precision=False)
     assert np.abs(matrix(best, len(documents)) - cosine(queries, codes.decode())).max() < 0.15
     assert np.abs(best.scores).max() < 1.01
 
@@ -350,10 +352,10 @@ def test_codes_of_vectors_of_any_length_are_candidates_by_their_cosine(form: For
 def test_a_vector_beyond_what_a_format_holds_keeps_its_direction(form: Format) -> None:
     documents = np.random.default_rng(0).normal(size=(200, 48)).astype(np.float32)
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
-    near = find(documents[:9], documents, 5, format=form, metric="cosine")[0]
+    near = find(documents[:9], documents, 5, format=form, metric="cosine")
     for factor in (1e9, 1e-12):
         far = find(documents[:9] * np.float32(factor), documents * np.float32(factor), 5,
-                   format=form, metric="cosine")[0]  # fmt: skip
+                   format=form, metric="cosine")  # fmt: skip
         assert np.array_equal(far.documents[:, 0], near.documents[:, 0])
         assert np.abs(far.scores - near.scores).max() < 2e-3
 
@@ -470,28 +472,16 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
         ("cosine", True, "original"),
     ):
         settings: Any = {"format": form, "high_precision": high, "rescore": rescore}
-        expected, _ = find(queries, documents, 9, metric=metric, **settings)  # type: ignore[arg-type]
-        asked, _ = vectors_of(queries, "queries", metric, form if high else None)  # type: ignore[arg-type]
-        found = gpu_formats.find(
-            *(asked, there, form, 9),
-            high_precision=high,
-            rescore=rescore,
-            originals=None,
-            candidates=36,
-            cosine=metric == "cosine",
-        )
+        expected = find(queries, documents, 9, metric=metric, **settings)
+        pipeline = ScoringPipeline.of(**settings, metric=metric)
+        asked, _ = prepare_vectors(queries, "queries", pipeline)
+        found = gpu_formats.find_top_k(asked, there, 9, pipeline)
         assert same(found, expected), (metric, high, rescore)
     for high in (False, True):  # codes of vectors of any length
-        expected, _ = find(queries, ours, 9, metric="cosine", high_precision=high)
-        asked, _ = vectors_of(queries, "queries", "cosine", form if high else None)
-        found = gpu_formats.find(
-            *(asked, theirs, form, 9),
-            high_precision=high,
-            rescore="decoded",
-            originals=None,
-            candidates=36,
-            cosine=True,
-        )
+        expected = find(queries, ours, 9, metric="cosine", high_precision=high)
+        pipeline = ScoringPipeline.of(form, high_precision=high, metric="cosine")
+        asked, _ = prepare_vectors(queries, "queries", pipeline)
+        found = gpu_formats.find_top_k(asked, theirs, 9, pipeline)
         assert same(found, expected), ("codes", high)
 
 
@@ -510,22 +500,23 @@ def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
         with pytest.raises(rp.InputError, match="queries: row 7: a number that is not finite"):
             gpu_search.top_k(bad[:9], good, 2)
         assert gpu_search.top_k(good[:0], good, 2).scores.shape == (0, 2)
+    cosine_in_float16 = ScoringPipeline("float16", "plain", "cosine")
     with pytest.raises(rp.InputError, match="documents: row 7: a zero vector has no direction"):
-        gpu_scores.stored(
-            torch.arange(10.0).sub(7)[:, None] * good[0], "float16", "documents", True
+        gpu_scores.prepare_vectors(
+            torch.arange(10.0).sub(7)[:, None] * good[0], "documents", cosine_in_float16
         )
     with pytest.raises(rp.InputError, match="documents: row 0: a number is too large for float16"):
-        gpu_scores.stored(good * 1e6, "float16", "documents", False)
+        gpu_scores.prepare_vectors(good * 1e6, "documents", ScoringPipeline.of("float16"))
 
 
 def test_documents_on_a_gpu_take_queries_from_anywhere(vectors: tuple[Array, Array]) -> None:
     torch = pytest.importorskip("torch")
     queries, documents = vectors
     there = torch.from_numpy(documents).requires_grad_()
-    expected, _ = find(queries, documents, 3)
-    assert same(on_gpu(queries, there, 3, "float32", True, "dot"), expected)
+    expected = find(queries, documents, 3)
+    assert same(search_on_gpu(queries, there, 3, ScoringPipeline.of("float32")), expected)
     with pytest.raises(rp.InputError, match=r"queries have the shape \(48,\)"):
-        on_gpu(torch.ones(48), there, 3, "float32", True, "dot")
+        search_on_gpu(torch.ones(48), there, 3, ScoringPipeline.of("float32"))
 
 
 def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:

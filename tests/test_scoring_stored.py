@@ -12,7 +12,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof.foundation.arrays import Array
 from rankproof.precision import search
-from rankproof.precision.quantized_arrays import Stored, numbers
+from rankproof.precision.quantized_arrays import Stored, decode_integers
 
 RNG = np.random.default_rng(5)
 DOCUMENTS = RNG.standard_normal((400, 64)) * RNG.uniform(0.2, 2, 64) + 0.3
@@ -65,7 +65,7 @@ def test_quantised_vectors_rank_nearly_as_the_floats_do(precision: str) -> None:
 
 @pytest.mark.parametrize("precision", ["int8", "uint8"])
 def test_a_calibrated_code_is_off_by_half_a_step_at_most(precision: str) -> None:
-    back = numbers(quantise(DOCUMENTS, precision), "documents", "int8", RANGES)
+    back = decode_integers(quantise(DOCUMENTS, precision), "documents", "int8", RANGES)
     step = (RANGES[1] - RANGES[0]) / 255
     assert (np.abs(back - DOCUMENTS) <= step / 2 + 1e-5).all()
 
@@ -73,7 +73,7 @@ def test_a_calibrated_code_is_off_by_half_a_step_at_most(precision: str) -> None
 @pytest.mark.parametrize("precision", ["binary", "ubinary"])
 def test_packed_bits_are_signs_and_bits_that_fill_a_byte_are_dropped(precision: str) -> None:
     cut = DOCUMENTS[:, :61]
-    signs = numbers(quantise(cut, precision), "documents", "bits", width=61)
+    signs = decode_integers(quantise(cut, precision), "documents", "bits", dimensions=61)
     assert (signs == np.where(cut > 0, 1, -1)).all()
     found = search(QUERIES[:, :61], quantise(cut, precision), 5, stored="bits")
     assert len(found) == 100

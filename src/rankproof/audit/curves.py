@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from rankproof.audit.paper_tables import SHORT, TITLES, lows
+from rankproof.audit.paper_tables import SHORT, TITLES, paired_formats
 from rankproof.audit.results import Audit
 from rankproof.foundation.files import claim_folder
 from rankproof.presentation.charts import Chart, Curve, CurveChart
@@ -72,7 +72,7 @@ def _format_chart(rows: pl.DataFrame, title: str) -> CurveChart:
 
 def _overlaid_charts(frame: pl.DataFrame, audit: Audit) -> dict[str, list[Chart]]:
     """Return float32, a low format and the same with HPS over one another, by the file's name."""
-    formats = lows(audit)
+    formats = paired_formats(audit)
     low = SHORT[formats[0]] if len(formats) == 1 else "low"  # a chart's title says which
     labels = [SHORT["float32"], *(low + suffix for suffix in TITLES.values())]
     drawings: dict[str, list[Chart]] = {}

@@ -1,18 +1,28 @@
-"""Vectors in every number format, searched plainly and in high precision."""
+"""Audit of vectors: every number format, searched plainly and in high precision.
+
+Each setting (`ScoringPipeline`) ranks the same documents for the same queries. Its reading holds
+the measures under every order of ties, and the agreement with the float32 ranking.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
 
-from rankproof.audit.list_order import habit, sentence
-from rankproof.audit.rank_correlation import agreement
-from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
+from rankproof.audit.list_order import describe_bias, find_list_order
+from rankproof.audit.readings import (
+    Reading,
+    count_ties,
+    curve_frame,
+    curve_measures,
+    rank_agreement,
+)
+from rankproof.audit.results import Audit
 from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.columns import row_ids
 from rankproof.data.tables import Qrels, Run, build_run
@@ -21,80 +31,94 @@ from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, p
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number, shorten
 from rankproof.foundation.phrasing import out_of
+from rankproof.foundation.progress import advance
 from rankproof.measures import Measure
 from rankproof.precision.array_types import is_torch
-from rankproof.precision.exact_search import (
-    OVERSAMPLE,
-    Metric,
-    Rescore,
-    check_asked,
-    find,
-    scorer_of,
-    to_run,
-)
+from rankproof.precision.exact_search import check_depth, final_scorer, find_top_k, to_run
 from rankproof.precision.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
-from rankproof.precision.quantized_arrays import Stored, array_of, decoded
+from rankproof.precision.pipeline import OVERSAMPLING, Metric, Rescore, Scoring, ScoringPipeline
+from rankproof.precision.quantized_arrays import Stored, as_numbers, check_array
 from rankproof.precision.scorers import Scorer, check_vectors
 from rankproof.precision.topk import TopK
 
 MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
 LARGEST_FLOAT16 = 65504.0
-_WHOLE = ("int", "uint", "bool")
+_INTEGER_TYPES = ("int", "uint", "bool")
 
-Progress = Callable[[float], None]
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Documents to rerank for each query, by row number."""
+
+    start: Array  # (Q + 1,)
+    rows: Array  # (P,) documents, ascending within each query
+    place: Array  # (P,) position of each in the order of the run
+    owner: Array  # (P,) its query
+
+    def scores(self, scorer: Scorer) -> Array:
+        """Return scores (P,) of all candidates, in the order of `rows`."""
+        return scorer.chosen(np.arange(len(self.start) - 1), self.start, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """What is searched: rows at the dimensions kept."""
+    """The judged queries and the documents of one model, at the dimensions that are audited."""
 
     queries: Array  # (Q, D) float32
     documents: Array  # (N, D) float32
     query_ids: pl.Series
     document_ids: pl.Series
-    metric: Metric
-    k: int
-    candidates: int  # of codes, to be rescored
-    full: bool  # not cut to fewer dimensions
-    fixed: _Fixed | None  # what is reranked, where nothing is searched
+    candidates: _Candidates | None  # where documents are reranked instead of searched
 
-    @property
-    def dimensions(self) -> int:
-        return int(self.queries.shape[1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """Candidates of each query, to be reranked."""
-
-    start: Array  # (Q + 1,)
-    rows: Array  # (P,) documents, ascending within each query
-    place: Array  # (P,) where each stands in the order given
-    owner: Array  # (P,) its query
-
-    def scores(self, scorer: Scorer) -> Array:
-        """(P,) of every candidate, in the order of `rows`."""
-        return scorer.chosen(np.arange(len(self.start) - 1), self.start, self.rows)
+    def prepared(self, dimensions: int | None, metric: Metric, labels: tuple[str, str]) -> _Vectors:
+        """Return the vectors cut to some dimensions; refuse zero vectors under the cosine."""
+        pair = []
+        for values, label in zip((self.queries, self.documents), labels, strict=True):
+            if dimensions is not None:
+                values, label = (
+                    truncate(values, dimensions),
+                    f"{label} cut to {dimensions} dimensions",
+                )
+            if metric == "cosine":
+                check_vectors(values, label, unit=True)
+            pair.append(values)
+        return replace(self, queries=pair[0], documents=pair[1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """The float32 ranking that others are compared with."""
+    """The float32 ranking that every setting is compared with."""
 
-    documents: Array | None  # (Q, k); None where candidates are fixed
+    documents: Array | None  # (Q, k); None where candidates are reranked
     scores: Array  # (Q, k) or (P,)
-    own: bool  # of the vectors audited, not of another run of the model
+    is_own: bool  # of the audited vectors, not of another run of the model
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is asked of every setting."""
+    """What every setting is measured by."""
 
     name: str
     judged: Qrels
     measures: list[Measure]
     policy: Policy
-    curves: bool
+    has_curves: bool
+    k: int  # length of the lists, at most the number of documents
+
+    def evaluate(self, run: Run, measures: list[Measure]) -> Evaluation:
+        """Return the measures of a run."""
+        return evaluate_tables(run, self.judged, measures, self.policy)
+
+
+class _Ranking(NamedTuple):
+    """The lists of one setting."""
+
+    run: Run
+    reference_scores: Array  # of the documents that the reference ranks
+    owner: Array  # the query of each of these
+    seconds: float
+    cut: int  # lists that end inside a tie
+    open: dict[Measure, int]  # lists where that could change the measure
 
 
 def audit_embeddings(
@@ -108,7 +132,7 @@ def audit_embeddings(
     k: int = 1000,
     metric: Metric = "dot",
     rescore: Sequence[Rescore] = get_args(Rescore),
-    candidates_factor: int = OVERSAMPLE,
+    candidates_factor: int = OVERSAMPLING,
     query_ids: Sequence[str] | pl.Series | None = None,
     document_ids: Sequence[str] | pl.Series | None = None,
     candidates: RunLike | None = None,
@@ -121,7 +145,6 @@ def audit_embeddings(
     candidates_only: bool = False,
     curves: bool = False,
     labels: tuple[str, str] = ("queries", "documents"),
-    progress: Progress | None = None,
 ) -> Audit:
     """Search the same vectors in every number format, and measure each list under all tie orders.
 
@@ -133,33 +156,267 @@ def audit_embeddings(
     that this run lists for it. ρ is to the float32 ranking of the whole vectors, or of `reference`:
     queries and documents in the same rows, as another run of the model made them. Integers are
     `stored` "int8" or "bits" (`ranges` (2, D) where int8 or uint8 was calibrated). Queries without
-    judgements are left out. `labels` name the two inputs in messages; `progress` is told of each
-    setting when it is done.
+    judgments are dropped. `labels` name the two inputs in messages.
 
     >>> vectors = np.eye(3, dtype="float32")
-    >>> found = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, "RR", formats=["float16"])
-    >>> [reading.format for reading in found.readings]
+    >>> audit = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, "RR", formats=["float16"])
+    >>> [reading.format for reading in audit.readings]
     ['float16', 'float16']
     """
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)
-    wanted = _formats(formats)
-    ways = tuple(dict.fromkeys(rescore))
-    for way in ways or get_args(Rescore):
-        check_asked(k, metric, way)
+    formats, rescorings = check_formats(formats), tuple(dict.fromkeys(rescore))
+    check_depth(k)
+    for rescoring in rescorings or get_args(Rescore):
+        ScoringPipeline.of("bit", metric=metric, rescore=rescoring)
     check_whole_number(
         "candidates_factor", candidates_factor, remedy="rescore 1 × k candidates or more"
     )
     judged = read_qrels(qrels)
+    vectors, kept, notes = _read_vectors(
+        *_read_pair(queries, documents, stored, ranges, labels, formats),
+        judged,
+        query_ids,
+        document_ids,
+        labels,
+    )
+    notes += _note_stored(queries, documents, stored, labels)
+    candidate_run = None if candidates is None else read_run(candidates)
+    if candidate_run is not None:
+        found, kept = _find_candidates(candidate_run, vectors, kept, labels)
+        vectors = replace(vectors, candidates=found)
+    other_vectors = None
+    if reference is not None:
+        other_vectors = _read_reference(reference, vectors, kept, labels)
+    vectors = replace(
+        vectors,
+        queries=vectors.queries[kept],
+        query_ids=vectors.query_ids.filter(pl.Series(kept)),
+    )
+    total, width = vectors.documents.shape
+    pipelines = list_pipelines(formats, rescorings, metric, candidates_factor * k)
+    cuts = [size for size in dict.fromkeys(map(int, dimensions)) if size != width]
+    task = _Task(name, judged, parsed, policy, curves, min(int(k), total))
+    readings = _read_settings(vectors, other_vectors, pipelines, cuts, task, metric, labels)
+    made = {
+        "model": name,
+        "kind": "embeddings",
+        "queries": len(vectors.queries),
+        "documents": total,
+        "dimensions": [width, *cuts],
+        "formats": list(formats),
+        "metric": metric,
+        "k": None if vectors.candidates else task.k,
+        "candidates": None
+        if vectors.candidates or all(form in FLOATS for form in formats)
+        else min(total, candidates_factor * task.k),
+        "pairs": len(vectors.candidates.rows) if vectors.candidates else None,
+        "stored": stored,
+    }
+    if candidate_run is not None and policy.order == "input":
+        list_order = find_list_order(candidate_run, judged)
+        if list_order is not None:
+            made["listing"] = list_order.to_dict()
+            notes.append(describe_bias(list_order, readings))
+    notes += list(readings[0].evaluation.notes[: 1 if judged.negative else 0])
+    return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
 
-    whole = [
-        label
-        for label, values in zip(labels, (queries, documents), strict=True)
-        if str(getattr(values, "dtype", "")).removeprefix("torch.").startswith(_WHOLE)
-    ]
-    queries, documents = decoded(queries, documents, stored, ranges, labels)
+
+def check_formats(formats: Iterable[str]) -> tuple[Format, ...]:
+    """Return the named number formats, each once; refuse unknown ones, or none at all."""
+    names = tuple(dict.fromkeys(formats))
+    for form in names:
+        check_format(form)
+    if not names:
+        raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
+    return names  # type: ignore[return-value]
+
+
+def list_pipelines(
+    formats: Iterable[str],
+    rescorings: Sequence[Rescore] = get_args(Rescore),
+    metric: Metric = "dot",
+    candidates: int | None = None,
+) -> list[ScoringPipeline]:
+    """Return every way of scoring the formats; plain float32 is high precision already."""
+    pipelines = []
+    for form in check_formats(formats):
+        scorings: list[Scoring] = ["plain"]
+        if form not in FLOATS:
+            scorings += rescorings
+        elif form != "float32":
+            scorings.append("high precision")
+        pipelines += [ScoringPipeline(form, scoring, metric, candidates) for scoring in scorings]
+    return pipelines
+
+
+def _read_settings(
+    vectors: _Vectors,
+    other_vectors: _Vectors | None,
+    pipelines: Sequence[ScoringPipeline],
+    cuts: Sequence[int],
+    task: _Task,
+    metric: Metric,
+    labels: tuple[str, str],
+) -> list[Reading]:
+    """Return a reading for every pipeline, with whole vectors and cut to fewer dimensions."""
+    readings: list[Reading] = []
+    reference: _Reference | None = None
+    for size in (None, *cuts):
+        prepared = vectors.prepared(size, metric, labels)
+        if reference is None:
+            whole = prepared
+            if other_vectors is not None:
+                whole = other_vectors.prepared(None, metric, ("the reference", "the reference"))
+            reference = _rank_in_float32(whole, metric, task.k, is_own=other_vectors is None)
+        for pipeline in pipelines:
+            setting = replace(pipeline, dimensions=size)
+            readings.append(_read_setting(prepared, setting, reference, task))
+            advance(1)
+    return readings
+
+
+def _rank_in_float32(vectors: _Vectors, metric: Metric, depth: int, is_own: bool) -> _Reference:
+    """Return the float32 ranking of whole vectors."""
+    exact = ScoringPipeline("float32", "high precision", metric)
+    if vectors.candidates is None:
+        best = find_top_k(vectors.queries, vectors.documents, depth, exact)
+        return _Reference(best.documents, best.scores, is_own)
+    scorer = final_scorer(vectors.queries, vectors.documents, exact)
+    return _Reference(None, vectors.candidates.scores(scorer), is_own)
+
+
+def _read_setting(
+    vectors: _Vectors, pipeline: ScoringPipeline, reference: _Reference, task: _Task
+) -> Reading:
+    """Rank in one setting, evaluate the lists, and compare them with the float32 ranking."""
+    # Encoding one vector also loads the library of a format, before time is measured.
+    code_bytes = encode(vectors.documents[:1], pipeline.format).bytes_per_vector  # type: ignore[arg-type]
+    if vectors.candidates is None:
+        depth, ranking = task.k, _search(vectors, pipeline, reference, task)
+    else:
+        ranking = _rerank(vectors, vectors.candidates, pipeline, task)
+        depth = int(np.diff(ranking.run.start).max())
+    extra = curve_measures(task.measures, depth) if task.has_curves else []
+    dimensions = vectors.queries.shape[1]
+    original_bytes = 4.0 * dimensions if pipeline.scoring == "original" else 0.0
+    return Reading(
+        model=task.name,
+        pipeline=pipeline,
+        dimensions=dimensions,
+        evaluation=task.evaluate(ranking.run, task.measures),
+        ties=count_ties(ranking.run),
+        agreement=rank_agreement(
+            ranking.owner, reference.scores.ravel(), ranking.reference_scores.ravel()
+        ),
+        cut=ranking.cut,
+        open=ranking.open,
+        bytes_per_vector=code_bytes + original_bytes,
+        seconds=ranking.seconds,
+        curve=curve_frame(task.evaluate(ranking.run, extra)) if extra else None,
+    )
+
+
+def _search(
+    vectors: _Vectors, pipeline: ScoringPipeline, reference: _Reference, task: _Task
+) -> _Ranking:
+    """Return the k best of all documents; of codes, all candidates are scored."""
+    begun = time.perf_counter()
+    count = pipeline.candidate_count(task.k, len(vectors.documents))
+    best = find_top_k(vectors.queries, vectors.documents, count, pipeline)
+    seconds = time.perf_counter() - begun
+    top = TopK(best.scores[:, : task.k], best.documents[:, : task.k], best.cut)
+    run = to_run(
+        top,
+        vectors.query_ids.to_list(),
+        vectors.document_ids.to_list(),
+        len(vectors.documents),
+        dtype=pipeline.score_dtype,
+        name=task.name,
+    )
+    scores = _score_reference(reference, vectors, pipeline, best)
+    return _Ranking(
+        run=run,
+        reference_scores=scores,
+        owner=np.repeat(np.arange(len(scores)), scores.shape[1]),
+        seconds=seconds,
+        cut=int((top.cut > 0).sum()),
+        open=_count_open(top, task.measures, pipeline.rescores),
+    )
+
+
+def _rerank(
+    vectors: _Vectors, candidates: _Candidates, pipeline: ScoringPipeline, task: _Task
+) -> _Ranking:
+    """Return the candidates by their scores; every candidate is scored, so no tie is cut."""
+    begun = time.perf_counter()
+    scores = candidates.scores(final_scorer(vectors.queries, vectors.documents, pipeline))
+    seconds = time.perf_counter() - begun
+    as_listed = np.empty(len(scores), np.int64)
+    as_listed[candidates.place] = np.arange(len(scores))
+    run = build_run(
+        task.name,
+        vectors.query_ids,
+        candidates.owner[as_listed].astype(np.int32),
+        vectors.document_ids.gather(pl.Series(candidates.rows[as_listed])),
+        scores[as_listed].astype(np.float64),
+        pipeline.score_dtype,
+    )
+    open_lists = dict.fromkeys(task.measures, 0)
+    return _Ranking(run, scores, candidates.owner, seconds, 0, open_lists)
+
+
+def _count_open(top: TopK, measures: list[Measure], rescores: bool) -> dict[Measure, int]:
+    """Return in how many lists the documents of a cut tie could change each measure.
+
+    In a list that is not rescored they can if the tie begins at the measure's cutoff or before.
+    Documents that were no candidates might have been rescored to any rank.
+    """
+    is_cut = top.cut > 0
+    tie_begin = (top.scores == top.scores[:, -1:]).argmax(axis=1) + 1
+    counts = {}
+    for measure in measures:
+        matters = is_cut
+        if measure.cutoff is not None and not rescores:
+            matters = is_cut & (tie_begin <= measure.cutoff)
+        counts[measure] = int(matters.sum())
+    return counts
+
+
+def _score_reference(
+    reference: _Reference, vectors: _Vectors, pipeline: ScoringPipeline, best: TopK
+) -> Array:
+    """Return scores (Q, k) of the reference's documents in a setting.
+
+    A document that was no candidate is never rescored: it ranks below all that were.
+    """
+    assert reference.documents is not None
+    if pipeline.format == "float32" and pipeline.dimensions is None and reference.is_own:
+        return reference.scores
+    scorer = final_scorer(vectors.queries, vectors.documents, pipeline)
+    scores = scorer.pairs(reference.documents)
+    if not pipeline.rescores:
+        return scores
+    offset = np.arange(len(scores), dtype=np.int64)[:, None] * len(vectors.documents)
+    is_candidate = np.isin(reference.documents + offset, best.documents + offset)
+    return np.where(is_candidate, scores, -np.inf)
+
+
+# ------------------------------------------------------------------------------- reading the inputs
+
+
+def _read_pair(
+    queries: Any,
+    documents: Any,
+    stored: Stored | None,
+    ranges: Any,
+    labels: tuple[str, str],
+    formats: Sequence[str],
+) -> tuple[Array, Array]:
+    """Return queries and documents as float32, both of the same dimensions."""
+    pair = as_numbers(queries, documents, stored, ranges, labels)
     query_array, document_array = (
-        _rows(values, label) for values, label in zip((queries, documents), labels, strict=True)
+        _as_float32(values, label) for values, label in zip(pair, labels, strict=True)
     )
     if query_array.shape[1] != document_array.shape[1]:
         raise InputError(
@@ -167,282 +424,112 @@ def audit_embeddings(
             f"{document_array.shape[1]}",
             remedy="embed both with the same model",
         )
-    _fits(wanted, query_array, labels[0])
-    _fits(wanted, document_array, labels[1])
-    query_names = row_ids(query_ids, len(query_array), f"ids of {labels[0]}")
-    document_names = row_ids(document_ids, len(document_array), f"ids of {labels[1]}")
-    kept, notes = _judged_rows(judged, query_names, document_names, labels)
-    if whole:
-        notes.append(
-            f"{' and '.join(whole)}: stored as {stored}; formats are applied to the numbers that "
-            "these codes stand for"
-        )
-    fixed_ = None
-    if candidates is not None:
-        fixed_, kept = _fix(read_run(candidates), query_names, document_names, kept, labels)
-    query_array, query_names = query_array[kept], query_names.filter(pl.Series(kept))
-    other = None
-    if reference is not None:
-        other = [
-            _rows(values, f"{label} of the reference")
-            for values, label in zip(reference, labels, strict=True)
-        ]
-        if other[0].shape != (len(kept), query_array.shape[1]) or (
-            other[1].shape != document_array.shape
-        ):
-            raise InputError(
-                f"the reference has the shapes {other[0].shape} and {other[1].shape}",
-                remedy=f"give as many vectors as {labels[0]} and {labels[1]} have, and as long",
-            )
-        other[0] = other[0][kept]
-
-    depth = min(int(k), len(document_array))
-    count = min(len(document_array), candidates_factor * depth)
-    sizes = [query_array.shape[1], *dict.fromkeys(int(d) for d in dimensions)]
-    cuts = [sizes[0], *(d for d in sizes[1:] if d != sizes[0])]
-
-    task = _Task(name, judged, parsed, policy, curves)
-    readings: list[Reading] = []
-    compared: _Reference | None = None
-    for size in cuts:
-        pair = []
-        for values, label in zip((query_array, document_array), labels, strict=True):
-            shown = label if size == sizes[0] else f"{label} cut to {size} dimensions"
-            pair.append(_ready(values, size, metric, shown))
-        full = size == sizes[0]
-        vectors = _Vectors(
-            *(pair[0], pair[1], query_names, document_names, metric, depth, count, full, fixed_)
-        )
-        if compared is None:
-            if other is not None:
-                pair = [_ready(values, size, metric, "the reference") for values in other]
-            compared = _compared(pair[0], pair[1], metric, depth, fixed_, other is None)
-        for form in wanted:
-            for scoring in _scorings(form, ways):
-                readings.append(_read(vectors, form, scoring, compared, task))
-                if progress is not None:
-                    progress(1.0)
-    made = {
-        "model": name,
-        "kind": "embeddings",
-        "queries": len(query_array),
-        "documents": len(document_array),
-        "dimensions": cuts,
-        "formats": list(wanted),
-        "metric": metric,
-        "k": depth if fixed_ is None else None,
-        "candidates": count if fixed_ is None and any(f not in FLOATS for f in wanted) else None,
-        "pairs": None if fixed_ is None else len(fixed_.rows),
-        "stored": stored,
-    }
-    if candidates is not None and policy.order == "input":
-        order_given = habit(read_run(candidates), judged)
-        if order_given is not None:
-            made["listing"] = order_given.to_dict()
-            notes.append(sentence(order_given, readings))
-    notes += list(readings[0].evaluation.notes[: 1 if judged.negative else 0])
-    return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
+    if "float16" in formats:
+        _check_float16(query_array, labels[0])
+        _check_float16(document_array, labels[1])
+    return query_array, document_array
 
 
-def settings(formats: Iterable[str], rescore: Sequence[Rescore], dimensions: int) -> int:
-    """How many settings an audit of embeddings has, for a bar of progress."""
-    return (1 + dimensions) * sum(len(_scorings(form, rescore)) for form in _formats(formats))
+def _note_stored(
+    queries: Any, documents: Any, stored: Stored | None, labels: tuple[str, str]
+) -> list[str]:
+    """Return the note on inputs that hold integer codes, if any do."""
+    coded = [
+        label
+        for label, values in zip(labels, (queries, documents), strict=True)
+        if str(getattr(values, "dtype", "")).removeprefix("torch.").startswith(_INTEGER_TYPES)
+    ]
+    if not coded:
+        return []
+    return [
+        f"{' and '.join(coded)}: stored as {stored}; formats are applied to the numbers that "
+        "these codes stand for"
+    ]
 
 
-def _compared(
-    queries: Array, documents: Array, metric: Metric, depth: int, fixed_: _Fixed | None, own: bool
-) -> _Reference:
-    if fixed_ is None:
-        best, _ = find(queries, documents, depth, format="float32", metric=metric)
-        return _Reference(best.documents, best.scores, own)
-    exact = scorer_of(queries, documents, "float32", plain=False, metric=metric)
-    return _Reference(None, fixed_.scores(exact), own)
+def _read_vectors(
+    queries: Array,
+    documents: Array,
+    judged: Qrels,
+    query_ids: Sequence[str] | pl.Series | None,
+    document_ids: Sequence[str] | pl.Series | None,
+    labels: tuple[str, str],
+) -> tuple[_Vectors, Array, list[str]]:
+    """Return the vectors with ids, which queries are judged (Q,), and notes on missing ids."""
+    query_names = row_ids(query_ids, len(queries), f"ids of {labels[0]}")
+    document_names = row_ids(document_ids, len(documents), f"ids of {labels[1]}")
+    is_judged = is_among(query_names, judged.queries)
+    if not is_judged.any():
+        raise no_common_ids("query", labels[0], query_names, judged, judged.queries)
+    is_present = is_among(judged.doc, document_names)
+    if not is_present.any():
+        raise no_common_ids("document", labels[1], document_names, judged, judged.doc)
+    notes = []
+    if not is_judged.all():
+        unjudged = out_of(int((~is_judged).sum()), len(is_judged), "query", "has", "have")
+        notes.append(f"{unjudged} no judgements: left out")
+    if not is_present.all():
+        absent = out_of(int((~is_present).sum()), len(is_present), "judged document", "is", "are")
+        notes.append(f"{absent} not among {labels[1]}")
+    return _Vectors(queries, documents, query_names, document_names, None), is_judged, notes
 
 
-def _read(
-    vectors: _Vectors, form: Format, scoring: Scoring, reference: _Reference, task: _Task
-) -> Reading:
-    """One setting: search or rerank, evaluate, compare with the float32 ranking."""
-    own = encode(vectors.documents[:1], form).bytes_per_vector  # loads what the format needs
-    look = _search if vectors.fixed is None else _rerank
-    run, scores, seconds, cut, open_ = look(vectors, form, scoring, reference, task)
-    depth = vectors.k if vectors.fixed is None else int(np.diff(run.start).max())
-    extra = curve_measures(task.measures, depth) if task.curves else []
-    owner = np.repeat(np.arange(len(scores)), scores.shape[1]) if scores.ndim > 1 else None
-    if owner is None:
-        assert vectors.fixed is not None
-        owner = vectors.fixed.owner
-
-    def evaluate(measures: list[Measure]) -> Evaluation:
-        return evaluate_tables(run, task.judged, measures, task.policy)
-
-    return Reading(
-        model=task.name,
-        format=form,
-        scoring=scoring,
-        dimensions=vectors.dimensions,
-        full=vectors.full,
-        evaluation=evaluate(task.measures),
-        ties=statistics(run),
-        agreement=agreement(owner, reference.scores.ravel(), scores.ravel()),
-        cut=cut,
-        open=open_,
-        bytes_per_vector=own + 4.0 * vectors.dimensions if scoring == "original" else own,
-        seconds=seconds,
-        curve=curve_frame(evaluate(extra)) if extra else None,
-    )
-
-
-_Found = tuple[Run, Array, float, int, dict[Measure, int]]
-"""The lists, scores of what the reference ranks, seconds, lists cut in a tie, and open ones."""
-
-
-def _search(
-    vectors: _Vectors, form: Format, scoring: Scoring, reference: _Reference, task: _Task
-) -> _Found:
-    begun = time.perf_counter()
-    rescored = scoring in ("decoded", "original")
-    best, _ = find(
-        *(vectors.queries, vectors.documents, vectors.candidates if rescored else vectors.k),
-        format=form,
-        high_precision=scoring != "plain",
-        rescore="original" if scoring == "original" else "decoded",
-        candidates=vectors.candidates,
-        metric=vectors.metric,
-    )
-    seconds = time.perf_counter() - begun
-    top = TopK(best.scores[:, : vectors.k], best.documents[:, : vectors.k], best.cut)
-    run = to_run(
-        *(top, vectors.query_ids.to_list(), vectors.document_ids.to_list()),
-        *(len(vectors.documents), _dtype(form, scoring), task.name),
-    )
-    scores = _scores_of(reference, vectors, form, scoring, best)
-    return run, scores, seconds, int((top.cut > 0).sum()), _open(top, task.measures, rescored)
-
-
-def _rerank(
-    vectors: _Vectors, form: Format, scoring: Scoring, _reference: _Reference, task: _Task
-) -> _Found:
-    """Every candidate is scored, so that none is cut off."""
-    fixed_ = vectors.fixed
-    assert fixed_ is not None
-    begun = time.perf_counter()
-    scores = fixed_.scores(_scorer(vectors, form, scoring))
-    seconds = time.perf_counter() - begun
-    given = np.empty(len(scores), np.int64)
-    given[fixed_.place] = np.arange(len(scores))
-    run = build_run(
-        *(task.name, vectors.query_ids, fixed_.owner[given].astype(np.int32)),
-        vectors.document_ids.gather(pl.Series(fixed_.rows[given])),
-        scores[given].astype(np.float64),
-        _dtype(form, scoring),
-    )
-    return run, scores, seconds, 0, dict.fromkeys(task.measures, 0)
-
-
-def _scorer(vectors: _Vectors, form: Format, scoring: Scoring) -> Scorer:
-    against: Format = "float32" if scoring == "original" else form
-    plain = scoring == "plain"
-    return scorer_of(
-        vectors.queries, vectors.documents, against, plain=plain, metric=vectors.metric
-    )
-
-
-def _dtype(form: Format, scoring: Scoring) -> str:
-    return form if scoring == "plain" and form in FLOATS else "float32"
-
-
-def _open(top: TopK, measures: list[Measure], rescored: bool) -> dict[Measure, int]:
-    """In how many lists documents left out of the last tie could change each measure.
-
-    In a plain list they can where that tie begins at the measure's cutoff or before. Left out of
-    the candidates they might have been rescored to any rank.
-    """
-    cut = top.cut > 0
-    begins = (top.scores == top.scores[:, -1:]).argmax(axis=1) + 1
-    return {
-        m: int((cut & (begins <= m.cutoff)).sum())
-        if m.cutoff is not None and not rescored
-        else int(cut.sum())
-        for m in measures
-    }
-
-
-def _scores_of(
-    reference: _Reference, vectors: _Vectors, form: Format, scoring: Scoring, best: TopK
-) -> Array:
-    """(Q, k) scores of the reference's documents in a setting.
-
-    A document that codes did not make a candidate is never rescored: it ranks below all that were.
-    """
-    assert reference.documents is not None
-    if form == "float32" and vectors.full and reference.own:
-        return reference.scores
-    scores = _scorer(vectors, form, scoring).pairs(reference.documents)
-    if scoring not in ("decoded", "original"):
-        return scores
-    total = len(vectors.documents)
-    offset = np.arange(len(scores), dtype=np.int64)[:, None] * total
-    found = np.isin(reference.documents + offset, best.documents + offset)
-    return np.where(found, scores, -np.inf)
-
-
-def _fix(
-    given: Run, query_ids: pl.Series, document_ids: pl.Series, kept: Array, labels: tuple[str, str]
-) -> tuple[_Fixed, Array]:
-    """The candidates by row, and which queries have both judgements and candidates."""
-    asked = pl.DataFrame({"query": query_ids}).with_row_index("at").filter(pl.Series(kept))
+def _find_candidates(
+    run: Run, vectors: _Vectors, is_judged: Array, labels: tuple[str, str]
+) -> tuple[_Candidates, Array]:
+    """Return a run's documents as rows, and which queries have judgments and candidates (Q,)."""
+    query_rows = pl.DataFrame({"query": vectors.query_ids}).with_row_index("query_row")
     pairs = (
-        given.to_frame()
+        run.to_frame()
         .select("query", "doc")
-        .join(asked, on="query", how="inner", maintain_order="left")
+        .join(query_rows.filter(pl.Series(is_judged)), on="query", maintain_order="left")
     )
     if not pairs.height:
         raise InputError(
-            f"no judged query is both in {labels[0]} and in {given.name}",
+            f"no judged query is both in {labels[0]} and in {run.name}",
             remedy="check that they belong together",
         )
-    known = pl.DataFrame({"doc": document_ids}).with_row_index("row")
-    pairs = pairs.join(known, on="doc", how="left", maintain_order="left")
+    document_rows = pl.DataFrame({"doc": vectors.document_ids}).with_row_index("row")
+    pairs = pairs.join(document_rows, on="doc", how="left", maintain_order="left")
     absent = pairs.filter(pl.col("row").is_null())["doc"]
     if len(absent):
         raise InputError(
-            f"document {shorten(absent[0])} of {given.name} has no vector",
+            f"document {shorten(absent[0])} of {run.name} has no vector",
             place=labels[1],
             remedy="rerank candidates that were retrieved from these documents",
         )
-    flags = np.zeros(len(kept), np.bool_)
-    flags[pairs["at"].to_numpy()] = True
-    pairs = pairs.with_columns(owner=pl.Series(np.cumsum(flags) - 1).gather(pairs["at"]))
-    pairs = pairs.with_row_index("place").sort("owner", "row")
+    is_kept = np.zeros(len(is_judged), np.bool_)
+    is_kept[pairs["query_row"].to_numpy()] = True
+    owners = pl.Series(np.cumsum(is_kept) - 1).gather(pairs["query_row"])
+    pairs = pairs.with_columns(owner=owners).with_row_index("place").sort("owner", "row")
     owner = pairs["owner"].to_numpy()
-    start = np.searchsorted(owner, np.arange(int(flags.sum()) + 1))
-    row, place = (pairs[name].to_numpy().astype(np.int64) for name in ("row", "place"))
-    return _Fixed(start, row, place, owner), flags
+    start = np.searchsorted(owner, np.arange(int(is_kept.sum()) + 1))
+    rows, place = (pairs[name].to_numpy().astype(np.int64) for name in ("row", "place"))
+    return _Candidates(start, rows, place, owner), is_kept
 
 
-def _scorings(form: str, ways: Sequence[Rescore]) -> tuple[Scoring, ...]:
-    """float32 has nothing to round: plain is high precision there."""
-    if form == "float32":
-        return ("plain",)
-    return ("plain", "high precision") if form in FLOATS else ("plain", *ways)
+def _read_reference(
+    reference: tuple[Any, Any], vectors: _Vectors, kept: Array, labels: tuple[str, str]
+) -> _Vectors:
+    """Return another run's vectors of the same rows."""
+    queries, documents = (
+        _as_float32(values, f"{label} of the reference")
+        for values, label in zip(reference, labels, strict=True)
+    )
+    if queries.shape != vectors.queries.shape or documents.shape != vectors.documents.shape:
+        raise InputError(
+            f"the reference has the shapes {queries.shape} and {documents.shape}",
+            remedy=f"give as many vectors as {labels[0]} and {labels[1]} have, and as long",
+        )
+    return replace(vectors, queries=queries[kept], documents=documents)
 
 
-def _formats(formats: Iterable[str]) -> tuple[Format, ...]:
-    wanted = tuple(dict.fromkeys(formats))
-    for form in wanted:
-        check_format(form)
-    if not wanted:
-        raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
-    return wanted  # type: ignore[return-value]
-
-
-def _rows(values: Any, label: str) -> Array:
-    """(n, D) float32, every number finite."""
-    values = array_of(values, label)
+def _as_float32(values: Any, label: str) -> Array:
+    """Return vectors (n, D) as float32, every number finite."""
+    values = check_array(values, label)
     if is_torch(values):
         values = values.detach().float().cpu().numpy()
-    with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
+    with np.errstate(over="ignore"):  # a number beyond float32 becomes inf and is refused below
         array: Array = values.astype(np.float32, copy=False)
     if array.ndim == 2 and 0 in array.shape:
         raise InputError(
@@ -452,19 +539,8 @@ def _rows(values: Any, label: str) -> Array:
     return array
 
 
-def _ready(values: Array, size: int, metric: Metric, label: str) -> Array:
-    """Rows at the dimensions kept; one without a direction is refused under the cosine."""
-    if size != values.shape[1]:
-        values = truncate(values, size)
-    if metric == "cosine":
-        check_vectors(values, label, unit=True)
-    return values
-
-
-def _fits(formats: Sequence[str], values: Array, label: str) -> None:
-    """Refuse numbers that float16 would turn into inf."""
-    if "float16" not in formats:
-        return
+def _check_float16(values: Array, label: str) -> None:
+    """Refuse numbers that float16 would turn into infinity."""
     largest = np.abs(values).max(axis=1)
     if (largest > LARGEST_FLOAT16).any():
         row = int((largest > LARGEST_FLOAT16).argmax())
@@ -475,44 +551,26 @@ def _fits(formats: Sequence[str], values: Array, label: str) -> None:
         )
 
 
-def _judged_rows(
-    judged: Qrels, query_ids: pl.Series, document_ids: pl.Series, labels: tuple[str, str]
-) -> tuple[Array, list[str]]:
-    """(Q,) which queries have judgements, and what to say of the others."""
-    kept = among(query_ids, judged.queries)
-    if not kept.any():
-        raise strangers("query", labels[0], query_ids, judged, judged.queries)
-    known = among(judged.doc, document_ids)
-    if not known.any():
-        raise strangers("document", labels[1], document_ids, judged, judged.doc)
-    notes = []
-    if not kept.all():
-        silent = out_of(int((~kept).sum()), len(kept), "query", "has", "have")
-        notes.append(f"{silent} no judgements: left out")
-    if not known.all():
-        absent = out_of(int((~known).sum()), len(known), "judged document", "is", "are")
-        notes.append(f"{absent} not among {labels[1]}")
-    return kept, notes
-
-
-def among(ids: pl.Series, others: pl.Series) -> Array:
+def is_among(ids: pl.Series, others: pl.Series) -> Array:
+    """Return which ids (n,) are among the others."""
     frame = pl.DataFrame({"id": ids}).with_row_index("row")
-    found = frame.join(pl.DataFrame({"id": others}), on="id", how="semi")["row"].to_numpy()
+    rows = frame.join(pl.DataFrame({"id": others}), on="id", how="semi")["row"].to_numpy()
     flags = np.zeros(len(ids), np.bool_)
-    flags[found] = True
+    flags[rows] = True
     return flags
 
 
-def strangers(
-    what: str,
+def no_common_ids(
+    noun: str,
     label: str,
     ids: pl.Series,
     judged: Qrels,
-    theirs: pl.Series,
-    option: str = " (--{what}-ids, {what}_ids=)",
+    judged_ids: pl.Series,
+    option: str = " (--{noun}-ids, {noun}_ids=)",
 ) -> InputError:
-    """What to say where two files have no id in common."""
+    """Return the error for inputs and judgments that share no id."""
     return InputError(
-        f"no {what} is both in {label} ({some_of(ids)}) and in {judged.name} ({some_of(theirs)})",
-        remedy=f"give the ids that the judgements use{option.format(what=what)}",
+        f"no {noun} is both in {label} ({some_of(ids)}) and in {judged.name} "
+        f"({some_of(judged_ids)})",
+        remedy=f"give the ids that the judgements use{option.format(noun=noun)}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rankproof.audit.embeddings import audit_embeddings
@@ -13,7 +13,7 @@ from rankproof.data import read_run
 from rankproof.evaluation.recorded_inputs import Given
 
 
-def audit_files(given: Given, progress: Callable[[float], None] | None = None) -> Iterator[Audit]:
+def audit_files(given: Given) -> Iterator[Audit]:
     """An audit of each."""
     asked, files, qrels = given.config, given.files, given.qrels
     shared = {k: asked[k] for k in ("measures", "order", "missing", "candidates_only", "curves")}
@@ -35,7 +35,6 @@ def audit_files(given: Given, progress: Callable[[float], None] | None = None) -
             labels=(pair[0].label, pair[1].label),
             stored=asked["stored"],
             ranges=ranges,
-            progress=progress,
             **(asked["searching"] | chosen | shared),
         )
         said = [note for vectors in pair for note in vectors.notes]
@@ -50,6 +49,5 @@ def audit_files(given: Given, progress: Callable[[float], None] | None = None) -
                 name=name,
                 formats=[form for form in formats or FORMATS if form in FORMATS],
                 paper_strict=asked["paper_strict"],
-                progress=progress,
                 **shared,
             )

@@ -1,7 +1,7 @@
-"""The order in which a collection lists its relevant documents: a bias of its own.
+"""The order in which a collection lists its relevant documents, which can be a bias of its own.
 
 Many reranking sets list the relevant documents first. A sort that keeps the order of ties then
-gives every tie to them, and the figure is the best that the ties allow.
+resolves every tie in their favor, and the score is the best that the ties allow.
 """
 
 from __future__ import annotations
@@ -13,55 +13,61 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from rankproof.audit.results import Reading
+from rankproof.audit.readings import Reading
 from rankproof.data.tables import Qrels, Run
 
-SHARE = 0.95  # of lists; what a good retriever ranks first stays below it
-LISTS = 5  # fewer say nothing of a habit
+SHARE = 0.95  # of lists; the lists of a good retriever stay below it
+LISTS = 5  # fewer do not show a pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """Where the relevant documents stand in the lists given, whatever their scores."""
+class ListOrder:
+    """Where nearly all lists have their relevant documents, whatever the scores."""
 
-    where: Literal["first", "last"]
+    position: Literal["first", "last"]
     share: float  # of the lists that hold both relevant and other documents
     lists: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"relevant": self.where, "share": self.share, "lists": self.lists}
+        """Return the pattern as JSON shows it."""
+        return {"relevant": self.position, "share": self.share, "lists": self.lists}
 
 
-def habit(run: Run, judged: Qrels) -> Listing | None:
-    """Whether nearly all lists, as they were given, begin or end with their relevant documents."""
-    frame = run.to_frame().select("query", "doc").with_row_index("at")
+def find_list_order(run: Run, judged: Qrels) -> ListOrder | None:
+    """Return the pattern if nearly all lists begin or end with their relevant documents."""
+    rows = run.to_frame().select("query", "doc").with_row_index("place")
     relevant = judged.to_frame().filter(pl.col("grade") > 0).select("query", "doc", relevant=True)
-    frame = frame.join(relevant, on=["query", "doc"], how="left", maintain_order="left")
-    own, other = (
-        pl.col("at").filter(pl.col("relevant")),
-        pl.col("at").filter(pl.col("relevant").is_null()),
-    )
-    found = (
-        frame.group_by("query")
-        .agg(first=own.max() < other.min(), last=own.min() > other.max())
+    rows = rows.join(relevant, on=["query", "doc"], how="left", maintain_order="left")
+    relevant_place = pl.col("place").filter(pl.col("relevant"))
+    other_place = pl.col("place").filter(pl.col("relevant").is_null())
+    lists = (
+        rows.group_by("query")
+        .agg(
+            first=relevant_place.max() < other_place.min(),
+            last=relevant_place.min() > other_place.max(),
+        )
         .drop_nulls()
     )
-    if found.height < LISTS:
+    if lists.height < LISTS:
         return None
-    shares = {where: float(np.mean(found[where].to_numpy())) for where in ("first", "last")}
-    where: Literal["first", "last"] = "first" if shares["first"] >= shares["last"] else "last"
-    return Listing(where, shares[where], found.height) if shares[where] >= SHARE else None
+    first, last = (float(np.mean(lists[name].to_numpy())) for name in ("first", "last"))
+    order = ListOrder("first" if first >= last else "last", max(first, last), lists.height)
+    return order if order.share >= SHARE else None
 
 
-def sentence(found: Listing, readings: Sequence[Reading]) -> str:
-    """The bias by its name, and where it is largest; readings whose ties break as given."""
-    biases = ((r.evaluation[m].bias, r.label, m) for r in readings for m in r.evaluation)
-    bias, setting, measure = max(biases, key=lambda one: abs(one[0]))
-    lists = f"{found.share:.0%} of {found.lists} lists name their relevant documents {found.where}"
+def describe_bias(order: ListOrder, readings: Sequence[Reading]) -> str:
+    """Return a sentence on the largest bias that this order causes in readings.
+
+    The readings must break ties in the order of the lists.
+    """
+    biases = [(r.evaluation[m].bias, r, m) for r in readings for m in r.evaluation]
+    bias, reading, measure = max(biases, key=lambda row: abs(row[0]))
+    lists = f"{order.share:.0%} of {order.lists} lists name their relevant documents"
+    lists = f"{lists} {order.position}"
     if abs(bias) < 0.00005:
         return f"{lists}; no figure rests on it"
-    verb, to = ("adds", "to") if bias > 0 else ("takes", "from")
+    verb, preposition = ("adds", "to") if bias > 0 else ("takes", "from")
     return (
-        f"{lists}: breaking ties in that order {verb} {abs(bias):.4f} {to} {measure} in {setting}; "
-        "shuffle the lists, or report what is expected"
+        f"{lists}: breaking ties in that order {verb} {abs(bias):.4f} {preposition} {measure} in "
+        f"{reading.pipeline.name}; shuffle the lists, or report what is expected"
     )

@@ -1,35 +1,46 @@
-"""Logits of rerankers, and scores that others serve: what a format makes of their order."""
+"""Audit of logits of rerankers, and of scores that others serve, in low formats.
+
+Plain, the logits and the activation stay in the format. With high precision the logits are upcast
+first, and the list is ranked by (score, logit) in float32.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from rankproof.audit.array_files import stored_as
-from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among, strangers
-from rankproof.audit.list_order import Listing, habit, sentence
-from rankproof.audit.rank_correlation import agreement
-from rankproof.audit.results import Audit, Reading, Scoring, curve_frame, curve_measures, statistics
+from rankproof.audit.array_files import note_narrow_storage
+from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, is_among, no_common_ids
+from rankproof.audit.list_order import ListOrder, describe_bias, find_list_order
+from rankproof.audit.readings import (
+    Reading,
+    count_ties,
+    curve_frame,
+    curve_measures,
+    rank_agreement,
+)
+from rankproof.audit.results import Audit
 from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.columns import check_ids, encode
-from rankproof.data.tables import Run, build_run
+from rankproof.data.tables import Qrels, Run, build_run
 from rankproof.data.ties import Order
 from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_means
 from rankproof.foundation import kernels
-from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import out_of, plural
+from rankproof.foundation.progress import advance
 from rankproof.measures import Measure
 from rankproof.precision.activations import sigmoid, softmax
 from rankproof.precision.formats import numpy_dtype, round_to
+from rankproof.precision.pipeline import ScoringPipeline
 
 FORMATS = ("float32", "float16", "bfloat16")
-SCORINGS: tuple[Scoring, ...] = ("plain", "high precision")
 MARGIN = 0.001
 MOST_DECIMALS = 12
 
@@ -43,17 +54,18 @@ class Logits:
     yes: Float  # (N,) the logit, or that of "yes"
     no: Float | None = None  # (N,) where there are two
     label: str = "logits"
-    scored: bool = False  # scores, which went through an activation before
+    scored: bool = False  # scores, after an activation or from a server
     low: Float | None = None  # (N,) such scores as the format of a model's run makes them
-    identity: bool = False  # one logit, which the model takes for its score as it is
+    identity: bool = False  # one logit, which the model uses as its score
     stored: str | None = None  # the format of the file, where it is narrower than float32
 
-    def some(self, kept: Array) -> Logits:
-        """The rows that are marked."""
+    def rows(self, kept: Array) -> Logits:
+        """Return the rows that are marked in `kept` (N,)."""
+        mask = pl.Series(kept)
         return replace(
             self,
-            query=self.query.filter(pl.Series(kept)),
-            doc=self.doc.filter(pl.Series(kept)),
+            query=self.query.filter(mask),
+            doc=self.doc.filter(mask),
             yes=self.yes[kept],
             no=None if self.no is None else self.no[kept],
             low=None if self.low is None else self.low[kept],
@@ -61,30 +73,75 @@ class Logits:
 
     @property
     def activation(self) -> str | None:
+        """The function that turns logits into scores; None for scores."""
         if self.scored:
             return None
-        return "softmax" if self.no is not None else "identity" if self.identity else "sigmoid"
+        if self.no is not None:
+            return "softmax"
+        return "identity" if self.identity else "sigmoid"
 
     def place(self, row: int) -> str:
+        """Return where a row stands, for messages."""
         return f"{self.label}: row {row + 1}"
 
     def check(self) -> None:
-        """Refuse rows without ids, and logits that are no finite numbers."""
+        """Refuse rows without ids, and logits that are not finite numbers."""
         if not len(self.yes):
             raise InputError("no rows", place=self.label, remedy="check how it was made")
         check_ids(self.query, "query", self.place)
         check_ids(self.doc, "document", self.place)
         for values in (self.yes, self.no):
-            if values is None:
-                continue
-            wrong = ~np.isfinite(values)
-            if wrong.any():
-                row = int(wrong.argmax())
+            if values is not None and not np.isfinite(values).all():
+                row = int((~np.isfinite(values)).argmax())
                 raise InputError(
                     f"logit {values[row]} is not a finite number",
                     place=self.place(row),
                     remedy="drop the row or score it again",
                 )
+
+    def check_float16(self) -> None:
+        """Refuse logits that float16 would turn into infinity."""
+        for values in (self.yes, self.no):
+            if values is not None and (np.abs(values) > LARGEST_FLOAT16).any():
+                row = int((np.abs(values) > LARGEST_FLOAT16).argmax())
+                raise InputError(
+                    f"logit {values[row]:g} is too large for float16",
+                    place=self.place(row),
+                    remedy="leave float16 out of the formats",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The judged logits of one model, and what every setting is measured by."""
+
+    name: str
+    logits: Logits
+    queries: pl.Series  # (Q,) ids
+    codes: Int  # (N,) the query of each row
+    judged: Qrels
+    measures: list[Measure]
+    policy: Policy
+    paper_strict: bool
+
+    def rank(self, pipeline: ScoringPipeline, scores: Array) -> Run:
+        """Return the lists that scores (N,) of a setting make."""
+        is_rounded = pipeline.is_plain and pipeline.format not in FORMATS
+        dtype = "float64" if is_rounded else pipeline.score_dtype
+        values = scores.astype(np.float64)
+        try:
+            return build_run(self.name, self.queries, self.codes, self.logits.doc, values, dtype)
+        except kernels.RepeatedDocument as repeated:
+            query, doc = self.logits.query[repeated.row], self.logits.doc[repeated.row]
+            raise InputError(
+                f"query {shorten(query)} lists document {shorten(doc)} a second time",
+                place=self.logits.place(repeated.row),
+                remedy="keep one of the two",
+            ) from None
+
+    def score(self, pipeline: ScoringPipeline) -> Array:
+        """Return the scores (N,) of a setting."""
+        return score_logits(self.logits, pipeline, self.paper_strict)
 
 
 def audit_logits(
@@ -102,7 +159,6 @@ def audit_logits(
     missing: Missing | None = None,
     candidates_only: bool = False,
     curves: bool = False,
-    progress: Callable[[float], None] | None = None,
 ) -> Audit:
     """Score the same logits in several formats, and measure each list under all tie orders.
 
@@ -119,23 +175,79 @@ def audit_logits(
 
     >>> import polars as pl
     >>> logits = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
-    >>> found = rp.audit_logits(logits, {"q": {"b": 1}}, ["RR"], formats=["bfloat16"])
-    >>> {reading.scoring: reading.evaluation["RR"].range for reading in found.readings}
+    >>> audit = rp.audit_logits(logits, {"q": {"b": 1}}, ["RR"], formats=["bfloat16"])
+    >>> {reading.scoring: reading.evaluation["RR"].range for reading in audit.readings}
     {'plain': 0.5, 'high precision': 0.0}
     """
     from rankproof.audit.input_files import read_logits
 
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)
-    wanted = tuple(dict.fromkeys(formats))
-    for form in wanted:
+    formats, places = _check_formats(formats), _check_decimals(decimals, margin)
+    judged = read_qrels(qrels)
+    table = logits if isinstance(logits, Logits) else read_logits(logits)
+    table.check()
+    if "float16" in formats:
+        table.check_float16()
+    if reference is not None and not (
+        table.query.equals(reference.query) and table.doc.equals(reference.doc)
+    ):
+        raise InputError(
+            "the reference has other pairs", place=table.label, remedy="score the same candidates"
+        )
+    notes = note_narrow_storage(table.label, table.stored)
+    table, reference = _keep_judged(table, reference, judged, notes)
+    queries, codes = encode(table.query)
+    task = _Task(name, table, queries, codes, judged, parsed, policy, paper_strict)
+    exact_scores = score_logits(
+        reference or table, ScoringPipeline("float32", "high precision"), paper_strict
+    )
+    pipelines = list_pipelines(formats, places, table)
+    readings: list[Reading] = []
+    list_order: ListOrder | None = None
+    for pipeline in pipelines:
+        reading, run = _read_setting(task, pipeline, exact_scores, curves)
+        if not readings and policy.order == "input":
+            list_order = find_list_order(run, judged)
+        readings.append(reading)
+        advance(1)
+    fewest = None
+    if places:
+        fewest = _fewest_decimals(task, margin)
+        notes.append(_note_decimals(fewest, margin))
+    if list_order is not None:
+        notes.append(describe_bias(list_order, readings))
+    made = {
+        "model": name,
+        "kind": "logits",
+        "listing": None if list_order is None else list_order.to_dict(),
+        "activation": "sigmoid" if table.identity and paper_strict else table.activation,
+        "queries": len(queries),
+        "pairs": len(table.yes),
+        "formats": list(formats),
+        "paper_strict": paper_strict,
+        "decimals": {"asked": list(places), "margin": margin, "least": fewest} if places else None,
+    }
+    notes += readings[0].evaluation.notes
+    return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
+
+
+def _check_formats(formats: Iterable[str]) -> tuple[str, ...]:
+    """Return the named formats, each once; refuse those that logits are not audited in."""
+    names = tuple(dict.fromkeys(formats))
+    for form in names:
         if form not in FORMATS:
             raise InputError(
                 f"format {shorten(form)} is not one that logits are audited in",
                 remedy=f"use {', '.join(FORMATS)}",
             )
-    if not wanted:
+    if not names:
         raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
+    return names
+
+
+def _check_decimals(decimals: Iterable[int], margin: float) -> tuple[int, ...]:
+    """Return the numbers of decimals, each once; refuse others than 0 to MOST_DECIMALS."""
     places = tuple(dict.fromkeys(decimals))
     for count in places:
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_DECIMALS:
@@ -144,176 +256,128 @@ def audit_logits(
             )
     if not (isinstance(margin, int | float) and 0 <= margin < 1):
         raise InputError(f"margin {shorten(margin)}", remedy="use a number from 0 to 1, as 0.001")
-    judged = read_qrels(qrels)
-    given = logits if isinstance(logits, Logits) else read_logits(logits)
-    given.check()
-    if "float16" in wanted:
-        _fits(given)
-
-    if reference is not None and not (
-        given.query.equals(reference.query) and given.doc.equals(reference.doc)
-    ):
-        raise InputError(
-            "the reference has other pairs", place=given.label, remedy="score the same candidates"
-        )
-    kept = among(given.query, judged.queries)
-    if kept.any() and not among(given.doc, judged.doc).any():
-        raise strangers("document", given.label, given.doc, judged, judged.doc, "")
-    queries, codes = encode(given.query)
-    notes = stored_as(given.label, given.stored)
-    if kept.any() and not kept.all():
-        others = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
-        silent = out_of(others, len(queries), "query", "has", "have")
-        notes.append(f"{silent} no judgements: left out")
-        given = given.some(kept)
-        reference = None if reference is None else reference.some(kept)
-        queries, codes = encode(given.query)
-
-    exact = _score(reference or given, "float32", "high precision", paper_strict)
-
-    def listed(scores: Array, dtype: str) -> Run:
-        return _run(given, queries, codes, scores, dtype, name)
-
-    readings: list[Reading] = []
-    order_given: Listing | None = None
-    for form, scoring in _settings(wanted, places, given.scored and given.low is None):
-        numpy_dtype(form if form in FORMATS else "float32")  # loads it, before the clock runs
-        begun = time.perf_counter()
-        scores = _score(given, form, scoring, paper_strict)
-        seconds = time.perf_counter() - begun
-        dtype = form if scoring == "plain" else "float32"
-        run = listed(scores, dtype if dtype in FORMATS else "float64")
-        if not readings and policy.order == "input":
-            order_given = habit(run, judged)
-        longest = int(np.diff(run.start).max())
-        extra = curve_measures(parsed, longest) if curves else []
-        readings.append(
-            Reading(
-                model=name,
-                format=form,
-                scoring=scoring,
-                dimensions=None,
-                full=True,
-                evaluation=evaluate_tables(run, judged, parsed, policy),
-                ties=statistics(run),
-                agreement=agreement(codes, exact, scores),
-                cut=0,
-                open=dict.fromkeys(parsed, 0),
-                bytes_per_vector=None,
-                seconds=seconds,
-                curve=curve_frame(evaluate_tables(run, judged, extra, policy)) if extra else None,
-            )
-        )
-        if progress is not None:
-            progress(1.0)
-    least = None
-    if places:
-
-        def widest(count: int) -> float:
-            run = listed(_score(given, decimal_format(count), "plain"), "float64")
-            found = evaluate_tables(run, judged, parsed, policy)
-            return max(found[m].range for m in found)
-
-        least = _least(widest, margin)
-        notes.append(
-            f"no number of decimals up to {MOST_DECIMALS} keeps every range within {margin:g}"
-            if least is None
-            else plural(
-                least, "decimal is the fewest that keeps", "decimals are the fewest that keep"
-            )
-            + f" every range within {margin:g}"
-        )
-    if order_given is not None:
-        notes.append(sentence(order_given, readings))
-    made = {
-        "model": name,
-        "kind": "logits",
-        "listing": None if order_given is None else order_given.to_dict(),
-        "activation": "sigmoid" if given.identity and paper_strict else given.activation,
-        "queries": len(queries),
-        "pairs": len(given.yes),
-        "formats": list(wanted),
-        "paper_strict": paper_strict,
-        "decimals": {"asked": list(places), "margin": margin, "least": least} if places else None,
-    }
-    notes += readings[0].evaluation.notes
-    return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
+    return places
 
 
-def _score(given: Logits, form: str, scoring: Scoring, paper_strict: bool = False) -> Array:
-    """(N,) float32: the activation in the format, or what (score, logit) in float32 ranks by.
+def _keep_judged(
+    logits: Logits, reference: Logits | None, judged: Qrels, notes: list[str]
+) -> tuple[Logits, Logits | None]:
+    """Return the rows of judged queries; where some have no judgments, a note says how many."""
+    is_judged = is_among(logits.query, judged.queries)
+    if is_judged.any() and not is_among(logits.doc, judged.doc).any():
+        raise no_common_ids("document", logits.label, logits.doc, judged, judged.doc, "")
+    if not is_judged.any() or is_judged.all():
+        return logits, reference
+    total = logits.query.n_unique()
+    unjudged = total - logits.query.filter(pl.Series(is_judged)).n_unique()
+    notes.append(f"{out_of(unjudged, total, 'query', 'has', 'have')} no judgements: left out")
+    return logits.rows(is_judged), None if reference is None else reference.rows(is_judged)
 
-    As the paper has it, the float32 score alone.
+
+def list_pipelines(
+    formats: Iterable[str], decimals: Iterable[int] = (), logits: Logits | None = None
+) -> list[ScoringPipeline]:
+    """Return the settings that logits are audited in.
+
+    Decimals, and scores that a server gave, have nothing left to score in high precision.
     """
-    if given.scored:
-        plain = given.yes if given.low is None else given.low
-        return _rounded(plain, form) if scoring == "plain" else given.yes.astype(np.float32)
-    columns = [given.yes] if given.no is None else [given.no, given.yes]
-    own = form if form in FORMATS else "float32"
-    low = [round_to(column.astype(np.float32), own) for column in columns]
-    if given.identity and not paper_strict:
-        return low[0] if form == own else _rounded(low[0], form)
-    if scoring == "high precision" and not paper_strict:
-        return low[0] if len(low) == 1 else low[1] - low[0]
-    dtype = numpy_dtype("float32" if scoring == "high precision" else own)
-    if len(low) == 1:
-        score = np.asarray(sigmoid(low[0].astype(dtype), low=True))
+    is_served = logits is not None and logits.scored and logits.low is None
+    scorings = ("plain",) if is_served else ("plain", "high precision")
+    return [
+        *(ScoringPipeline(form, scoring) for form in formats for scoring in scorings),  # type: ignore[arg-type]
+        *(ScoringPipeline(decimal_format(count), "plain") for count in decimals),
+    ]
+
+
+def _read_setting(
+    task: _Task, pipeline: ScoringPipeline, exact_scores: Array, has_curve: bool
+) -> tuple[Reading, Run]:
+    """Score in one setting, evaluate the lists, and compare them with the float32 ranking."""
+    # The library of a format is loaded before time is measured.
+    numpy_dtype(pipeline.format if pipeline.format in FORMATS else "float32")
+    begun = time.perf_counter()
+    scores = task.score(pipeline)
+    seconds = time.perf_counter() - begun
+    run = task.rank(pipeline, scores)
+    longest = int(np.diff(run.start).max())
+    extra = curve_measures(task.measures, longest) if has_curve else []
+    curve = None
+    if extra:
+        curve = curve_frame(evaluate_tables(run, task.judged, extra, task.policy))
+    reading = Reading(
+        model=task.name,
+        pipeline=pipeline,
+        dimensions=None,
+        evaluation=evaluate_tables(run, task.judged, task.measures, task.policy),
+        ties=count_ties(run),
+        agreement=rank_agreement(task.codes, exact_scores, scores),
+        cut=0,
+        open=dict.fromkeys(task.measures, 0),
+        bytes_per_vector=None,
+        seconds=seconds,
+        curve=curve,
+    )
+    return reading, run
+
+
+def score_logits(logits: Logits, pipeline: ScoringPipeline, paper_strict: bool = False) -> Array:
+    """Return the scores (N,) of logits in a setting.
+
+    Plain, the activation in the format; with high precision, the float32 value that ranks like
+    (score, logit), or, as in the paper, the float32 score alone.
+    """
+    if logits.scored:
+        if not pipeline.is_plain:
+            return logits.yes.astype(np.float32)
+        return _round(logits.yes if logits.low is None else logits.low, pipeline.format)
+    is_format = pipeline.format in FORMATS
+    form = pipeline.format if is_format else "float32"
+    columns = [logits.yes] if logits.no is None else [logits.no, logits.yes]
+    values = [round_to(column.astype(np.float32), form) for column in columns]
+    if logits.identity and not paper_strict:
+        return values[0] if is_format else _round(values[0], pipeline.format)
+    if not pipeline.is_plain and not paper_strict:
+        return values[0] if len(values) == 1 else values[1] - values[0]
+    dtype = numpy_dtype(form if pipeline.is_plain else "float32")
+    if len(values) == 1:
+        scores = np.asarray(sigmoid(values[0].astype(dtype), low=True))
     else:
-        score = np.asarray(softmax(np.stack(low, axis=1).astype(dtype), low=True))
-    return score if form == own else _rounded(score, form)
+        scores = np.asarray(softmax(np.stack(values, axis=1).astype(dtype), low=True))
+    return scores if is_format else _round(scores, pipeline.format)
 
 
 def decimal_format(count: int) -> str:
-    """The name of scores rounded to so many decimals."""
+    """Return the name of scores rounded to so many decimals."""
     return f"{count} decimal{'' if count == 1 else 's'}"
 
 
-def _rounded(scores: Array, form: str) -> Array:
-    """In a floating-point format, or to so many decimals."""
+def _round(scores: Array, form: str) -> Array:
+    """Return scores in a floating-point format, or rounded to the decimals that it names."""
     if form in FORMATS:
         return round_to(scores.astype(np.float32), form)
     return np.round(scores.astype(np.float64), int(form.partition(" ")[0]))
 
 
-def _settings(
-    formats: Iterable[str], places: Iterable[int], scored: bool
-) -> list[tuple[str, Scoring]]:
-    """Decimals and what a server gave have nothing left to score in high precision."""
-    ways = SCORINGS[:1] if scored else SCORINGS
-    decimal: list[tuple[str, Scoring]] = [(decimal_format(count), "plain") for count in places]
-    return [(form, scoring) for form in formats for scoring in ways] + decimal
+def _fewest_decimals(task: _Task, margin: float) -> int | None:
+    """Return the fewest decimals from which on every range stays within the margin."""
 
+    def widest_range(count: int) -> float:
+        pipeline = ScoringPipeline(decimal_format(count), "plain")
+        run = task.rank(pipeline, task.score(pipeline))
+        evaluation = evaluate_tables(run, task.judged, task.measures, task.policy)
+        return max(evaluation[m].range for m in evaluation)
 
-def _least(widest: Callable[[int], float], margin: float) -> int | None:
-    """The fewest decimals that keep the range within the margin, and all more of them do."""
-    found = None
+    fewest = None
     for count in range(MOST_DECIMALS, -1, -1):
-        if widest(count) > margin:
+        if widest_range(count) > margin:
             break
-        found = count
-    return found
+        fewest = count
+    return fewest
 
 
-def _run(
-    given: Logits, queries: pl.Series, codes: Array, scores: Array, dtype: str, name: str
-) -> Run:
-    try:
-        return build_run(name, queries, codes, given.doc, scores.astype(np.float64), dtype)
-    except kernels.RepeatedDocument as repeated:
-        query, doc = given.query[repeated.row], given.doc[repeated.row]
-        raise InputError(
-            f"query {shorten(query)} lists document {shorten(doc)} a second time",
-            place=given.place(repeated.row),
-            remedy="keep one of the two",
-        ) from None
-
-
-def _fits(given: Logits) -> None:
-    for values in (given.yes, given.no):
-        if values is not None and (np.abs(values) > LARGEST_FLOAT16).any():
-            row = int((np.abs(values) > LARGEST_FLOAT16).argmax())
-            raise InputError(
-                f"logit {values[row]:g} is too large for float16",
-                place=given.place(row),
-                remedy="leave float16 out of the formats",
-            )
+def _note_decimals(fewest: int | None, margin: float) -> str:
+    """Return the sentence on the decimals that servers should print."""
+    if fewest is None:
+        return f"no number of decimals up to {MOST_DECIMALS} keeps every range within {margin:g}"
+    one, more = "decimal is the fewest that keeps", "decimals are the fewest that keep"
+    return f"{plural(fewest, one, more)} every range within {margin:g}"

@@ -1,20 +1,22 @@
-"""A sentence-transformers model and the texts of a BEIR folder → its audit.
+"""Audit of a model: run it on the texts of a BEIR folder, and audit what it puts out.
 
     bi-encoder                    vectors, searched, or compared over fixed candidates
     cross-encoder, yes/no model   logits of the candidates
     late interaction              scores of the candidates, from token vectors
 
-The model runs in float32 and in any other format asked for; what it puts out is kept on disk
-(`retrieval/workshop.py`), so that another measure costs nothing and a killed audit goes on.
+The model runs in float32 and in any other format asked for. Its output is kept on disk
+(`retrieval/workshop.py`), so that another measure costs nothing and a killed audit goes on. Several
+processes can share the work, each on a GPU of its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from multiprocessing import get_context
@@ -26,30 +28,31 @@ from pydantic import TypeAdapter
 
 from rankproof.audit.embeddings import audit_embeddings
 from rankproof.audit.logits import FORMATS, Logits, audit_logits
+from rankproof.audit.readings import Reading
 from rankproof.audit.results import Audit
 from rankproof.data.beir import Corpus
 from rankproof.data.tables import Qrels, Run
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.manifest import versions
+from rankproof.foundation.progress import advance
 from rankproof.retrieval.components import EmbedderChoice
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.retrieval.sentence_models import Kind, declared_activation, model_digest, model_kind
-from rankproof.retrieval.workshop import PART, Texts, Workshop, quiet
+from rankproof.retrieval.workshop import PART, Texts, Workshop
 
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
 BATCH = 32
-Tell = Callable[[float], None]
-LATE = "maxsim:"  # before the name of a bi-encoder
-_OWN = re.compile(r"[\w.]+:[\w.]+")  # an embedder of the user's, module:Name
+MAXSIM_PREFIX = "maxsim:"  # before the name of a bi-encoder
+_USER_EMBEDDER = re.compile(r"[\w.]+:[\w.]+")  # an embedder of the user's, module:Name
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What a bi-encoder made of the texts."""
+    """The vectors that a bi-encoder makes of the texts."""
 
     queries: Array  # (Q, D) float32
     documents: Array  # (N, D)
@@ -58,9 +61,12 @@ class Embedded:
     metric: str  # the model's own
 
 
+Output = Embedded | Logits
+
+
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A model, the texts that it is run on, and what it is asked of them."""
+class AuditedModel:
+    """A model, and the texts, judgments and candidates that it is run on."""
 
     name: str
     path: str
@@ -71,11 +77,18 @@ class Subject:
     running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens, device
     prompts: dict[str, str] = field(default_factory=dict)  # query_prompt, passage_prompt
 
-    def kind(self) -> Kind:
-        """A model that is of no use here is refused before it is run."""
-        kind: Kind | None = "late interaction" if self.path.startswith(LATE) else "bi-encoder"
-        if not self.path.startswith(LATE) and not _OWN.fullmatch(self.path):
-            kind = model_kind(self.path)
+    @property
+    def is_user_embedder(self) -> bool:
+        """True for an embedder of the user's, module:Name."""
+        is_maxsim = self.path.startswith(MAXSIM_PREFIX)
+        return not is_maxsim and bool(_USER_EMBEDDER.fullmatch(self.path))
+
+    def find_kind(self) -> Kind:
+        """Return what kind of model it is; refuse one that cannot be audited on these texts."""
+        if self.path.startswith(MAXSIM_PREFIX):
+            kind: Kind | None = "late interaction"
+        else:
+            kind = "bi-encoder" if self.is_user_embedder else model_kind(self.path)
         if kind is None:
             raise InputError(
                 "this is neither a bi-encoder nor a cross-encoder",
@@ -93,369 +106,449 @@ class Subject:
             )
         return kind
 
-    def reads(self) -> int:
-        """Texts or pairs that the model reads in a run."""
-        if self.kind() != "bi-encoder":
-            return self.pairs().height
-        return len(self.asked()) + len(_passages(self))
+    def count_inputs(self) -> int:
+        """Return how many texts or pairs the model reads in one run."""
+        if self.find_kind() != "bi-encoder":
+            return self.candidate_pairs().height
+        return len(self.judged_queries()) + len(self.passages())
 
-    def asked(self) -> Texts:
-        """The questions that have judgements, and candidates where those are fixed."""
-        wanted = set(self.judged.queries)
+    def judged_queries(self) -> Texts:
+        """Return the queries with judgments, and with candidates where those are fixed."""
+        query_ids = set(self.judged.queries)
         if self.candidates is not None:
-            wanted &= set(self.candidates.queries)
-            if not wanted:
+            query_ids &= set(self.candidates.queries)
+            if not query_ids:
                 raise InputError(
                     f"no query is both in {self.candidates.name} and in {self.judged.name}",
                     remedy="check that the two files belong together",
                 )
-        pairs = zip(self.texts.query_ids, self.texts.queries, strict=True)
-        kept = [(query, text) for query, text in pairs if query in wanted]
-        return Texts([query for query, _ in kept], [text for _, text in kept])
+        return _choose_texts(self.texts.query_ids, self.texts.queries, query_ids)
 
-    def pairs(self) -> pl.DataFrame:
-        """query, doc of each candidate that is asked about; all of them have texts."""
+    def passages(self) -> Texts:
+        """Return all documents, or those that are candidates of a judged query."""
+        ids, texts = self.texts.document_ids, self.texts.documents
+        if self.candidates is None:
+            return Texts(ids, texts)
+        return _choose_texts(ids, texts, set(self.candidate_pairs()["doc"]))
+
+    def candidate_pairs(self) -> pl.DataFrame:
+        """Return query and doc of the judged queries' candidates; refuse those without a text."""
         assert self.candidates is not None
-        frame = self.candidates.to_frame().select("query", "doc")
-        frame = frame.join(pl.DataFrame({"query": self.judged.queries}), on="query", how="semi")
-        for key, ids in (("query", self.texts.query_ids), ("doc", self.texts.document_ids)):
-            known = pl.DataFrame({key: ids}, schema={key: pl.String})
-            absent = frame.join(known, on=key, how="anti", maintain_order="left")[key]
+        pairs = self.candidates.to_frame().select("query", "doc")
+        pairs = pairs.join(pl.DataFrame({"query": self.judged.queries}), on="query", how="semi")
+        for column, ids in (("query", self.texts.query_ids), ("doc", self.texts.document_ids)):
+            known = pl.DataFrame({column: ids}, schema={column: pl.String})
+            absent = pairs.join(known, on=column, how="anti", maintain_order="left")[column]
             if len(absent):
                 raise InputError(
-                    f"{key} {shorten(absent[0])} of the candidates has no text",
+                    f"{column} {shorten(absent[0])} of the candidates has no text",
                     place=self.texts.label,
                     remedy="rerank candidates that were retrieved from this dataset",
                 )
-        return frame
+        return pairs
+
+    # -------------------------------------------------------------- settings of its component
+
+    def embedder(self, dtype: str) -> Any:
+        """Return the settings of the embedder in a format; a user's own runs as it is written."""
+        if self.is_user_embedder:
+            if dtype != "float32" or self.running or self.prompts:
+                raise InputError(
+                    "an embedder of your own runs as it is written",
+                    place=self.path,
+                    remedy="leave out --run-dtypes, --batch-size, --max-tokens, --device and "
+                    "prompts",
+                )
+            return TypeAdapter(EmbedderChoice).validate_python({"type": self.path})
+        return SentenceTransformersSettings(
+            type="sentence-transformers",
+            model=self.path,
+            normalise=False,
+            dtype=dtype,  # type: ignore[arg-type]
+            **(self.running | self.prompts),
+        )
+
+    def reranker(self, dtype: Any) -> CrossEncoderSettings | MaxSimSettings:
+        """Return the settings of the reranker in a format."""
+        if self.find_kind() == "cross-encoder":
+            return CrossEncoderSettings(
+                type="cross-encoder", model=self.path, dtype=dtype, **self.running
+            )
+        return MaxSimSettings(
+            type="maxsim",
+            model=self.path.removeprefix(MAXSIM_PREFIX),
+            dtype=dtype,
+            tokens=dtype,
+            **self.running,
+        )
+
+    def fingerprint(self) -> str:
+        """Return a digest of the model's files, or of the user's code."""
+        if self.is_user_embedder:
+            return fingerprint(self.embedder("float32"))
+        return model_digest(self.path.removeprefix(MAXSIM_PREFIX))
+
+
+def _choose_texts(ids: Sequence[str], texts: Sequence[str], chosen: set[str]) -> Texts:
+    """Return the texts whose ids are chosen, in their order."""
+    kept = [(name, text) for name, text in zip(ids, texts, strict=True) if name in chosen]
+    return Texts([name for name, _ in kept], [text for _, text in kept])
 
 
 def audit_model(
-    subject: Subject,
+    model: AuditedModel,
     *,
     run_dtypes: Sequence[str] | None = None,
     formats: Iterable[str] | None = None,
-    searching: dict[str, Any] | None = None,
     paper_strict: bool = False,
-    decimals: dict[str, Any] | None = None,
     repeats: int = 0,
     shards: int = 1,
-    shared: dict[str, Any] | None = None,
-    progress: Tell | None = None,
-    tell: Tell = quiet,
+    vector_options: Mapping[str, Any] | None = None,
+    logit_options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Audit:
     """Run a model and audit what it puts out.
 
     Without `run_dtypes` it runs in float32 and its output is audited in every format. With them it
-    runs in float32 and in each, every run is scored in its own format, plainly and with high
+    runs in float32 and in each; every run is scored in its own format, plainly and with high
     precision, and compared with the float32 run. With `repeats` each run is made so many times
     more, in other batches and another order of the texts: what that alone changes is noise.
     `shards` processes share the texts or pairs, each on a GPU of its own.
-    `tell` hears of texts and pairs done.
+
+    `vector_options` are keywords of `audit_embeddings`, `logit_options` of `audit_logits`,
+    `options` of both.
     """
-    shared = {"name": subject.name, "progress": progress, **(shared or {})}
-    kind = subject.kind()
-    if decimals and kind == "bi-encoder":
+    if logit_options and model.find_kind() == "bi-encoder":
         raise InputError(
             "decimals apply to logits and scores, not embeddings",
-            place=subject.path,
+            place=model.path,
             remedy="leave --decimals out",
         )
     dtypes = ["float32"] if run_dtypes is None else list(dict.fromkeys(["float32", *run_dtypes]))
-    audits: list[Audit] = []
-    first: Embedded | Logits | None = None
-
-    def audited(found: Embedded | Logits, formats: Iterable[str] | None, **own: Any) -> Audit:
-        chosen = {} if formats is None else {"formats": list(formats)}
-        if isinstance(found, Embedded):
-            beside = (first.queries, first.documents) if isinstance(first, Embedded) else None
-            return audit_embeddings(
-                *(found.queries, found.documents, subject.judged),
-                query_ids=found.query_ids,
-                document_ids=found.document_ids,
-                candidates=subject.candidates,
-                reference=beside,
-                **({"metric": found.metric} | (searching or {}) | chosen | shared | own),
-            )
-        if "formats" in chosen:
-            chosen = {"formats": [form for form in chosen["formats"] if form in FORMATS]}
-        return audit_logits(
-            *(found, subject.judged),
-            reference=first if isinstance(first, Logits) else None,
-            paper_strict=paper_strict,
-            **(chosen | shared | (decimals or {}) | own),
-        )
-
-    look: Any = _embed if kind == "bi-encoder" else _rerank
-    passages, asked = _passages(subject), subject.asked()
+    audits = _OutputAudits(
+        model,
+        {"name": model.name, **(options or {})},
+        vector_options or {},
+        {"paper_strict": paper_strict, **(logit_options or {})},
+    )
+    passages, queries = model.passages(), model.judged_queries()
     if shards > 1:
-        _spread(subject, passages, asked, dtypes, shards, tell)
-        tell = quiet  # of what is there
+        run_in_shards(model, passages, queries, dtypes, shards)
+    parts: list[Audit] = []
     notes: list[str] = []
+    # What shards have made is only read here, and was counted already.
+    report = advance if shards == 1 else _ignore_progress
     for dtype in dtypes:
-        with Workshop(passages) as shop:  # one each: it holds its model for as long as it lives
-            found = look(shop, subject, asked, dtype, tell)
-            if run_dtypes is None and isinstance(found, Logits):
-                found = replace(found, low=None)  # formats are applied to what it puts out
-            made = audited(found, [dtype] if run_dtypes is not None else formats)
-            first = found if first is None else first
-            again = [
-                audited(_again(look, shop, subject, asked, dtype, at, tell), [dtype], curves=False)
-                for at in range(1, repeats + 1)
+        with Workshop(passages) as workshop:  # one per format: it keeps its model loaded
+            output = _run(workshop, model, queries, dtype, report)
+            if run_dtypes is None and isinstance(output, Logits):
+                output = replace(output, low=None)  # formats are applied to the float32 output
+            first = audits.audit(output, formats if run_dtypes is None else [dtype])
+            repeated = [
+                audits.audit(
+                    _run_again(workshop, model, queries, dtype, number, report),
+                    [dtype],
+                    curves=False,
+                )
+                for number in range(1, repeats + 1)
             ]
-            audits.append(_placed(_noisy(made, again), subject.dataset, dtype))
-            notes += shop.notes()
+            readings = [_with_noise(reading, repeated) for reading in first.readings]
+            parts.append(replace(first, readings=tuple(_in_run(readings, model, dtype))))
+            notes += workshop.notes()
     ran = {
         "dtypes": dtypes,
         "repeats": repeats,
-        "device": subject.running.get("device"),
-        "model": fingerprint(_embedder(subject, "float32"))
-        if _OWN.fullmatch(subject.path) and kind != "late interaction"
-        else model_digest(subject.path.removeprefix(LATE)),
+        "device": model.running.get("device"),
+        "model": model.fingerprint(),
         "corpus": passages.digest,
-        "questions": asked.digest,
+        "questions": queries.digest,
         "versions": versions(PACKAGES),
     }
-    return _as_one(audits, ran, notes, subject.dataset)
+    return _combine(parts, ran, notes, model.dataset)
 
 
-def _passages(subject: Subject) -> Texts:
-    """All documents, or those that are candidates of a question."""
-    ids, texts = subject.texts.document_ids, subject.texts.documents
-    if subject.candidates is None:
-        return Texts(ids, texts)
-    wanted = set(subject.pairs()["doc"])
-    kept = [(name, text) for name, text in zip(ids, texts, strict=True) if name in wanted]
-    return Texts([name for name, _ in kept], [text for _, text in kept])
+@dataclass(slots=True)
+class _OutputAudits:
+    """Audits the output of every run of a model, with the first run as reference."""
 
+    model: AuditedModel
+    options: Mapping[str, Any]
+    vector_options: Mapping[str, Any]
+    logit_options: Mapping[str, Any]
+    first: Output | None = None
 
-def _embed(shop: Workshop, subject: Subject, asked: Texts, dtype: Any, tell: Tell) -> Embedded:
-    model = _embedder(subject, dtype)
-    queries, documents = (shop.vectors(model, texts, tell) for texts in (asked, shop.passages))
-    metric = str(getattr(shop.embedder(model), "similarity", "cosine"))
-    return Embedded(queries, documents, asked.ids, shop.passages.ids, metric)
-
-
-def _embedder(subject: Subject, dtype: Any) -> Any:
-    """A model by its name or folder, in the format asked for; or the user's own, in its own."""
-    if _OWN.fullmatch(subject.path):
-        if dtype != "float32" or subject.running or subject.prompts:
-            raise InputError(
-                "an embedder of your own runs as it is written",
-                place=subject.path,
-                remedy="leave out --run-dtypes, --batch-size, --max-tokens, --device and prompts",
+    def audit(self, output: Output, formats: Iterable[str] | None, **options: Any) -> Audit:
+        """Return the audit of a run's output, in all formats that apply if none are named."""
+        reference, names = self.first, None if formats is None else list(formats)
+        if self.first is None:
+            self.first = output
+        keywords = {**self.options, **options}
+        if isinstance(output, Embedded):
+            pair = None
+            if isinstance(reference, Embedded):
+                pair = (reference.queries, reference.documents)
+            own = {"metric": output.metric} | dict(self.vector_options)
+            if names is not None:
+                own["formats"] = names
+            return audit_embeddings(
+                output.queries,
+                output.documents,
+                self.model.judged,
+                query_ids=output.query_ids,
+                document_ids=output.document_ids,
+                candidates=self.model.candidates,
+                reference=pair,
+                **(own | keywords),
             )
-        return TypeAdapter(EmbedderChoice).validate_python({"type": subject.path})
-    return SentenceTransformersSettings(
-        type="sentence-transformers",
-        model=subject.path,
-        normalise=False,
-        dtype=dtype,
-        **(subject.running | subject.prompts),
-    )
-
-
-def _reranker(subject: Subject, dtype: Any) -> CrossEncoderSettings | MaxSimSettings:
-    if subject.kind() == "cross-encoder":
-        return CrossEncoderSettings(
-            type="cross-encoder", model=subject.path, dtype=dtype, **subject.running
+        own = dict(self.logit_options)
+        if names is not None:
+            own["formats"] = [form for form in names if form in FORMATS]
+        return audit_logits(
+            output,
+            self.model.judged,
+            reference=reference if isinstance(reference, Logits) else None,
+            **(own | keywords),
         )
-    return MaxSimSettings(
-        type="maxsim",
-        model=subject.path.removeprefix(LATE),
-        dtype=dtype,
-        tokens=dtype,
-        **subject.running,
+
+
+# ---------------------------------------------------------------------------------- running a model
+
+
+def _ignore_progress(_: float) -> None:
+    """Report no progress."""
+
+
+def _run(
+    workshop: Workshop, model: AuditedModel, queries: Texts, dtype: Any, report: Any
+) -> Output:
+    """Return what the model puts out in a format."""
+    if model.find_kind() == "bi-encoder":
+        return _embed(workshop, model, queries, dtype, report)
+    return _rerank(workshop, model, queries, dtype, report)
+
+
+def _embed(
+    workshop: Workshop, model: AuditedModel, queries: Texts, dtype: Any, report: Any
+) -> Embedded:
+    """Return the vectors of queries and passages."""
+    embedder = model.embedder(dtype)
+    query_vectors = workshop.vectors(embedder, queries, report)
+    passage_vectors = workshop.vectors(embedder, workshop.passages, report)
+    metric = str(getattr(workshop.embedder(embedder), "similarity", "cosine"))
+    return Embedded(query_vectors, passage_vectors, queries.ids, workshop.passages.ids, metric)
+
+
+def _rerank(
+    workshop: Workshop,
+    model: AuditedModel,
+    queries: Texts,
+    dtype: Any,
+    report: Any,
+    generator: np.random.Generator | None = None,
+) -> Logits:
+    """Return the logits of the candidates, which are read in their order or in a random one."""
+    reranker = model.reranker(dtype)
+    pairs = model.candidate_pairs()
+    order = np.arange(pairs.height)
+    if generator is not None:
+        order = generator.permutation(pairs.height)
+    values = workshop.logits(reranker, pairs[order], queries, report).astype("f8")
+    values = _unshuffle(values, order)
+    query, doc = pairs["query"], pairs["doc"]
+    first, last = values[:, 0].copy(), values[:, -1].copy()
+    if isinstance(reranker, MaxSimSettings):
+        label = f"scores of {model.path}"
+        return Logits(query, doc, last, None, label, scored=True, low=first)
+    label = f"logits of {model.path}"
+    if values.shape[1] == 2:
+        return Logits(query, doc, last, first, label)
+    is_identity = declared_activation(model.path) == "Identity"
+    return Logits(query, doc, last, None, label, identity=is_identity)
+
+
+def _run_again(
+    workshop: Workshop, model: AuditedModel, queries: Texts, dtype: Any, number: int, report: Any
+) -> Output:
+    """Return the output of the same run in smaller batches and another order of the texts.
+
+    It is kept in a folder of its own.
+    """
+    if model.is_user_embedder:
+        raise InputError(
+            "an embedder of your own is run once", place=model.path, remedy="leave out --repeats"
+        )
+    batch = max(1, int(model.running.get("batch", BATCH)) >> number)
+    model = replace(model, running={**model.running, "batch": batch})
+    generator = np.random.default_rng(number)
+    passage_order = generator.permutation(len(workshop.passages))
+    query_order = generator.permutation(len(queries))
+    folder = workshop.folder / "repeats" / f"{number}-{batch}"
+    with Workshop(_shuffle(workshop.passages, passage_order), folder) as again:
+        if model.find_kind() != "bi-encoder":
+            return _rerank(again, model, queries, dtype, report, generator)
+        output = _embed(again, model, _shuffle(queries, query_order), dtype, report)
+    return replace(
+        output,
+        queries=_unshuffle(output.queries, query_order),
+        documents=_unshuffle(output.documents, passage_order),
+        query_ids=queries.ids,
+        document_ids=workshop.passages.ids,
     )
 
 
-def _spread(
-    subject: Subject, passages: Texts, asked: Texts, dtypes: Sequence[str], shards: int, tell: Tell
+def _shuffle(texts: Texts, order: Array) -> Texts:
+    """Return texts in another order."""
+    return Texts([texts.ids[place] for place in order], [texts.texts[place] for place in order])
+
+
+def _unshuffle(rows: Array, order: Array) -> Array:
+    """Return rows of shuffled texts in the texts' own order."""
+    restored = np.empty_like(rows)
+    restored[order] = rows
+    return restored
+
+
+# ------------------------------------------------------------------------------------ the one audit
+
+
+def _with_noise(reading: Reading, repeated: Sequence[Audit]) -> Reading:
+    """Return a reading with the spread of expected values over repeated runs."""
+    same = [
+        other
+        for audit in repeated
+        for other in audit.readings
+        if other.pipeline.name == reading.pipeline.name
+    ]
+    if not same:
+        return reading
+    noise = {}
+    for measure in reading.evaluation:
+        values = [r.evaluation[measure].expected for r in (reading, *same)]
+        noise[measure] = max(values) - min(values)
+    return replace(reading, noise=noise)
+
+
+def _in_run(readings: Iterable[Reading], model: AuditedModel, dtype: str) -> list[Reading]:
+    """Return readings with their dataset and the format that the model ran in."""
+    return [replace(reading, dataset=model.dataset, run=dtype) for reading in readings]
+
+
+def _combine(
+    audits: Sequence[Audit], ran: dict[str, Any], notes: Sequence[str], dataset: str | None
+) -> Audit:
+    """Return the audits of one model's runs as one."""
+    formats = [form for audit in audits for form in audit.made[0]["formats"]]
+    made = {**audits[0].made[0], "dataset": dataset, "formats": formats, "ran": ran}
+    readings = tuple(reading for audit in audits for reading in audit.readings)
+    all_notes = [*(note for audit in audits for note in audit.notes), *notes]
+    return Audit(readings, (), tuple(dict.fromkeys(all_notes)), (made,))
+
+
+# -------------------------------------------------------------------------------- several processes
+
+
+def run_in_shards(
+    model: AuditedModel, passages: Texts, queries: Texts, dtypes: Sequence[str], shards: int
 ) -> None:
-    """Have processes put vectors or logits on disk, where the audit then finds them."""
-    if _OWN.fullmatch(subject.path):
+    """Have processes write vectors or logits to disk, where the audit then finds them."""
+    if model.is_user_embedder:
         raise InputError(
             "only models by name or folder are run in shards",
-            place=subject.path,
+            place=model.path,
             remedy="leave out --shards",
         )
-    if ":" in str(subject.running.get("device")):
+    if ":" in str(model.running.get("device")):
         raise InputError(
-            f"device {shorten(subject.running['device'])} for {shards} shards, each of which has a "
+            f"device {shorten(model.running['device'])} for {shards} shards, each of which has a "
             "GPU of its own",
             remedy="leave out --device, or name those to use in CUDA_VISIBLE_DEVICES",
         )
-    reranks = subject.kind() != "bi-encoder"
-    models = [(_reranker if reranks else _embedder)(subject, dtype) for dtype in dtypes]
-    pairs = subject.pairs() if reranks else None
-    firsts = range(0, len(passages) if pairs is None else pairs.height, PART)
-    gpus = _gpus()
-    context = get_context("spawn")  # CUDA does not live through a fork
-    # A process each, so that each has a GPU.
+    reranks = model.find_kind() != "bi-encoder"
+    pairs = model.candidate_pairs() if reranks else None
+    count = len(passages) if pairs is None else pairs.height
+    components = [(model.reranker if reranks else model.embedder)(dtype) for dtype in dtypes]
+    with _process_pools(shards, (passages, queries, pairs)) as pools:
+        jobs = [
+            pools[number % shards].submit(run_part, component, first)
+            for component in components
+            for number, first in enumerate(range(0, count, PART))
+        ]
+        try:
+            for job in jobs:
+                advance(job.result())
+        except BrokenProcessPool:
+            raise InputError(
+                "a process that ran a share of it ended by itself",
+                place=model.path,
+                remedy="try fewer --shards, or a smaller --batch-size",
+            ) from None
+
+
+@contextmanager
+def _process_pools(shards: int, inputs: tuple[Any, ...]) -> Any:
+    """Yield pools of one process each, so that each has a GPU; end them afterwards."""
+    gpus = _visible_gpus()
+    context = get_context("spawn")  # CUDA does not survive a fork
     pools = [
         ProcessPoolExecutor(
-            *(1, context, begin), (gpus[at % len(gpus)] if gpus else "", passages, asked, pairs)
+            1, context, start_shard, (gpus[number % len(gpus)] if gpus else "", *inputs)
         )
-        for at in range(shards)
+        for number in range(shards)
     ]
     try:
-        jobs = [
-            pools[at % shards].submit(fill, model, first)
-            for model in models
-            for at, first in enumerate(firsts)
-        ]
-        for job in jobs:
-            tell(job.result())
-    except BrokenProcessPool:
-        raise InputError(
-            "a process that ran a share of it ended by itself",
-            place=subject.path,
-            remedy="try fewer --shards, or a smaller --batch-size",
-        ) from None
+        yield pools
     finally:
         for pool in pools:
             pool.shutdown(cancel_futures=True)
 
 
-def _gpus() -> list[str]:
-    """Those that may be used, as CUDA_VISIBLE_DEVICES names them; more shards share them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [gpu.strip() for gpu in named.split(",") if gpu.strip()]
+def _visible_gpus() -> list[str]:
+    """Return the GPUs that may be used, as CUDA_VISIBLE_DEVICES names them."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if names is not None:
+        return [gpu.strip() for gpu in names.split(",") if gpu.strip()]
     return list(map(str, range(import_module("torch").cuda.device_count())))
 
 
 @dataclass(slots=True)
-class _Share:
-    """What a process of several works on."""
+class _Shard:
+    """The inputs of one of several processes, and the workshop it runs a model in."""
 
     passages: Texts
-    asked: Texts
+    queries: Texts
     pairs: pl.DataFrame | None
-    model: Any = None  # whose parts it runs now
-    shop: Workshop | None = None
+    component: Any = None  # the model that the workshop has loaded
+    workshop: Workshop | None = None
 
-    def bench(self, model: Any) -> Workshop:
-        """A workshop that holds this model and no other."""
-        if self.shop is None or model != self.model:
+    def workshop_for(self, component: Any) -> Workshop:
+        """Return a workshop that has loaded this model and no other."""
+        if self.workshop is None or component != self.component:
             self.end()
-            self.model, self.shop = model, Workshop(self.passages)
-        return self.shop
+            self.component, self.workshop = component, Workshop(self.passages)
+        return self.workshop
 
     def end(self) -> None:
-        if self.shop is not None:
-            self.shop.__exit__()
-        self.shop = None
+        """Let go of the model."""
+        if self.workshop is not None:
+            self.workshop.__exit__()
+        self.workshop = None
 
 
-_shares: list[_Share] = []  # of this process: none, or one
+_shards: list[_Shard] = []  # of this process: none, or one
 
 
-def begin(gpu: str, passages: Texts, asked: Texts, pairs: pl.DataFrame | None) -> None:
-    """What a process is told first; before torch is imported, which looks once for GPUs."""
+def start_shard(gpu: str, passages: Texts, queries: Texts, pairs: pl.DataFrame | None) -> None:
+    """Begin a process, before it imports torch, which looks for GPUs only once."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    _shares[:] = [_Share(passages, asked, pairs)]
+    _shards[:] = [_Shard(passages, queries, pairs)]
 
 
-def fill(model: Any, first: int) -> int:
-    """Run the part that begins at `first`, and say how many texts or pairs it has."""
-    (share,) = _shares
-    shop, part = share.bench(model), slice(first, first + PART)
-    if share.pairs is not None:
-        return len(shop.logits(model, share.pairs[part], share.asked))
-    shop.passages = Texts(share.passages.ids[part], share.passages.texts[part])
-    return len(shop.vectors(model, shop.passages))
-
-
-def _rerank(
-    shop: Workshop,
-    subject: Subject,
-    asked: Texts,
-    dtype: Any,
-    tell: Tell,
-    draw: np.random.Generator | None = None,
-) -> Logits:
-    """Logits of the candidates, which are read in their order or in one drawn."""
-    model = _reranker(subject, dtype)
-    pairs = subject.pairs()
-    places = np.arange(pairs.height) if draw is None else draw.permutation(pairs.height)
-    made = _back(shop.logits(model, pairs[places], asked, tell).astype("f8"), places)
-    query, doc, first, last = pairs["query"], pairs["doc"], made[:, 0].copy(), made[:, -1].copy()
-    if isinstance(model, MaxSimSettings):
-        label = f"scores of {subject.path}"
-        return Logits(query, doc, last, None, label, scored=True, low=first)
-    label = f"logits of {subject.path}"
-    if made.shape[1] == 2:
-        return Logits(query, doc, last, first, label)
-    own = declared_activation(subject.path)
-    return Logits(query, doc, last, None, label, identity=own == "Identity")
-
-
-def _again(
-    look: Any, shop: Workshop, subject: Subject, asked: Texts, dtype: Any, at: int, tell: Tell
-) -> Embedded | Logits:
-    """The same run in other batches and another order; kept in a folder of its own."""
-    if _OWN.fullmatch(subject.path):
-        raise InputError(
-            "an embedder of your own is run once", place=subject.path, remedy="leave out --repeats"
-        )
-    batch = max(1, int(subject.running.get("batch", BATCH)) >> at)
-    other = replace(subject, running={**subject.running, "batch": batch})
-    draw = np.random.default_rng(at)
-    documents, questions = (draw.permutation(len(texts)) for texts in (shop.passages, asked))
-    folder = shop.folder / "repeats" / f"{at}-{batch}"
-    with Workshop(_shuffled(shop.passages, documents), folder) as again:
-        if look is _rerank:
-            logits: Logits = _rerank(again, other, asked, dtype, tell, draw)
-            return logits
-        found = _embed(again, other, _shuffled(asked, questions), dtype, tell)
-    return Embedded(
-        _back(found.queries, questions),
-        _back(found.documents, documents),
-        *(asked.ids, shop.passages.ids, found.metric),
-    )
-
-
-def _shuffled(texts: Texts, places: Array) -> Texts:
-    return Texts([texts.ids[p] for p in places], [texts.texts[p] for p in places])
-
-
-def _back(rows: Array, places: Array) -> Array:
-    """Rows of shuffled texts where the texts stood before."""
-    found = np.empty_like(rows)
-    found[places] = rows
-    return found
-
-
-def _noisy(audit: Audit, again: Sequence[Audit]) -> Audit:
-    """Readings with the spread of what is expected over the same run made again."""
-    if not again:
-        return audit
-    readings = []
-    for reading in audit.readings:
-        same = [r for other in again for r in other.readings if r.setting == reading.setting]
-        if same:
-            spread = {
-                m: max(seen) - min(seen)
-                for m in reading.evaluation
-                for seen in [[r.evaluation[m].expected for r in (reading, *same)]]
-            }
-            reading = replace(reading, noise=spread)
-        readings.append(reading)
-    return replace(audit, readings=tuple(readings))
-
-
-def _placed(audit: Audit, dataset: str | None, dtype: str) -> Audit:
-    readings = tuple(replace(reading, dataset=dataset, run=dtype) for reading in audit.readings)
-    return replace(audit, readings=readings)
-
-
-def _as_one(
-    audits: Sequence[Audit], ran: dict[str, Any], notes: Sequence[str], dataset: str | None
-) -> Audit:
-    """The runs of one model as one audit of it."""
-    formats = [form for audit in audits for form in audit.made[0]["formats"]]
-    made = {**audits[0].made[0], "dataset": dataset, "formats": formats, "ran": ran}
-    readings = tuple(reading for audit in audits for reading in audit.readings)
-    said = [note for audit in audits for note in audit.notes]
-    return Audit(readings, (), tuple(dict.fromkeys([*said, *notes])), (made,))
+def run_part(component: Any, first: int) -> int:
+    """Run the part of the inputs that begins at `first`; return how many texts or pairs it has."""
+    (shard,) = _shards
+    workshop, part = shard.workshop_for(component), slice(first, first + PART)
+    if shard.pairs is not None:
+        pairs = shard.pairs[part]
+        return len(workshop.logits(component, pairs, shard.queries, _ignore_progress))
+    workshop.passages = Texts(shard.passages.ids[part], shard.passages.texts[part])
+    return len(workshop.vectors(component, workshop.passages, _ignore_progress))

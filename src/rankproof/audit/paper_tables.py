@@ -1,16 +1,17 @@
 """The tables of the paper (arXiv 2508.03306): FP32 | BF16 | BF16 + HPS, means over datasets.
 
-HPS is its word for high precision, %p for hundredths of a measure.
+HPS is its name for high precision, %p for hundredths of a measure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from rankproof.audit.results import Audit, Reading, Scoring
+from rankproof.audit.readings import Reading
+from rankproof.audit.results import Audit
 from rankproof.measures import Measure
 from rankproof.presentation.json_values import told
 
@@ -21,7 +22,15 @@ SHORT = {
     "float8_e4m3": "E4M3",
     "float8_e5m2": "E5M2",
 }
-TITLES: dict[Scoring, str] = {"plain": "", "high precision": " + HPS"}
+TITLES = {"plain": "", "high precision": " + HPS"}
+
+
+class MeanRange(NamedTuple):
+    """A measure's expected value and its range over every order of ties."""
+
+    expected: float
+    min: float
+    max: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,80 +41,88 @@ class Entry:
     dataset: str | None  # None for the mean
     datasets: int  # over which it is taken
     format: str
-    scoring: Scoring
-    measures: dict[Measure, tuple[float, float, float]]  # expected, min, max
+    scoring: str
+    measures: dict[Measure, MeanRange]
     distinct: dict[int, float]  # scores in the top k, by k
-    group_size: dict[int, float]  # documents of a score
+    group_size: dict[int, float]  # documents per score, by k
     spearman: float
 
     @property
     def title(self) -> str:
+        """The setting as the paper names it: BF16 + HPS."""
         return SHORT[self.format] + TITLES[self.scoring]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the entry as JSON shows it."""
         return {
             **told(self, "model", "dataset", "datasets"),
             "setting": self.title,
-            "measures": {
-                str(m): dict(zip(("expected", "min", "max"), found, strict=True))
-                for m, found in self.measures.items()
-            },
+            "measures": {str(m): values._asdict() for m, values in self.measures.items()},
             **told(self, "distinct", "group_size", "spearman"),
         }
 
 
-def lows(audit: Audit) -> list[str]:
-    """The low formats that stand beside float32 in the paper's way; codes do not."""
-    formats = dict.fromkeys(r.format for r in audit.readings if _ours(r))
+def paired_formats(audit: Audit) -> list[str]:
+    """Return the low formats that some model has beside float32, plain and in high precision."""
+    formats = dict.fromkeys(r.format for r in audit.readings if _is_in_paper(r))
     return [form for form in formats if form != "float32" and entries(audit, form)]
 
 
-def entries(audit: Audit, form: str, *, apart: bool = False) -> list[Entry]:
-    """FP32, the low format and the same with HPS, of each model: the mean over the datasets that
-    have all three, or each dataset `apart`."""
-    wanted: list[tuple[str, Scoring]] = [
-        *(("float32", "plain"), (form, "plain"), (form, "high precision"))
-    ]
-    found = {(*r.subject, r.format, r.scoring): r for r in audit.readings if _ours(r)}
-    made = []
+def entries(audit: Audit, form: str, *, by_dataset: bool = False) -> list[Entry]:
+    """Return each model in FP32, the low format and the same with HPS, in this order.
+
+    They are means over the datasets that have all three, or one triple for each dataset.
+    """
+    settings = [("float32", "plain"), (form, "plain"), (form, "high precision")]
+    readings = {(*r.subject, r.format, r.scoring): r for r in audit.readings if _is_in_paper(r)}
+    result = []
     for model in audit.models:
-        names = [how.get("dataset") for how in audit.made if how["model"] == model]
-        whole = [n for n in names if all((model, n, *setting) in found for setting in wanted)]
-        for some in [[name] for name in whole] if apart else [whole] * bool(whole):
-            for setting in wanted:
-                readings = [found[model, name, *setting] for name in some]
-                made.append(_mean(readings, some[0] if apart else None))
-    return made
+        datasets = [m.get("dataset") for m in audit.made if m["model"] == model]
+        complete = [d for d in datasets if all((model, d, *s) in readings for s in settings)]
+        groups = [[dataset] for dataset in complete] if by_dataset else [complete]
+        for group in groups if complete else []:
+            for setting in settings:
+                chosen = [readings[model, dataset, *setting] for dataset in group]
+                result.append(_mean_entry(chosen, group[0] if by_dataset else None))
+    return result
 
 
-def _ours(reading: Reading) -> bool:
-    return reading.full and reading.format in SHORT and reading.scoring in TITLES
+def _is_in_paper(reading: Reading) -> bool:
+    """True for whole vectors or logits in a format and scoring that the paper compares."""
+    return reading.is_full and reading.format in SHORT and reading.scoring in TITLES
 
 
-def _mean(readings: Sequence[Reading], dataset: str | None) -> Entry:
+def _mean_entry(readings: Sequence[Reading], dataset: str | None) -> Entry:
+    """Return the mean of a setting's readings on several datasets."""
     first = readings[0]
-    cutoffs = [at.cutoff for at in first.ties.at]
-    cutoffs = [k for k in cutoffs if all(k in {at.cutoff for at in r.ties.at} for r in readings)]
-    rows = [[at for at in r.ties.at if at.cutoff in cutoffs] for r in readings]
+    cutoffs = [
+        at.cutoff
+        for at in first.ties.at
+        if all(at.cutoff in {other.cutoff for other in r.ties.at} for r in readings)
+    ]
+    ties_by_cutoff = {
+        cutoff: [at for r in readings for at in r.ties.at if at.cutoff == cutoff]
+        for cutoff in cutoffs
+    }
 
-    def mean(values: Sequence[float]) -> float:
-        return math.fsum(values) / len(values)
+    def mean(values: Iterable[float]) -> float:
+        return math.fsum(values) / len(readings)
 
     return Entry(
-        first.model,
-        dataset,
-        len(readings),
-        first.format,
-        first.scoring,
-        {
-            m: (
-                mean([r.evaluation[m].expected for r in readings]),
-                mean([r.evaluation[m].min for r in readings]),
-                mean([r.evaluation[m].max for r in readings]),
+        model=first.model,
+        dataset=dataset,
+        datasets=len(readings),
+        format=first.format,
+        scoring=first.scoring,
+        measures={
+            measure: MeanRange(
+                expected=mean(r.evaluation[measure].expected for r in readings),
+                min=mean(r.evaluation[measure].min for r in readings),
+                max=mean(r.evaluation[measure].max for r in readings),
             )
-            for m in first.evaluation
+            for measure in first.evaluation
         },
-        {at[0].cutoff: mean([one.distinct for one in at]) for at in zip(*rows, strict=True)},
-        {at[0].cutoff: mean([one.group_size for one in at]) for at in zip(*rows, strict=True)},
-        mean([r.agreement.mean for r in readings]),
+        distinct={k: mean(at.distinct for at in ties) for k, ties in ties_by_cutoff.items()},
+        group_size={k: mean(at.group_size for at in ties) for k, ties in ties_by_cutoff.items()},
+        spearman=mean(r.agreement.mean for r in readings),
     )

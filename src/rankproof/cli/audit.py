@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rankproof.cli import inputs, options, output
-from rankproof.cli.audit_tables import Tables
 from rankproof.cli.options import Format
-from rankproof.cli.progress import progress
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 from rankproof.foundation.printable import printable_path
+from rankproof.foundation.progress import progress
 from rankproof.presentation.json_values import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rankproof.audit import Audit
-    from rankproof.audit.model_audit import Subject
+    from rankproof.audit.model_audit import AuditedModel
     from rankproof.data.tables import Qrels
     from rankproof.evaluation.recorded_inputs import Given
 
@@ -226,6 +225,7 @@ def command(
     """
     from rankproof.audit import Audit
     from rankproof.audit.curves import check, write
+    from rankproof.audit.tables import AuditTables, setting_table
     from rankproof.evaluation import Policy, parse_means
     from rankproof.evaluation.recorded_inputs import Given
 
@@ -289,12 +289,14 @@ def command(
     output.check_outputs(files.values(), out)
     judged = [inputs.load_qrels(path, qrels_format) for path in named]
     subjects, asked = jobs.subjects(judged, texts), jobs.asked(qrels_format)
-    with progress("auditing", jobs.work(subjects)) as tell:
-        audits = list(jobs.run(Given(asked, files, judged=judged[0]), subjects, tell))
+    with progress("auditing", jobs.work(subjects)):
+        audits = list(jobs.run(Given(asked, files, judged=judged[0]), subjects))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
-    drawing = Tables(audit, people=form is Format.table)
-    tables = drawing.all() if full or form is not Format.table else [drawing.summary()]
+    for_people = form is Format.table
+    tables = (
+        AuditTables(audit, for_people).all() if full or not for_people else [setting_table(audit)]
+    )
     made = output.Made("audit", files, asked)
     survives = ["", "What survives", *audit.words()] if full else []
     first = audit.verdict() if form is Format.table else []
@@ -332,7 +334,7 @@ class _Jobs:
 
     def check(self, qrels: str | None) -> None:
         """Refuse what does not go together, before any work."""
-        from rankproof.audit.embeddings import settings
+        from rankproof.audit.embeddings import check_formats
         from rankproof.audit.logits import FORMATS
 
         if not (self.embeddings or self.logits or self.scores or self.models):
@@ -395,7 +397,7 @@ class _Jobs:
                 )
             _known(self.run_dtypes, FORMATS, "a model is run in")
         if self.embeddings or self.models:
-            settings(self.formats or ["float32"], (), 0)
+            check_formats(self.formats or ["float32"])
         else:
             self._check_logits()
 
@@ -434,16 +436,16 @@ class _Jobs:
             self.candidates = [path for path in own if path is not None]
         return found
 
-    def subjects(self, judged: list[Qrels], texts: list[Any]) -> list[Subject]:
+    def subjects(self, judged: list[Qrels], texts: list[Any]) -> list[AuditedModel]:
         """Every model on every dataset; all are looked at before the first is run."""
         if not self.models:
             return []
-        from rankproof.audit.model_audit import Subject
+        from rankproof.audit.model_audit import AuditedModel
         from rankproof.data import read_run
 
         runs = [read_run(path) for path in self.candidates]
         found = [
-            Subject(
+            AuditedModel(
                 *(name, path, read, judged[at]),
                 candidates=runs[at if len(runs) > 1 else 0] if runs else None,
                 dataset=dataset if len(self.datasets) > 1 else None,
@@ -453,24 +455,24 @@ class _Jobs:
             for name, path in self.models
             for at, ((dataset, _), read) in enumerate(zip(self.datasets, texts, strict=True))
         ]
-        if "bi-encoder" not in {one.kind() for one in found} and not self.embeddings:
+        if "bi-encoder" not in {one.find_kind() for one in found} and not self.embeddings:
             self._check_logits()
         return found
 
-    def work(self, subjects: list[Subject]) -> int:
+    def work(self, subjects: list[AuditedModel]) -> int:
         """How much there is to wait for: settings, and texts and pairs that models read."""
-        from rankproof.audit.embeddings import settings
+        from rankproof.audit.embeddings import list_pipelines
         from rankproof.precision import FORMATS
 
         rescore = self.searching.get("rescore", ("decoded", "original"))
         cuts = len(self.searching.get("dimensions", ()))
-        searched = settings(self.formats or FORMATS, rescore, cuts)
+        searched = (1 + cuts) * len(list_pipelines(self.formats or FORMATS, rescore))
         runs = len(set(self.run_dtypes or ()) | {"float32"}) * (1 + self.repeats)
         scored = runs * 2 if self.run_dtypes else searched
         return (
             len(self.embeddings) * searched
             + (len(self.logits) + len(self.scores)) * 2 * len(self._logit_formats())
-            + sum(runs * subject.reads() + scored for subject in subjects)
+            + sum(runs * subject.count_inputs() + scored for subject in subjects)
         )
 
     def _logit_formats(self) -> list[str]:
@@ -479,26 +481,22 @@ class _Jobs:
 
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
-    def run(
-        self, given: Given, subjects: list[Subject], tell: Callable[[float], None]
-    ) -> Iterator[Audit]:
+    def run(self, given: Given, subjects: list[AuditedModel]) -> Iterator[Audit]:
         from rankproof.audit.files import audit_files
         from rankproof.audit.model_audit import audit_model
 
-        yield from audit_files(given, tell)
+        yield from audit_files(given)
         for subject in subjects:
             yield audit_model(
                 subject,
                 run_dtypes=self.run_dtypes,
                 formats=self.formats,
-                searching=self.searching,
                 paper_strict=self.paper_strict,
-                decimals=self.decimals,
                 repeats=self.repeats,
                 shards=self.shards,
-                shared=self.shared,
-                progress=tell,
-                tell=tell,
+                vector_options=self.searching,
+                logit_options=self.decimals,
+                options=self.shared,
             )
 
 

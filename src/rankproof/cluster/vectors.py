@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -16,22 +16,19 @@ from rankproof.data.tables import Run
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_choice, check_whole_number, shorten
-from rankproof.precision.array_types import is_torch, name_of
+from rankproof.precision.array_types import format_of, is_torch
 from rankproof.precision.exact_search import (
-    ON_GPU,
-    OVERSAMPLE,
-    Metric,
-    Rescore,
-    best_of,
-    check_asked,
-    is_decoded_cosine,
-    on_gpu,
-    rescored,
+    GPU_FORMATS,
+    check_depth,
+    find_best,
+    prepare_vectors,
+    rescore_candidates,
+    search_on_gpu,
     to_run,
-    vectors_of,
 )
-from rankproof.precision.formats import FLOATS, Format, check_format, encode
-from rankproof.precision.quantized_arrays import array_of, refuse_unsaid
+from rankproof.precision.formats import FLOATS, Format, encode
+from rankproof.precision.pipeline import Metric, Rescore, ScoringPipeline
+from rankproof.precision.quantized_arrays import check_array, refuse_unlabeled_integers
 from rankproof.precision.scorers import Scorer, check_dimensions, check_rows
 from rankproof.precision.topk import TopK
 
@@ -66,27 +63,11 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is asked of every range of rows."""
+    """A search of some rows."""
 
-    form: Format
-    high_precision: bool
-    rescore: Rescore
+    pipeline: ScoringPipeline
     count: int  # documents kept, or candidates to be rescored
-    metric: Metric
     device: str
-
-    @property
-    def two_steps(self) -> bool:
-        return self.high_precision and self.form not in FLOATS
-
-    @property
-    def exactly(self) -> Format | None:
-        """The format whose numbers are scored in high precision."""
-        return self.form if self.high_precision else None
-
-    @property
-    def is_decoded_cosine(self) -> bool:
-        return self.metric == "cosine" and is_decoded_cosine(self.form, self.high_precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +109,16 @@ def search(
     >>> cluster.search(np.eye(4, dtype=np.float32)[3:], shards, k=1).doc.to_list()
     ['3']
     """
-    check_asked(k, metric, rescore, candidates)
+    check_depth(k)
+    pipeline = ScoringPipeline.of(
+        format or "float32",
+        high_precision=high_precision,
+        rescore=rescore,
+        metric=metric,
+        candidates=candidates,
+    )
     check_choice("device", device, ("cpu", "cuda"))
-    refuse_unsaid(queries, "queries")
+    refuse_unlabeled_integers(queries, "queries")
     if hasattr(shards, "shape"):
         raise InputError("one array", place="shards", remedy="give a list of arrays")
     check_whole_number("rows_per_task", rows_per_task)
@@ -139,28 +127,34 @@ def search(
         held: list[_Shard] = []
         if _are_arrays(shards):
             for at, shard in enumerate(shards):
-                array = array_of(shard, f"shard {at}")
+                array = check_array(shard, f"shard {at}")
                 check_rows(array, f"documents of shard {at}")
-                held.append(_Shard(len(array), array.shape[1], name_of(array), False, None, at))
+                held.append(_Shard(len(array), array.shape[1], format_of(array), False, None, at))
                 if is_torch(array):
                     array = array.detach().float().cpu().numpy()
                 arrays.append(ray.put(array))
         else:
             look = ray.remote(_look)
             held = gather(ray, [look.remote(f, at) for at, f in enumerate(find_files(shards))])
-        form = format or _default(held)
-        check_format(form)
-        exactly = form if high_precision else None
-        query_array, _ = vectors_of(queries, "queries", metric, exactly)
+        if format is None:
+            pipeline = ScoringPipeline.of(
+                _default(held),
+                high_precision=high_precision,
+                rescore=rescore,
+                metric=metric,
+                candidates=candidates,
+            )
+        query_array, _ = prepare_vectors(queries, "queries", pipeline)
         total = _check(held, query_array)
         depth = min(int(k), total)
-        two_steps = high_precision and form not in FLOATS
-        count = min(total, max(depth, candidates or OVERSAMPLE * depth)) if two_steps else depth
-        task = _Task(form, high_precision, rescore, count, metric, device)
+        count = pipeline.candidate_count(depth, total)
+        task = _Task(pipeline, count, device)
         parts = _parts(held, rows_per_task)
         asked = ray.put(query_array)
         largest: Array | None = None
-        if form == "int8_dimension":  # the largest magnitude of each dimension in all documents
+        if (
+            pipeline.format == "int8_dimension"
+        ):  # the largest magnitude of each dimension in all documents
             look_for = ray.remote(_largest)
             tasks = [look_for.remote(part, task, *_held(arrays, part)) for part in parts]
             largest = np.asarray(np.max(gather(ray, tasks), axis=0))
@@ -173,13 +167,13 @@ def search(
     assert merged is not None
     top, doc = merged.top, None
     if merged.exact is not None:
-        top = rescored(merged.exact, top, depth)
+        top = rescore_candidates(merged.exact, top, depth)
     if merged.ids is not None and document_ids is None:
         rows = pl.DataFrame({"row": top.documents.ravel()})
         doc = rows.join(merged.ids, on="row", how="left", maintain_order="left")["id"]
-    dtype = "float32" if high_precision or form not in FLOATS else form
+    dtype = pipeline.score_dtype
     try:
-        return to_run(top, query_ids, document_ids, total, dtype, name, doc)
+        return to_run(top, query_ids, document_ids, total, dtype=dtype, name=name, doc=doc)
     except kernels.RepeatedDocument as again:
         assert doc is not None
         raise InputError(
@@ -196,7 +190,7 @@ def _are_arrays(shards: Any) -> TypeGuard[Sequence[Any]]:
 def _check(shards: Sequence[_Shard], queries: Array) -> int:
     """How many documents there are; refuse dimensions that differ."""
     for shard in shards:
-        refuse_unsaid(shard, shard.label)
+        refuse_unlabeled_integers(shard, shard.label)
         check_dimensions(queries.shape[1], shard.dimensions, shard.label)
     total = sum(shard.rows for shard in shards)
     if not total:
@@ -265,13 +259,13 @@ def _read(part: _Part, task: _Task, array: Array | None) -> tuple[Array, Array, 
     label = f"documents from {part.shard.label}, row {part.low}, on"
     if part.shard.file is None:
         assert array is not None
-        return *vectors_of(array[rows], label, task.metric, task.exactly), None
+        return *prepare_vectors(array[rows], label, task.pipeline), None
     with part.shard.file.local() as path:
         found = _open(path, part.shard.file.label)
         if found.ids is not None:
             ids = found.ids[rows]
         values = np.array(found.values[rows], np.float32)
-        return *vectors_of(values, label, task.metric, task.exactly), ids
+        return *prepare_vectors(values, label, task.pipeline), ids
 
 
 def _largest(part: _Part, task: _Task, array: Array | None = None) -> Array:
@@ -291,15 +285,26 @@ def _find(
     else:
         stored: Any = documents
         if largest is not None:  # a row that is as large as any sets the scale for all shards
-            stored = encode(np.concatenate([documents, largest]), task.form)[:-1]
-        alone = task.two_steps or not task.high_precision
-        plain = Scorer(queries, stored, task.form, alone, lengths, cosine=task.is_decoded_cosine)
-        top = best_of(plain, count)
-        if task.two_steps:
-            against: Any = plain.codes if task.rescore == "decoded" else documents
-            form: Format = task.form if task.rescore == "decoded" else "float32"
-            cosine = task.metric == "cosine" and task.rescore == "decoded"
-            scorer = Scorer(queries, against, form, plain=False, cosine=cosine)
+            stored = encode(np.concatenate([documents, largest]), "int8_dimension")[:-1]
+        pipeline = task.pipeline
+        first_step = Scorer(
+            queries,
+            stored,
+            pipeline.format,
+            plain=pipeline.is_plain or pipeline.rescores,
+            lengths=lengths,
+            normalize=pipeline.has_decoded_cosine,
+        )
+        top = find_best(first_step, count)
+        if pipeline.rescores:
+            is_decoded = pipeline.scoring == "decoded"
+            scorer = Scorer(
+                queries,
+                first_step.codes if is_decoded and first_step.codes is not None else documents,
+                pipeline.format if is_decoded else "float32",
+                plain=False,
+                normalize=is_decoded and pipeline.metric == "cosine",
+            )
             exact = scorer.pairs(top.documents)
     named = None
     if ids is not None:
@@ -318,21 +323,27 @@ def _find_on_gpu(
         return torch.from_numpy(np.array(values)).cuda()
 
     held = there(documents)
-    exactly = task.is_decoded_cosine
-    if task.form in ON_GPU:
-        metric: Metric = "cosine" if exactly else "dot"  # otherwise they have unit length
-        return on_gpu(there(queries), held, count, task.form, task.high_precision, metric), None
+    pipeline = task.pipeline
+    normalize = pipeline.has_decoded_cosine
+    if pipeline.format in GPU_FORMATS:
+        prepared = pipeline if normalize else replace(pipeline, metric="dot")  # of unit length
+        return search_on_gpu(there(queries), held, count, prepared), None
     from rankproof.precision import gpu_formats, gpu_search
 
     rows = held if largest is None else torch.cat([held, there(largest)])
-    codes = gpu_formats.encode(rows, task.form)[: len(held)]
-    low = not task.high_precision
-    top = gpu_search.opened(*gpu_formats.best_of(queries, codes, count, low=low, cosine=exactly))
-    if not task.two_steps:
+    codes = gpu_formats.encode(rows, pipeline.format)[: len(held)]
+    low = pipeline.is_plain
+    best = gpu_formats.find_best(queries, codes, count, low=low, normalize=normalize)
+    top = gpu_search.as_arrays(*best)
+    if not pipeline.rescores:
         return top, None
-    against = codes if task.rescore == "decoded" else held
-    cosine = task.metric == "cosine" and task.rescore == "decoded"
-    scores = gpu_formats.pairs(queries, against, there(top.documents), cosine=cosine)
+    is_decoded = pipeline.scoring == "decoded"
+    scores = gpu_formats.pairs(
+        queries,
+        codes if is_decoded else held,
+        there(top.documents),
+        normalize=is_decoded and pipeline.metric == "cosine",
+    )
     return top, scores.cpu().numpy()
 
 

@@ -217,6 +217,7 @@ def _gate(place: Path) -> dict[str, Any]:
 def _audit(place: Path) -> dict[str, Any]:
     from rankproof.audit import audit_embeddings
     from rankproof.data.beir import read_corpus
+    from rankproof.foundation.progress import progress
     from rankproof.precision.formats import FORMATS
     from rankproof.retrieval.embedders import make_embedder
     from rankproof.retrieval.embedders.wordllama import WordllamaSettings
@@ -239,7 +240,6 @@ def _audit(place: Path) -> dict[str, Any]:
             document_ids=corpus.document_ids,
             k=100,
             name=embedder.name,
-            progress=advance,
         )
     config: dict[str, Any] = {"embeddings": [embedder.name], "models": [], "formats": None}
     config |= {"measures": measures, "searching": {"k": 100}, "stored": None, "curves": False}

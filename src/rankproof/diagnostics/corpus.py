@@ -17,7 +17,8 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import out_of
 from rankproof.measures import Measure, parse
-from rankproof.precision.exact_search import find, to_run
+from rankproof.precision.exact_search import find_top_k, to_run
+from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.topk import TopK
 from rankproof.retrieval.protocols import Embedder, Vectors
 from rankproof.retrieval.workshop import Texts, Workshop, quiet
@@ -107,9 +108,15 @@ class Index:
     def search(self, queries: Float) -> tuple[TopK, Float]:
         """The top K of each query, and the measure (Q,) in expectation over ties."""
         corpus = self._corpus
-        best, form = find(queries.astype(np.float32), self.vectors, K)
+        pipeline = ScoringPipeline.of("float32")
+        best = find_top_k(queries.astype(np.float32), self.vectors, K, pipeline)
         run = to_run(
-            best, corpus.query_ids, corpus.document_ids, len(self.vectors), form, corpus.label
+            best,
+            corpus.query_ids,
+            corpus.document_ids,
+            len(self.vectors),
+            dtype=pipeline.score_dtype,
+            name=corpus.label,
         )
         found = evaluate_tables(run, corpus.qrels, [corpus.measure], Policy.of(None, "skip", False))
         values = np.full(len(corpus.queries), np.nan)

@@ -1,11 +1,11 @@
-"""Logits → scores: upcast to float64, apply the function, round once to float32.
+"""Scores of logits: upcast to float64, apply the activation, round once to float32.
 
 A model's last layer may be bfloat16; its logits are exact in float64, and a sigmoid computed there
 keeps them apart where a bfloat16 sigmoid would give a handful of values. Library sigmoids have
 different last bits in their vector and scalar code, so that a score would depend on its place in a
 batch; here every step is one IEEE operation, the same for arrays, tensors and batches of any size.
-`low=True` scores wholly in the low format instead, for comparison: arithmetic units compute wider
-and round the result, so that is the float32 score rounded to the format of the input.
+`low=True` scores wholly in the low format instead, for comparison: hardware computes wider and
+rounds the result, so that is the float32 score rounded to the format of the input.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Any
 import numpy as np
 
 from rankproof.foundation.errors import InputError
-from rankproof.precision.array_types import is_torch, name_of, round_result, upcast
+from rankproof.precision.array_types import format_of, is_torch, round_result, upcast
 
 # ln 2 in two parts: the first has 21 zero bits at its end, so that whole multiples of it are exact.
 _LN2 = (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33"))
-_LEAST = -150.0  # e⁻¹⁵⁰ is 0 in float32, and added to 1 in float64 it is 1
+_LOWEST_EXPONENT = -150.0  # e⁻¹⁵⁰ is 0 in float32, and added to 1 in float64 it is 1
 
 
 def sigmoid(logits: Any, *, low: bool = False) -> Any:
-    """1 / (1 + exp(−z)) as float32, from logits of any format.
+    """Return 1 / (1 + exp(−z)) as float32, from logits of any format.
 
-    From z = 11.84 (float16) and 14.125 (bfloat16) on neighbouring logits share a score, and past 17
-    it is 1: rank on the pair (score, logit), which is the order of the logits and loses nothing.
+    From z = 11.84 (float16) and 14.125 (bfloat16) on, neighboring logits share a score, and past 17
+    it is 1. Rank by the pair (score, logit) there: that is the order of the logits, without ties.
 
     >>> from rankproof.precision import sigmoid
     >>> logits = np.array([8.0, 8.5, 9.0, 9.5], "float16")
     >>> len(set(sigmoid(logits, low=True).tolist())), len(set(sigmoid(logits).tolist()))
     (2, 4)
     """
-    return _as_asked(_sigmoid(upcast(logits, "float64")), logits, low)
+    return _in_score_format(_sigmoid(upcast(logits, "float64")), logits, low)
 
 
 def softmax(logits: Any, *, yes: int = 1, low: bool = False) -> Any:
-    """The probability of column `yes` of two logits (…, 2), as float32.
+    """Return the probability of column `yes` of two logits (…, 2), as float32.
 
     Equal to the sigmoid of the difference, which is formed in float64.
 
@@ -53,18 +53,18 @@ def softmax(logits: Any, *, yes: int = 1, low: bool = False) -> Any:
         )
     if yes not in (0, 1):
         raise InputError(f"column {yes} of 2", remedy="yes is 0 or 1")
-    return _as_asked(_sigmoid(z[..., yes] - z[..., 1 - yes]), logits, low)
+    return _in_score_format(_sigmoid(z[..., yes] - z[..., 1 - yes]), logits, low)
 
 
-def _as_asked(score: Any, logits: Any, low: bool) -> Any:
-    """Return scores on the device of the logits, rounded to their format with `low`."""
+def _in_score_format(score: Any, logits: Any, low: bool) -> Any:
+    """Return scores on the device of the logits; with `low`, rounded to the logits' format."""
     if is_torch(logits):
         score = score.to(logits.device)
-    return round_result(score, name_of(logits) if low else "float32")
+    return round_result(score, format_of(logits) if low else "float32")
 
 
 def _sigmoid(z: Any) -> Any:
-    """float32 scores of float64 logits."""
+    """Return float32 scores of float64 logits, by torch only where a GPU holds them."""
     if not is_torch(z):
         return _rounded_sigmoid(z, np)
     import torch
@@ -75,17 +75,18 @@ def _sigmoid(z: Any) -> Any:
 
 
 def _rounded_sigmoid(z: Any, library: Any) -> Any:
+    """Return the sigmoid as float32, computed by numpy or torch."""
     # The exponential of a negative number only, so that neither side overflows.
     with np.errstate(invalid="ignore"):
-        small = _exponential(library.clip(-abs(z), _LEAST, 0.0), library)
+        small = _exponential(library.clip(-abs(z), _LOWEST_EXPONENT, 0.0), library)
         score = library.where(z >= 0, 1.0, small) / (1.0 + small)
     return score.float() if library is not np else score.astype(np.float32)
 
 
 def _exponential(x: Any, library: Any) -> Any:
-    """exp(x) of float64 numbers from −150 to 0, to 2 units in the last place.
+    """Return exp(x) of float64 numbers from −150 to 0, to 2 units in the last place.
 
-    x = n ln 2 + r with |r| ≤ ½ ln 2; the series of exp(r) to r¹³/13!, times 2ⁿ from its bits.
+    x = n ln 2 + r with |r| ≤ ½ ln 2: the series of exp(r) up to r¹³/13!, times 2ⁿ made from bits.
     """
     whole = library.round(x * (1.0 / math.log(2.0)))
     r = (x - whole * _LN2[0]) - whole * _LN2[1]

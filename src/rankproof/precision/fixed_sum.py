@@ -1,7 +1,8 @@
 """A sum of products with the same bits on every machine, and how far a fast product may be from it.
 
 A BLAS product depends on the kernel chosen for the processor, on the shape of the block and on the
-number of threads. It only finds; what it found is scored by one sum that IEEE arithmetic fixes:
+number of threads. So a product only selects documents; what it selected is scored by one sum that
+IEEE arithmetic fixes:
 
     lane_j = ((x_j + x_{j+32}) + x_{j+64}) + …,  j = 0 … 31,  x_i = q_i · d_i in float64, exact
     16, 8, 4, 2, 1 times: lane_j = lane_j + lane_{j + half}
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +29,10 @@ from rankproof.foundation.arrays import Array, Float
 
 
 def compiled(name: str) -> Any:
-    """A module of compiled code; None where there is none, or it is not wanted."""
+    """Return a module of compiled code; None if it was not built or RANKPROOF_NATIVE is 0."""
     try:
-        wanted = os.environ.get("RANKPROOF_NATIVE") != "0"
-        return importlib.import_module(f"rankproof.precision.{name}") if wanted else None
+        is_allowed = os.environ.get("RANKPROOF_NATIVE") != "0"
+        return importlib.import_module(f"rankproof.precision.{name}") if is_allowed else None
     except ImportError:
         return None
 
@@ -39,17 +41,17 @@ native: Any = compiled("_fixed")
 
 LANES = 32
 THREADS = max(1, min(8, os.cpu_count() or 1))
-_CELLS = 1 << 20  # float64 numbers held at a time
-_SMALL = 1 << 18  # products below which a second thread costs more than it saves
-CPU, GPU = 2.0**-24, 2.0**-23  # what one float32 operation loses; tensor cores truncate
+_BLOCK_NUMBERS = 1 << 20  # float64 numbers in memory at a time
+_ONE_THREAD = 1 << 18  # products below which a second thread costs more than it saves
+CPU, GPU = 2.0**-24, 2.0**-23  # relative error of one float32 operation; tensor cores truncate
 
 
 @contextmanager
 def keep_subnormals() -> Iterator[None]:
-    """Keep numbers below the smallest normal one, whatever this thread was told.
+    """Keep numbers below the smallest normal one, even where this thread flushes them to 0.
 
     `torch.set_flush_denormal(True)`, or a library built with -ffast-math, makes them 0 in numpy
-    too. Without compiled code there is no way to tell the processor.
+    too. Without compiled code this does nothing: only C can set the processor's mode.
     """
     before = None if native is None else native.usual()
     try:
@@ -61,7 +63,7 @@ def keep_subnormals() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """How far a product may lie from the fixed sum: factor · length + extra.
+    """The largest distance of a product from the fixed sum: factor · length + extra.
 
     Any order of float32 sums errs by at most γ Σ|q_i d_i| ≤ γ ‖q‖ ‖d‖, γ = n u / (1 − n u) for
     n = D operations; eight more cover the rounding of the fixed sum and of these bounds. Where
@@ -76,17 +78,20 @@ class Slack:
         return Slack(self.factor[queries], self.extra[queries], self.lengths)
 
     def bounds(self, scores: Array) -> tuple[Array, Array]:
-        """Below and above the fixed sums of scores (Q, B)."""
+        """Return lower and upper bounds of the fixed sums, given products (Q, B)."""
         with np.errstate(invalid="ignore", over="ignore"):
-            away = self.factor.astype(np.float64)[:, None] * self.lengths + self.extra[:, None]
-            low, high = (scores - away).astype(np.float32), (scores + away).astype(np.float32)
-        low[np.isnan(low)] = -np.inf  # it may be anything
+            reach = self.factor.astype(np.float64)[:, None] * self.lengths + self.extra[:, None]
+            low, high = (scores - reach).astype(np.float32), (scores + reach).astype(np.float32)
+        low[np.isnan(low)] = -np.inf  # after an overflow the sum may be anything
         high[np.isnan(high)] = np.inf
         return low, high
 
 
 def slack_of(queries: Float, documents: Array, dimensions: int) -> Slack:
-    """For products of queries (Q,) and documents (B,) of these lengths; float32 ones are bounds."""
+    """Return the slack of products of queries (Q,) and documents (B,) of these lengths.
+
+    Document lengths in float32 are taken as upper bounds.
+    """
     steps = (dimensions + 8) * CPU
     tiny = 2.0**-124 * (dimensions + 8)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -100,24 +105,27 @@ def slack_of(queries: Float, documents: Array, dimensions: int) -> Slack:
 
 
 def round_up(values: Float) -> Array:
-    """float32 numbers that are not below these."""
+    """Return float32 numbers that are not below these."""
     with np.errstate(over="ignore", under="ignore"):
         return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 
 @functools.cache
 def threads() -> ThreadPoolExecutor:
-    """Kept, since a small search takes no longer than to start them; see `keep_subnormals`."""
+    """Return the thread pool of this process; starting threads takes as long as a small search.
+
+    Its threads keep subnormal numbers (`keep_subnormals`).
+    """
     return ThreadPoolExecutor(THREADS, initializer=None if native is None else native.usual)
 
 
-if hasattr(os, "register_at_fork"):  # a child of this process has none of its threads
+if hasattr(os, "register_at_fork"):  # a forked child has none of the parent's threads
     os.register_at_fork(after_in_child=threads.cache_clear)
 
 
-def run_on_threads(work: Callable[[int, int], Any], count: int, products: int) -> None:
-    """`work(low, high)` over [0, count), on every core where that is worth it."""
-    pieces = min(THREADS, count) if products > _SMALL else 1
+def run_on_threads(work: Callable[[int, int], Any], count: int, products: float = math.inf) -> None:
+    """Call `work(low, high)` over parts of [0, count); on one core where the products are few."""
+    pieces = min(THREADS, count) if products > _ONE_THREAD else 1
     if pieces <= 1:
         work(0, count)
         return
@@ -126,32 +134,32 @@ def run_on_threads(work: Callable[[int, int], Any], count: int, products: int) -
 
 
 def paired_sums(a: Array, b: Array) -> Float:
-    """(n,) float64 the sum of products of each row of `a` (n, D) with that of `b` (n, D)."""
+    """Return the fixed sums (n,) float64 of each row of `a` (n, D) with the same row of `b`."""
     sums = np.empty(len(a), np.float64)
     if native is not None:
-        a, b = _in_rows(a), _in_rows(b)
+        a, b = _contiguous_rows(a), _contiguous_rows(b)
         run_on_threads(lambda low, high: native.rows(a, b, sums, low, high), len(a), a.size)
         return sums
-    step = max(1, _CELLS // max(1, a.shape[1]))
+    step = max(1, _BLOCK_NUMBERS // max(1, a.shape[1]))
     for low in range(0, len(a), step):
-        some = slice(low, low + step)
-        sums[some] = _sum(a[some].astype(np.float64) * b[some])
+        block = slice(low, low + step)
+        sums[block] = _sum_lanes(a[block].astype(np.float64) * b[block])
     return sums
 
 
 def lengths(values: Array) -> Float:
-    """(n,) float64 the length of each vector (n, D) float32; not finite where a number is not."""
+    """Return the lengths (n,) float64 of vectors (n, D) float32; not finite if a number is not."""
     with np.errstate(invalid="ignore", over="ignore"):
         return np.sqrt(paired_sums(values, values))
 
 
 def length_bounds(values: Array) -> Array:
-    """(n,) float32 not below the length of each vector (n, D) float32, and hardly above.
+    """Return tight float32 upper bounds (n,) of the lengths of vectors (n, D) float32.
 
     NaN where a number is not finite.
     """
     if native is not None:
-        values, out = _in_rows(values), np.empty(len(values), np.float32)
+        values, out = _contiguous_rows(values), np.empty(len(values), np.float32)
         run_on_threads(
             lambda low, high: native.bounds(values, out, low, high), len(out), values.size
         )
@@ -161,7 +169,7 @@ def length_bounds(values: Array) -> Array:
 
 
 def row_means(values: Array) -> Array:
-    """(n, 1) float32 the mean of each row (n, D) float32."""
+    """Return the mean (n, 1) float32 of each row (n, D) float32."""
     ones = np.broadcast_to(np.float32(1.0), values.shape[1:])
     sums = paired_sums(values, np.broadcast_to(np.ascontiguousarray(ones), values.shape))
     mean: Array = (sums / max(1, values.shape[1])).astype(np.float32)
@@ -169,33 +177,33 @@ def row_means(values: Array) -> Array:
 
 
 def normalize(values: Array, length: Float | None = None) -> Array:
-    """float32 vectors (n, D) at length 1, rounded once; one of zeros stays."""
+    """Return float32 vectors (n, D) at length 1, each number rounded once; zeros stay zeros."""
     length = lengths(values) if length is None else length
     divisor = np.where(length > 0, length, 1.0)
     out = np.empty(values.shape, np.float32)
     if native is not None:
-        values = _in_rows(values)
+        values = _contiguous_rows(values)
         run_on_threads(
             lambda low, high: native.divide(values, divisor, out, low, high), len(out), out.size
         )
         return out
-    step = max(1, _CELLS // max(1, values.shape[1]))
+    step = max(1, _BLOCK_NUMBERS // max(1, values.shape[1]))
     for low in range(0, len(out), step):
-        some = slice(low, low + step)
-        out[some] = values[some] / divisor[some, None]
+        block = slice(low, low + step)
+        out[block] = values[block] / divisor[block, None]
     return out
 
 
 def pairs(
     queries: Array, documents: Array, start: Array, chosen: Array, out: Array, first: int = 0
 ) -> None:
-    """out (P,) float32 the scores of rows chosen[start[q]:start[q+1]], ascending, for each query.
+    """Write to `out` (P,) float32 the scores of rows chosen[start[q]:start[q+1]] for each query q.
 
-    `documents` are the rows from `first` on; what is chosen of others stays as it is.
+    `documents` are the rows from number `first` on; `out` keeps its values for all other rows.
     """
     start, chosen = (np.ascontiguousarray(x, np.int64) for x in (start, chosen))
     if native is not None:
-        queries, documents = _in_rows(queries), _in_rows(documents)
+        queries, documents = _contiguous_rows(queries), _contiguous_rows(documents)
         run_on_threads(
             lambda low, high: native.pairs(
                 queries, documents, first, start, chosen, out, low, high
@@ -204,28 +212,27 @@ def pairs(
             len(chosen) * queries.shape[1],
         )
         return
-    here = np.flatnonzero((chosen >= first) & (chosen < first + len(documents)))
+    places = np.flatnonzero((chosen >= first) & (chosen < first + len(documents)))
     owner = np.repeat(np.arange(len(queries)), np.diff(start))
-    step = max(1, _CELLS // max(1, queries.shape[1]))
-    for low in range(0, len(here), step):
-        some = here[low : low + step]
-        products = queries[owner[some]].astype(np.float64)
-        products *= documents[chosen[some] - first]
+    step = max(1, _BLOCK_NUMBERS // max(1, queries.shape[1]))
+    for low in range(0, len(places), step):
+        block = places[low : low + step]
+        terms = queries[owner[block]].astype(np.float64)
+        terms *= documents[chosen[block] - first]
         with np.errstate(over="ignore", invalid="ignore"):
-            out[some] = _sum(products).astype(np.float32) + np.float32(0.0)
+            out[block] = _sum_lanes(terms).astype(np.float32) + np.float32(0.0)
 
 
 def products(query: Array, documents: Array) -> Array:
-    """(N,) float32 the products of one query (1, D) with documents (N, D): fast, no fixed sum.
+    """Return fast products (N,) float32 of one query (1, D) with documents (N, D), not fixed sums.
 
-    Not by BLAS, whose threads wait for each other longer than this takes wherever a machine has
-    more to do than this.
+    BLAS is not used: on a busy machine its threads wait for each other longer than this takes.
     """
     out = np.empty(len(documents), np.float32)
     if native is None:
         with keep_subnormals():
             return np.matmul(documents, query[0], out=out)
-    documents = _in_rows(documents)
+    documents = _contiguous_rows(documents)
     run_on_threads(
         lambda low, high: native.products(query, documents, out, low, high),
         len(out),
@@ -236,45 +243,45 @@ def products(query: Array, documents: Array) -> Array:
 
 @keep_subnormals()
 def matrix(queries: Array, documents: Array) -> Array:
-    """(Q, N) float32 the scores of all pairs.
+    """Return the scores (Q, N) float32 of all pairs.
 
-    Any float64 product is so near to the fixed sum that both round to the same float32, but for
-    a few that lie in the middle between two: those are summed.
+    A float64 product is so close to the fixed sum that both round to the same float32, except
+    where they lie between two float32 numbers: those pairs are summed.
     """
     scores = np.empty((len(queries), len(documents)), np.float32)
     wide = queries.astype(np.float64)
     reach = lengths(queries) * ((queries.shape[1] + 8) * 2.0**-51)
-    step = max(1, _CELLS // max(1, len(queries), queries.shape[1]))
+    step = max(1, _BLOCK_NUMBERS // max(1, len(queries), queries.shape[1]))
     for first in range(0, len(documents), step):
-        some = documents[first : first + step]
+        rows = documents[first : first + step]
         with np.errstate(over="ignore", invalid="ignore"):
-            product = wide @ some.T.astype(np.float64)
-            away = reach[:, None] * lengths(some)
-            low, high = ((product + sign * away).astype(np.float32) for sign in (-1.0, 1.0))
+            product = wide @ rows.T.astype(np.float64)
+            error = reach[:, None] * lengths(rows)
+            low, high = (product - error).astype(np.float32), (product + error).astype(np.float32)
         block = low + np.float32(0.0)
-        doubtful = low != high
-        if doubtful.any():
-            start = np.append(0, np.cumsum(doubtful.sum(axis=1)))
-            out = np.empty(start[-1], np.float32)
-            pairs(queries, some, start, np.nonzero(doubtful)[1], out)
-            block[doubtful] = out
+        is_open = low != high
+        if is_open.any():
+            start = np.append(0, np.cumsum(is_open.sum(axis=1)))
+            sums = np.empty(start[-1], np.float32)
+            pairs(queries, rows, start, np.nonzero(is_open)[1], sums)
+            block[is_open] = sums
         scores[:, first : first + step] = block
     return scores
 
 
-def _in_rows(values: Array) -> Array:
-    """The same with each row's numbers side by side, at addresses that a processor reads."""
-    alike = values.strides[1] == 4 and values.flags.aligned
-    return values if alike else np.array(values, order="C")
+def _contiguous_rows(values: Array) -> Array:
+    """Return float32 values with each row contiguous and aligned, as the compiled code needs."""
+    is_contiguous = values.strides[1] == 4 and values.flags.aligned
+    return values if is_contiguous else np.array(values, order="C")
 
 
-def _sum(products: Float) -> Float:
-    """(n,) products (n, D) in lanes, then pairwise."""
+def _sum_lanes(products: Float) -> Float:
+    """Return the fixed sums (n,) of products (n, D): 32 lanes, which are then added pairwise."""
     count, dimensions = products.shape
     lanes = np.zeros((count, LANES), np.float64)
     for first in range(0, dimensions, LANES):
-        some = products[:, first : first + LANES]
-        lanes[:, : some.shape[1]] += some
+        chunk = products[:, first : first + LANES]
+        lanes[:, : chunk.shape[1]] += chunk
     half = LANES // 2
     while half:
         lanes[:, :half] += lanes[:, half : 2 * half]

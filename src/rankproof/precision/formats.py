@@ -1,4 +1,4 @@
-"""Number formats for vectors: what an index stores, and what is left of the numbers.
+"""Number formats for vectors: what an index stores, and how exact the numbers still are.
 
     float32, float16, bfloat16          casts
     float8_e4m3, float8_e5m2            casts, held at the largest finite value
@@ -12,7 +12,7 @@ Rounding is to nearest, halves to even. numpy and ml_dtypes do the work; no torc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -57,34 +57,57 @@ _BITS: dict[str, int] = {
     "int4": 4,
     "bit": 1,
 }
-# Bits of the significand, the smallest number that has them all, the smallest one,
-# the largest, and whether what lies beyond is held there.
-SHAPES: dict[str, tuple[int, float, float, float, bool]] = {
-    "float32": (24, 2.0**-126, 2.0**-149, (2 - 2.0**-23) * 2.0**127, False),
-    "float16": (11, 2.0**-14, 2.0**-24, 65504.0, False),
-    "bfloat16": (8, 2.0**-126, 2.0**-133, (2 - 2.0**-7) * 2.0**127, False),
-    "float8_e4m3": (4, 2.0**-6, 2.0**-9, 448.0, True),
-    "float8_e5m2": (3, 2.0**-14, 2.0**-16, 57344.0, True),
-}
-_BLOCK = 1 << 20  # numbers encoded at a time
-native: Any = fixed_sum.compiled("_topk")
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
+_BLOCK_NUMBERS = 1 << 20  # numbers encoded at a time
+_WHOLE_NUMBERS = 1 << 24  # float32 holds every whole number up to here
+
+
+class FloatShape(NamedTuple):
+    """What a floating-point format can hold; compiled code takes the five values in this order."""
+
+    significand_bits: int
+    smallest_normal: float  # the smallest number with all significand bits
+    smallest: float
+    largest: float
+    saturates: bool  # larger numbers become the largest one, not infinity
+
+
+SHAPES: dict[str, FloatShape] = {
+    "float32": FloatShape(24, 2.0**-126, 2.0**-149, (2 - 2.0**-23) * 2.0**127, False),
+    "float16": FloatShape(11, 2.0**-14, 2.0**-24, 65504.0, False),
+    "bfloat16": FloatShape(8, 2.0**-126, 2.0**-133, (2 - 2.0**-7) * 2.0**127, False),
+    "float8_e4m3": FloatShape(4, 2.0**-6, 2.0**-9, 448.0, True),
+    "float8_e5m2": FloatShape(3, 2.0**-14, 2.0**-16, 57344.0, True),
+}
+native: Any = fixed_sum.compiled("_topk")
 
 
 def check_format(form: str) -> None:
+    """Refuse a name that is not one of FORMATS."""
     check_choice("number format", form, FORMATS)
 
 
 def numpy_dtype(form: str) -> Any:
-    """numpy's type for a floating-point format; ml_dtypes has the ones numpy lacks."""
+    """Return numpy's type for a floating-point format; ml_dtypes has the ones numpy lacks."""
     if form not in _ML_DTYPES:
         return np.dtype(form)
     ml_dtypes = import_extra("ml_dtypes", f"the format {form}", "scoring")
     return np.dtype(getattr(ml_dtypes, _ML_DTYPES[form]))
 
 
+def largest_code(form: str) -> int:
+    """Return the largest magnitude of a number in a format made of codes."""
+    return {"bit": 1, "int4": 7}.get(form, 127)
+
+
+def exact_pieces(form: str, dimensions: int) -> list[slice]:
+    """Return ranges of dimensions whose sums of code products float32 holds exactly."""
+    step = (_WHOLE_NUMBERS - 1) // largest_code(form) ** 2
+    return [slice(first, first + step) for first in range(0, dimensions, step)]
+
+
 def round_to(values: Array, form: str) -> Array:
-    """float32 values as a floating-point format would hold them, still float32."""
+    """Return float32 values rounded to a floating-point format, still as float32."""
     if form == "float32":
         return values.astype(np.float32, copy=False)
     dtype = numpy_dtype(form)
@@ -95,7 +118,7 @@ def round_to(values: Array, form: str) -> Array:
         )
         return out
     if form.startswith("float8"):
-        largest = SHAPES[form][3]
+        largest = SHAPES[form].largest
         values = np.clip(values, -largest, largest)
     with np.errstate(over="ignore"):
         return values.astype(dtype).astype(np.float32)
@@ -119,7 +142,7 @@ class Codes:
         return len(self.codes)
 
     def __getitem__(self, rows: Any) -> Codes:
-        """Some of the vectors."""
+        """Return the vectors of these rows."""
         scale = self.scale
         if scale is not None and self.format != "int8_dimension":
             scale = scale[rows]
@@ -127,12 +150,13 @@ class Codes:
 
     @property
     def bytes_per_vector(self) -> float:
-        """Bytes that a vector takes, its own scale included."""
-        own = 0.0 if self.scale is None or self.format == "int8_dimension" else 4.0
-        return float(np.ceil(self.dimensions * _BITS[self.format] / 8)) + own
+        """Bytes of a vector, with its own scale."""
+        has_own_scale = self.scale is not None and self.format != "int8_dimension"
+        code_bytes = float(np.ceil(self.dimensions * _BITS[self.format] / 8))
+        return code_bytes + (4.0 if has_own_scale else 0.0)
 
     def numbers(self) -> Array:
-        """(N, D) float32 the codes as plain numbers, without their scale."""
+        """Return the codes as plain numbers (N, D) float32, without their scale."""
         if self.format == "bit":
             bits = np.unpackbits(self.codes, axis=1, count=self.dimensions)
             return bits.astype(np.float32) * 2 - 1
@@ -144,14 +168,14 @@ class Codes:
         return self.codes.astype(np.float32)
 
     def decode(self) -> Array:
-        """(N, D) float32 the vectors that the codes stand for."""
+        """Return the vectors (N, D) float32 that the codes stand for."""
         numbers = self.numbers()
         return numbers if self.scale is None else numbers * self.scale
 
 
 @fixed_sum.keep_subnormals()
 def encode(vectors: Any, form: Format) -> Codes:
-    """Vectors (N, D) in a number format.
+    """Return vectors (N, D) in a number format.
 
     A cast keeps each number to half a unit in its last place. With a scale s per vector or
     dimension, the largest magnitude maps to 127 (int8) or 7 (int4) and each number is kept to
@@ -169,36 +193,34 @@ def encode(vectors: Any, form: Format) -> Codes:
     values = np.asarray(vectors, np.float32)
     dimensions = values.shape[1]
     if form in FLOATS:
-        if form == "float32":
-            return Codes(form, values, None, dimensions)
-        return Codes(form, round_to(values, form).astype(numpy_dtype(form)), None, dimensions)
-    rows = max(1, _BLOCK // max(1, dimensions))
-    blocks = [slice(low, low + rows) for low in range(0, max(1, len(values)), rows)]
-    shared = None
+        rounded = round_to(values, form).astype(numpy_dtype(form), copy=False)
+        return Codes(form, rounded, None, dimensions)
+    shared_scale = None
     if form == "int8_dimension":
         peak = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
-        shared = _scale(np.abs(peak)[None, :], 127)
-    codes = np.empty(
-        (len(values), -(-dimensions * _BITS[form] // 8)), np.int8 if _BITS[form] == 8 else np.uint8
-    )
-    scale = np.empty((len(values), 1), np.float32) if shared is None else shared
-    for block in blocks:  # so that what lies between is a few megabytes
-        codes[block], own = _encoded(values[block], form, shared)
-        if shared is None:
-            scale[block] = own
+        shared_scale = _scale_of(np.abs(peak)[None, :], form)
+    width = -(-dimensions * _BITS[form] // 8)
+    codes = np.empty((len(values), width), np.int8 if _BITS[form] == 8 else np.uint8)
+    scale = np.empty((len(values), 1), np.float32) if shared_scale is None else shared_scale
+    rows_per_block = max(1, _BLOCK_NUMBERS // max(1, dimensions))  # intermediate arrays stay small
+    for first in range(0, max(1, len(values)), rows_per_block):
+        block = slice(first, first + rows_per_block)
+        codes[block], block_scale = _encode_block(values[block], form, shared_scale)
+        if shared_scale is None:
+            scale[block] = block_scale
     return Codes(form, codes, scale, dimensions)
 
 
-def _encoded(values: Array, form: Format, shared: Array | None) -> tuple[Array, Array]:
-    """Codes of some vectors, and their scale, which may be given."""
+def _encode_block(values: Array, form: Format, shared_scale: Array | None) -> tuple[Array, Array]:
+    """Return the codes of a block of vectors, and their scale: the shared one or one per vector."""
     if form == "bit":
         return np.packbits(values > 0, axis=1), fixed_sum.row_means(np.abs(values))
-    most = 7 if form == "int4" else 127
-    scale = shared
+    scale = shared_scale
     if scale is None:
-        scale = _scale(np.abs(values).max(axis=1, keepdims=True, initial=0.0), most)
+        scale = _scale_of(np.abs(values).max(axis=1, keepdims=True, initial=0.0), form)
     divisor = np.where(scale > 0, scale, np.float32(1.0))
-    codes = np.clip(np.rint(values / divisor), -most, most).astype(np.int8)
+    largest = largest_code(form)
+    codes = np.clip(np.rint(values / divisor), -largest, largest).astype(np.int8)
     if form == "int4":
         shifted = (codes + 8).astype(np.uint8)
         if values.shape[1] % 2:
@@ -207,17 +229,18 @@ def _encoded(values: Array, form: Format, shared: Array | None) -> tuple[Array, 
     return codes, scale
 
 
-def _scale(peak: Array, most: int) -> Array:
-    """What the largest code is to stand for, over that code."""
-    scale = peak / np.float32(most)
-    with np.errstate(over="ignore"):  # the largest code must stand for a finite number
-        scale = np.where(np.isinf(scale * most), np.nextafter(scale, np.float32(0.0)), scale)
+def _scale_of(peak: Array, form: str) -> Array:
+    """Return peak / largest code, rounded down where the largest code would stand for infinity."""
+    largest = largest_code(form)
+    scale = peak / np.float32(largest)
+    with np.errstate(over="ignore"):
+        scale = np.where(np.isinf(scale * largest), np.nextafter(scale, np.float32(0.0)), scale)
     return scale.astype(np.float32)
 
 
 @fixed_sum.keep_subnormals()
 def truncate(vectors: Any, dimensions: int) -> Array:
-    """The first dimensions of Matryoshka embeddings, back at unit length where they had it.
+    """Return the first dimensions of Matryoshka embeddings, with the length they had before.
 
     >>> from rankproof.precision import truncate
     >>> truncate(np.array([[0.0, 0.6, 0.8]]), 2).tolist()
@@ -230,6 +253,6 @@ def truncate(vectors: Any, dimensions: int) -> Array:
             remedy=f"keep between 1 and {values.shape[1]}",
         )
     kept = values[:, :dimensions]
-    length, shorter = fixed_sum.lengths(values), fixed_sum.lengths(kept)
-    back = np.where(shorter > 0, length / np.where(shorter > 0, shorter, 1.0), 1.0)
-    return (kept * back[:, None]).astype(np.float32)
+    length, kept_length = fixed_sum.lengths(values), fixed_sum.lengths(kept)
+    factor = np.where(kept_length > 0, length / np.where(kept_length > 0, kept_length, 1.0), 1.0)
+    return (kept * factor[:, None]).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Documents that are the same vector: found once, compared at every use, and summed by vector.
+"""Documents that are the same vector: found once, checked at every use, and summed once per vector.
 
 Where many documents tie since they are one vector, a search sums that vector once and then lists
-its documents. Which those are is kept for the next search of the same tensor; since anybody may
-have written to it meanwhile, `compare` looks at each of them again.
+its documents. Which documents those are is remembered for the next search of the same tensor. The
+tensor may have been written to in between, so `check_duplicates` compares each of them again.
 """
 
 from __future__ import annotations
@@ -21,201 +21,246 @@ if kernels is not None:
     import triton
 
 STEP = 1 << 14  # documents compared at a time on a CPU
-DISTINCT = 1 << 14  # vectors at most, and one in 64 documents, that are all summed in their stead
-HEAVY = 512  # documents at least of a vector that is summed in their stead where there are more
-KEPT = 3  # tensors of which it is known
+DISTINCT = 1 << 14  # vectors summed for their documents: no more than this, and one in 64 documents
+HEAVY = 512  # with more vectors, only those of at least so many documents are
+KEPT = 3  # tensors whose duplicates are remembered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Same:
-    """Which documents are the same vector, as they once were: compared again at each use.
+class DuplicateVectors:
+    """Which documents of a tensor were the same vector when it was last examined.
 
-    All vectors where they are few, else those of many documents.
+    It covers all vectors where there are few different ones, else those of many documents.
     """
 
     first: Any  # (U,) int32 the first document of each vector, ascending
-    size: Any  # (U,) how many there are
-    start: Any  # (U,) where they stand in
+    size: Any  # (U,) documents of each vector
+    start: Any  # (U,) where the documents of each vector begin in `order`
     order: Any  # (N,) int32 documents, those of a vector together and ascending
-    vector: Any  # (N,) int32 the number of each document's vector, -1 where it is none of these
-    rows: Any  # int32 the documents that are here
-    rest: Any  # and those that are not
-    longest: Any  # (1,) the length of the longest
-    anew: bool  # found a second time, since vectors tied
+    vector: Any  # (N,) int32 the number of each document's vector, -1 where it is not covered
+    rows: Any  # int32 the documents that are covered
+    other_rows: Any  # int32 the documents that are not
+    longest: Any  # (1,) the length of the longest vector
+    is_repeated: bool  # the tensor was examined a second time, since other vectors tied
 
     @property
-    def others(self) -> bool:
-        return len(self.rest) > 0
+    def has_others(self) -> bool:
+        """True if some documents are not covered."""
+        return len(self.other_rows) > 0
 
     def room(self, k: int) -> int:
-        """How many of a query's keys there is room for: one for each vector, and its `members`."""
+        """Return how many keys per query to allow for: each vector's, and those of its members."""
         distinct = len(self.first)
         return distinct + min(distinct * k, k * (k + 1) // 2, 2 * k + 1024)
 
 
 _LOCK = threading.Lock()
-_KNOWN: OrderedDict[Any, Same] = OrderedDict()
+_KNOWN: OrderedDict[Any, DuplicateVectors] = OrderedDict()
 
 
-def where(documents: Any) -> Any:
-    """What tells a tensor from others: not what it holds."""
+def tensor_key(documents: Any) -> Any:
+    """Return what identifies a tensor, its memory and shape, but not its content."""
     return (
-        *(documents.data_ptr(), documents.shape, documents.stride(0)),
-        *(documents.device, documents.dtype),
+        documents.data_ptr(),
+        documents.shape,
+        documents.stride(0),
+        documents.device,
+        documents.dtype,
     )
 
 
-def known(documents: Any) -> Same | None:
-    """What `look` found before."""
-    return _KNOWN.get(where(documents))
+def known_duplicates(documents: Any) -> DuplicateVectors | None:
+    """Return what `find_duplicates` remembers of this tensor."""
+    return _KNOWN.get(tensor_key(documents))
 
 
 def forget(documents: Any = None) -> None:
-    """What `look` found, of these documents or of all."""
+    """Drop what is remembered, of this tensor or of all."""
     with _LOCK:
         if documents is None:
             _KNOWN.clear()
         else:
-            _KNOWN.pop(where(documents), None)
+            _KNOWN.pop(tensor_key(documents), None)
 
 
-def look(documents: Any, anew: bool = False) -> Same | None:
-    """The vectors, kept for the next search; None where they are many of few documents each."""
+def find_duplicates(documents: Any, is_repeated: bool = False) -> DuplicateVectors | None:
+    """Find and remember documents that are the same vector.
+
+    None where there are many vectors, each of few documents.
+    """
     total = len(documents)
-    marks, order = torch.sort(_marks(documents), stable=True)
-    fresh = marks[1:] != marks[:-1]
-    start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
+    hashes, order = torch.sort(_hashes(documents), stable=True)
+    is_new = hashes[1:] != hashes[:-1]
+    start = torch.nn.functional.pad(is_new.nonzero().flatten() + 1, (1, 0))
     size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
-    few = len(start) <= min(DISTINCT, total // 64)
-    heavy = size >= (1 if few else max(HEAVY, total // DISTINCT))
-    which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
-    (here,) = heavy.nonzero(as_tuple=True)
-    if not len(here):
+    are_few = len(start) <= min(DISTINCT, total // 64)
+    is_covered = size >= (1 if are_few else max(HEAVY, total // DISTINCT))
+    hash_number = torch.nn.functional.pad(is_new.cumsum(dim=0), (1, 0))
+    (covered,) = is_covered.nonzero(as_tuple=True)
+    if not len(covered):
         return None
-    first, by_first = torch.sort(order[start[here]])
-    here = here[by_first]
-    number = torch.full_like(start, -1, dtype=torch.int32)
-    number[here] = torch.arange(len(here), dtype=torch.int32, device=documents.device)
+    first, by_first = torch.sort(order[start[covered]])
+    covered = covered[by_first]
+    vector_number = torch.full_like(start, -1, dtype=torch.int32)
+    vector_number[covered] = torch.arange(len(covered), dtype=torch.int32, device=documents.device)
     vector = torch.empty(total, dtype=torch.int32, device=documents.device)
-    vector[order] = number[which]
-    rows, rest = (some.nonzero().flatten().int() for some in (vector >= 0, vector < 0))
-    same = Same(
-        *(first.int(), size[here], start[here], order.int(), vector, rows, rest),
-        *(lengths_of(documents[first]).amax(dim=0, keepdim=True), anew),
+    vector[order] = vector_number[hash_number]
+    duplicates = DuplicateVectors(
+        first=first.int(),
+        size=size[covered],
+        start=start[covered],
+        order=order.int(),
+        vector=vector,
+        rows=(vector >= 0).nonzero().flatten().int(),
+        other_rows=(vector < 0).nonzero().flatten().int(),
+        longest=lengths_of(documents[first]).amax(dim=0, keepdim=True),
+        is_repeated=is_repeated,
     )
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    compare(documents, same, status)
+    check_duplicates(documents, duplicates, status)  # different vectors may share a hash
     if bool(status):
         return None
     with _LOCK:
-        _KNOWN[where(documents)] = same
+        _KNOWN[tensor_key(documents)] = duplicates
         while len(_KNOWN) > KEPT:
             _KNOWN.popitem(last=False)
-    return same
+    return duplicates
 
 
 @functools.lru_cache(maxsize=16)
 def _weights(dimensions: int, device: Any) -> Any:
-    drawn = torch.empty(dimensions, dtype=torch.int64, device="cpu")
-    return drawn.random_(generator=torch.Generator("cpu").manual_seed(1)).to(device)
+    """Return random weights (D,) int64, always the same ones."""
+    weights = torch.empty(dimensions, dtype=torch.int64, device="cpu")
+    return weights.random_(generator=torch.Generator("cpu").manual_seed(1)).to(device)
 
 
-def _marks(documents: Any) -> Any:
-    """(N,) int64 the same for the same vector, wherever it stands: weighted sums of its bits."""
+def _hashes(documents: Any) -> Any:
+    """Return weighted sums (N,) int64 of each vector's bits: equal vectors have equal sums."""
     weights = _weights(documents.shape[1], documents.device)
     if not compiled(documents):
-        bits = [(some.float() + 0.0).view(torch.int32) for some in documents.split(STEP)]
-        return torch.cat([((some ^ (some >> 16)) * weights).sum(dim=1) for some in bits])
-    marks = torch.empty(len(documents), dtype=torch.int64, device=documents.device)
-    kernels.marks_kernel[(triton.cdiv(len(documents), 16),)](
-        *(documents, weights, marks, *documents.shape, documents.stride(0)),
+        bits = [(part.float() + 0.0).view(torch.int32) for part in documents.split(STEP)]
+        return torch.cat([((part ^ (part >> 16)) * weights).sum(dim=1) for part in bits])
+    hashes = torch.empty(len(documents), dtype=torch.int64, device=documents.device)
+    kernels.hash_kernel[(triton.cdiv(len(documents), 16),)](
+        documents,
+        weights,
+        hashes,
+        *documents.shape,
+        documents.stride(0),
         ROWS=16,
         WIDE=128,
         num_warps=4,
     )
-    return marks
+    return hashes
 
 
-def compare(documents: Any, same: Same, status: Any) -> None:
-    """status[0] where one of these documents is not its vector, or not finite."""
-    rows = same.rows
+def check_duplicates(documents: Any, duplicates: DuplicateVectors, status: Any) -> None:
+    """Set status[0] if a covered document is no longer its vector, or not finite."""
+    rows = duplicates.rows
     if not compiled(documents):
-        for some in rows.split(STEP):
-            these = documents[some]
-            its = documents[same.first[same.vector[some]]]
-            if not (torch.equal(these, its) and these.isfinite().all()):
+        for part in rows.split(STEP):
+            vectors = documents[part]
+            expected = documents[duplicates.first[duplicates.vector[part]]]
+            if not (torch.equal(vectors, expected) and vectors.isfinite().all()):
                 status[0] = 1
         return
     kernels.compare_kernel[(triton.cdiv(len(rows), 16),)](
-        *(documents, rows, same.vector, same.first, status),
-        *(len(rows), documents.shape[1], documents.stride(0)),
+        documents,
+        rows,
+        duplicates.vector,
+        duplicates.first,
+        status,
+        len(rows),
+        documents.shape[1],
+        documents.stride(0),
         ROWS=16,
         WIDE=128,
         num_warps=4,
     )
 
 
-def members(
-    same: Same, best: Any, k: int, bar: Any, keys: Any, reached: Any, status: Any
+def append_members(
+    duplicates: DuplicateVectors, best: Any, k: int, bar: Any, keys: Any, counts: Any, status: Any
 ) -> tuple[Any, Any, Any]:
-    """Append keys of documents of the best vectors that reach the bar to the keys (Q, room) there
-    are, which begin with those of the first document of each. `best` are the largest of these,
-    and `reached` (Q,) says how many keys there are.
+    """Append to keys (Q, room) those of the documents of the best vectors that reach the bar.
 
-    (Q,) how many there are now, the score of the last of these vectors, as in keys, and how many
-    of their documents with it are left out. status[0] where they are many more than k.
+    The keys begin with one for each vector, of its first document; `best` holds the largest of
+    these, and `counts` (Q,) says how many keys there are. Returns (Q,) how many there are now, the
+    score of the last of these vectors as in keys, and how many of their documents with that score
+    are left out. Sets status[0] where the documents are many more than k.
 
-    Of r documents that are still wanted where several vectors tie, the j-th of these, by its first
-    document, has at most r + 1 - j: every vector before it has an earlier one.
+    If r documents are still wanted where several vectors tie, at most r + 1 − j of the j-th vector
+    (by first document) can be among them: every vector before it has an earlier document.
     """
     count, room = keys.shape
-    distinct = len(same.first)
+    distinct = len(duplicates.first)
     if compiled(keys):
-        last, beyond = torch.empty((2, count), dtype=torch.int64, device=keys.device)
-        now = torch.empty_like(reached)
+        last, left_out = torch.empty((2, count), dtype=torch.int64, device=keys.device)
+        new_counts = torch.empty_like(counts)
         block = max(16, triton.next_power_of_2(best.shape[1]))
         tile = max(1, min(128, (1 << 14) // block))
         kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
-            *(best, bar, same.vector, same.size, same.start, same.order, reached),
-            *(keys, now, last, beyond, status),
-            *(k, best.shape[1], best.stride(0), distinct, room),
+            best,
+            bar,
+            duplicates.vector,
+            duplicates.size,
+            duplicates.start,
+            duplicates.order,
+            counts,
+            keys,
+            new_counts,
+            last,
+            left_out,
+            status,
+            k,
+            best.shape[1],
+            best.stride(0),
+            distinct,
+            room,
             BLOCK=block,
             TILE=tile,
             num_warps=4,
         )
-        return now, last, beyond
-    ordered, which = best >> 32, same.vector[open_keys(best)[1]]
-    many = torch.where(open_keys(best)[0] >= bar[:, None], same.size[which], 0)
-    needed = (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
-    last = ordered.gather(1, needed)
-    wanted = k - torch.where(ordered > last, many, 0).sum(dim=1, keepdim=True)
-    tied = ordered == last
-    most = torch.where(tied, wanted + 1 - tied.cumsum(dim=1), torch.where(ordered > last, k, 0))
-    taken = torch.minimum(many, most.clamp_(min=0))
-    rest = (taken - 1).clamp_(min=0)
-    ends = rest.cumsum(dim=1)
-    slot = torch.arange(room, device=keys.device).repeat(count, 1) - reached[:, None]
-    vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
-    place = slot + 1 + (same.start[which] - ends + rest).gather(1, vector)
-    rows = same.order[place.clamp_(0, len(same.order) - 1)].long()
-    found = (ordered.gather(1, vector) << 32) | (0xFFFFFFFF - rows)
-    summed = keys[:, :distinct]
-    beyond = torch.where(summed >> 32 == last, same.size - 1, 0).sum(dim=1)
-    keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), found, keys))
-    reached.add_(ends[:, -1])
+        return new_counts, last, left_out
+    ordered, vectors = best >> 32, duplicates.vector[open_keys(best)[1]]
+    reaches_bar = open_keys(best)[0] >= bar[:, None]
+    size = torch.where(reaches_bar, duplicates.size[vectors], 0)
+    last_needed = (size.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
+    last = ordered.gather(1, last_needed)
+    wanted = k - torch.where(ordered > last, size, 0).sum(dim=1, keepdim=True)
+    is_tied = ordered == last
+    limit = torch.where(
+        is_tied, wanted + 1 - is_tied.cumsum(dim=1), torch.where(ordered > last, k, 0)
+    )
+    taken = torch.minimum(size, limit.clamp_(min=0))
+    appended = (taken - 1).clamp_(min=0)  # the first document has its key already
+    ends = appended.cumsum(dim=1)
+    slot = torch.arange(room, device=keys.device).repeat(count, 1) - counts[:, None]
+    place = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
+    member = slot + 1 + (duplicates.start[vectors] - ends + appended).gather(1, place)
+    rows = duplicates.order[member.clamp_(0, len(duplicates.order) - 1)].long()
+    member_keys = (ordered.gather(1, place) << 32) | (0xFFFFFFFF - rows)
+    vector_keys = keys[:, :distinct]
+    tied_members = torch.where(vector_keys >> 32 == last, duplicates.size - 1, 0).sum(dim=1)
+    keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), member_keys, keys))
+    counts.add_(ends[:, -1])
     status[0] = (taken.sum(dim=1) >= 2 * k).any()
-    return reached, last[:, 0], beyond - torch.where(tied, rest, 0).sum(dim=1)
+    left_out = tied_members - torch.where(is_tied, appended, 0).sum(dim=1)
+    return counts, last[:, 0], left_out
 
 
-def spread(same: Same, keys: Any, k: int, step: int) -> tuple[Any, Any]:
-    """The k largest keys and the ties left out, where all documents are of these vectors and have
-    the scores in their keys (Q, U); so many queries at a time.
+def rank_all_documents(
+    duplicates: DuplicateVectors, keys: Any, k: int, step: int
+) -> tuple[Any, Any]:
+    """Return the k largest keys and the ties outside them, where every document is covered.
+
+    `keys` (Q, U) hold the score of each vector; `step` queries are ranked at a time.
     """
-    rows = 0xFFFFFFFF - torch.arange(len(same.vector), device=keys.device)
+    rows = 0xFFFFFFFF - torch.arange(len(duplicates.vector), device=keys.device)
     keys = keys >> 32 << 32
     best = torch.cat(
-        [torch.topk(some[:, same.vector] | rows, k).values for some in keys.split(step)]
+        [torch.topk(part[:, duplicates.vector] | rows, k).values for part in keys.split(step)]
     )
     last = best[:, -1:] >> 32 << 32
-    ties = torch.where(keys == last, same.size, 0).sum(dim=1)
+    ties = torch.where(keys == last, duplicates.size, 0).sum(dim=1)
     return best, ties - (best >= last).sum(dim=1) + (best > (last | 0xFFFFFFFF)).sum(dim=1)

@@ -1,86 +1,91 @@
-"""Codes and 8-bit floating-point numbers on a GPU: the bits of formats.py and scorers.py, there.
+"""Codes and 8-bit floating-point numbers on a GPU, with the bits of formats.py and scorers.py.
 
 Codes are whole numbers that bfloat16 holds, and float32 holds their sums, so that tensor cores give
 the CPU's scores exactly; the scales follow in the same float32 operations. 8-bit floating-point
-numbers are multiplied as bfloat16, which holds them, and summed as everywhere.
+numbers are multiplied as bfloat16, which holds them, and summed as everywhere else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from rankproof.foundation.arrays import Array
-from rankproof.foundation.errors import InputError
 from rankproof.precision import fixed_sum, gpu_scores, gpu_search
-from rankproof.precision.formats import FLOATS, Codes, Format
-from rankproof.precision.scorers import as_seen
+from rankproof.precision.exact_search import check_originals
+from rankproof.precision.formats import FLOATS, Codes, exact_pieces, largest_code
+from rankproof.precision.pipeline import ScoringPipeline
+from rankproof.precision.scorers import check_code_format, encode_queries
 from rankproof.precision.topk import TopK
 
-_WHOLE = 1 << 24  # float32 holds every whole number up to here
-_CELLS = 1 << 26  # numbers of decoded documents held at a time
+_DECODED_NUMBERS = 1 << 26  # numbers of decoded documents in memory at a time
 
 
-def encode(
-    values: Any,
-    form: Format,
-    what: str = "documents",
-    *,
-    cosine: bool = False,
-    exactly: bool = False,
-) -> Codes:
-    """`formats.encode` of a tensor (N, D), where it lies; at unit length for the cosine, but for
-    that of what the format stores (`exactly`).
+# ---------------------------------------------------------------------------------- encode, decode
 
-    Block by block, and then all at once, since a block's numbers take more room than its codes.
+
+def encode(values: Any, form: str) -> Codes:
+    """Return `formats.encode` of a tensor (N, D), on its device."""
+    return encode_for(values, ScoringPipeline(form, "plain"))
+
+
+def encode_for(values: Any, pipeline: ScoringPipeline, label: str = "documents") -> Codes:
+    """Return vectors (N, D) of a tensor as the codes that a pipeline stores, on its device.
+
+    Block by block: a block's intermediate numbers take more room than its codes.
     """
-    total, dimensions = values.shape
-    step = max(1, _CELLS // max(1, dimensions))
-
-    def blocks() -> Any:
-        for first in range(0, total, step):
-            block = _vectors(values[first : first + step], what, cosine, first, exactly)
-            yield first, gpu_scores.storable(block, form) if exactly else block
-
+    form, dimensions = pipeline.format, values.shape[1]
     if form in FLOATS:
-        made = [gpu_scores.cast(block, form) for _, block in blocks()]
-        return Codes(form, _together(made, values), None, dimensions)
+        casts = [gpu_scores.cast(block, form) for block in _blocks(values, label, pipeline)]
+        return Codes(form, _concatenate(casts, values), None, dimensions)  # type: ignore[arg-type]
     if form == "bit":
-        parts = [_bits(block) for _, block in blocks()]
+        parts = [_encode_bits(block) for block in _blocks(values, label, pipeline)]
     elif form == "int8_dimension":
-        largest = torch.zeros((1, dimensions), dtype=torch.float32, device=values.device)
-        for _, block in blocks():
-            largest = torch.maximum(largest, block.abs().amax(dim=0, keepdim=True))
-        scale = _over(largest, 127)
-        parts = [(_whole(block, scale, 127), scale) for _, block in blocks()]
+        peak = torch.zeros((1, dimensions), dtype=torch.float32, device=values.device)
+        for block in _blocks(values, label, pipeline):
+            peak = torch.maximum(peak, block.abs().amax(dim=0, keepdim=True))
+        scale = _scale_of(peak, form)
+        parts = [
+            (_whole_numbers(block, scale, form), scale)
+            for block in _blocks(values, label, pipeline)
+        ]
     else:
-        parts = [_scaled(block, form) for _, block in blocks()]
-    codes = _together([codes for codes, _ in parts], values)
-    if form == "int8_dimension":
-        return Codes(form, codes, scale, dimensions)
-    return Codes(form, codes, _together([own for _, own in parts], values), dimensions)
+        parts = [_encode_scaled(block, form) for block in _blocks(values, label, pipeline)]
+    codes = _concatenate([codes for codes, _ in parts], values)
+    if form != "int8_dimension":
+        scale = _concatenate([own_scale for _, own_scale in parts], values)
+    return Codes(form, codes, scale, dimensions)  # type: ignore[arg-type]
 
 
-def _together(parts: list[Any], values: Any) -> Any:
+def _blocks(values: Any, label: str, pipeline: ScoringPipeline) -> Iterator[Any]:
+    """Yield blocks of vectors as float32, prepared for the pipeline; refuse unusable ones."""
+    step = max(1, _DECODED_NUMBERS // max(1, values.shape[1]))
+    for first in range(0, len(values), step):
+        block = values[first : first + step].float()
+        lengths = gpu_scores.lengths_of(block)
+        if not bool((torch.isfinite(lengths) & (lengths > 0)).all()):
+            is_finite = torch.isfinite(block).all(dim=1)
+            gpu_scores.refuse_rows(~is_finite, "a number that is not finite", label, first)
+            if pipeline.metric == "cosine":
+                problem = "a zero vector has no direction"
+                gpu_scores.refuse_rows(~block.any(dim=1), problem, label, first)
+        if pipeline.has_decoded_cosine:
+            yield gpu_scores.make_storable(block, pipeline.format)
+        else:
+            yield gpu_scores.normalize(block) if pipeline.metric == "cosine" else block
+
+
+def _concatenate(parts: list[Any], values: Any) -> Any:
+    """Return the parts as one tensor; where there are none, an empty one like the values."""
     if not parts:
         return torch.empty((0, values.shape[1]), dtype=torch.float32, device=values.device)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _vectors(block: Any, what: str, cosine: bool, first: int, exactly: bool) -> Any:
-    """float32 vectors as they are multiplied; those that cannot be are refused."""
-    block = block.float()
-    lengths = gpu_scores.lengths_of(block)
-    if not bool((torch.isfinite(lengths) & (lengths > 0)).all()):
-        whole = torch.isfinite(block).all(dim=1)
-        gpu_scores.refuse(~whole, "a number that is not finite", what, first)
-        if cosine:
-            gpu_scores.refuse(~block.any(dim=1), "a zero vector has no direction", what, first)
-    return gpu_scores.unit(block) if cosine and not exactly else block
-
-
-def _bits(block: Any) -> tuple[Any, Any]:
+def _encode_bits(block: Any) -> tuple[Any, Any]:
+    """Return packed signs of vectors, and their mean magnitudes (n, 1)."""
     dimensions = block.shape[1]
     ones = torch.ones((1, dimensions), dtype=torch.float32, device=block.device)
     rows = torch.arange(len(block), device=block.device)
@@ -91,194 +96,189 @@ def _bits(block: Any) -> tuple[Any, Any]:
     return packed, (sums / max(1, dimensions)).float()[:, None]
 
 
-def _scaled(block: Any, form: str) -> tuple[Any, Any]:
-    most = 7 if form == "int4" else 127
-    scale = _over(block.abs().amax(dim=1, keepdim=True), most)
-    codes = _whole(block, scale, most)
+def _encode_scaled(block: Any, form: str) -> tuple[Any, Any]:
+    """Return int8 or packed int4 codes of vectors, and their scales (n, 1)."""
+    scale = _scale_of(block.abs().amax(dim=1, keepdim=True), form)
+    codes = _whole_numbers(block, scale, form)
     if form == "int4":
         shifted = torch.nn.functional.pad(codes, (0, codes.shape[1] % 2)) + 8
         codes = (shifted[:, ::2] | (shifted[:, 1::2] << 4)).to(torch.uint8)
     return codes, scale
 
 
-def _over(largest: Any, most: int) -> Any:
-    """The scale: a division, rounded once, and the largest code stands for a finite number."""
-    scale = largest / torch.tensor(most, dtype=torch.float32, device=largest.device)
+def _scale_of(peak: Any, form: str) -> Any:
+    """Return peak / largest code, rounded down where the largest code would stand for infinity."""
+    largest = largest_code(form)
+    scale = peak / torch.tensor(largest, dtype=torch.float32, device=peak.device)
     lower = torch.nextafter(scale, torch.zeros_like(scale))
-    return torch.where(torch.isinf(scale * most), lower, scale)
+    return torch.where(torch.isinf(scale * largest), lower, scale)
 
 
-def _whole(block: Any, scale: Any, most: int) -> Any:
+def _whole_numbers(block: Any, scale: Any, form: str) -> Any:
+    """Return vectors divided by their scale and rounded, as int8."""
+    largest = largest_code(form)
     divisor = torch.where(scale > 0, scale, 1.0)
-    return (block / divisor).round().clamp(-most, most).to(torch.int8)
+    return (block / divisor).round().clamp(-largest, largest).to(torch.int8)
 
 
 def numbers(codes: Codes) -> Any:
-    """(N, D) the codes as plain numbers in bfloat16, which holds them; see `Codes.numbers`."""
-    held: Any = codes.codes
+    """Return the codes as plain numbers (N, D) in bfloat16; see `Codes.numbers`."""
+    values: Any = codes.codes
     if codes.format == "bit":
-        places = torch.arange(7, -1, -1, device=held.device)
-        bits = (held[:, :, None] >> places) & 1
-        held = bits.flatten(1)[:, : codes.dimensions].to(torch.int8) * 2 - 1
+        places = torch.arange(7, -1, -1, device=values.device)
+        bits = (values[:, :, None] >> places) & 1
+        values = bits.flatten(1)[:, : codes.dimensions].to(torch.int8) * 2 - 1
     elif codes.format == "int4":
-        both = torch.stack([held & 0x0F, held >> 4], dim=2).flatten(1)
-        held = both[:, : codes.dimensions].to(torch.int8) - 8
-    return held.to(torch.bfloat16)
+        halves = torch.stack([values & 0x0F, values >> 4], dim=2).flatten(1)
+        values = halves[:, : codes.dimensions].to(torch.int8) - 8
+    return values.to(torch.bfloat16)
 
 
 def decode(codes: Codes) -> Any:
-    """(N, D) float32 the vectors that the codes stand for."""
+    """Return the vectors (N, D) float32 that the codes stand for."""
     plain = numbers(codes).float()
     return plain if codes.scale is None else plain * codes.scale
 
 
-def best_of(
-    queries: Array, codes: Codes, k: int, low: bool, cosine: bool = False
-) -> tuple[Any, Any]:
-    """Keys of the k best documents in the format, and the ties left out.
+# ------------------------------------------------------------------------------------------ search
 
-    See `gpu_search.keys_of_best`.
 
-    `cosine` is that of `scorers.Scorer`.
+def find_top_k(
+    queries: Array,
+    documents: Any,
+    k: int,
+    pipeline: ScoringPipeline,
+    originals: Any = None,
+    are_unit: bool = False,
+) -> TopK:
+    """Return `exact_search.find_top_k` with documents, or their codes, on a GPU.
+
+    The queries are prepared float32 arrays.
     """
-    there: Any = codes.codes.device
-    form, by = codes.format, codes.scale
-    seen, scale = as_seen(queries, form, None if by is None else by.cpu().numpy())  # type: ignore[attr-defined]
-    exactly = cosine and form in FLOATS and not low
-    if exactly:
-        seen = fixed_sum.normalize(seen)
-    asked = torch.from_numpy(seen).to(there)
-    asked = asked if exactly else asked.to(torch.bfloat16)
-    factor = None if scale is None else torch.from_numpy(scale).to(there)
-    own = form in ("int8", "int4")
-    name = form if low and form in FLOATS else "float32"
-    lengths = gpu_scores.lengths_of(asked)
+    is_cosine, is_coded = pipeline.metric == "cosine", isinstance(documents, Codes)
+    codes = documents if is_coded else encode_for(documents, pipeline)
+    check_code_format(codes, pipeline.format)
+    normalize = pipeline.has_decoded_cosine or (is_cosine and is_coded and not are_unit)
+    count = pipeline.candidate_count(k, len(codes))
+    keys, cut = find_best(queries, codes, count, low=pipeline.is_plain, normalize=normalize)
+    if not pipeline.rescores:
+        return gpu_search.as_arrays(keys, cut)
+    vectors: Any = codes
+    if pipeline.scoring == "original":
+        if originals is not None and not isinstance(originals, Codes):
+            originals = torch.as_tensor(originals).to(keys.device)
+        vectors = check_originals(documents, originals)
+        if originals is not None:
+            gpu_scores.check_finite(vectors, gpu_scores.lengths_of(vectors), "originals")
+    _, rows = gpu_scores.open_keys(keys)
+    normalize = is_cosine and (vectors is codes or not are_unit)
+    scores = pairs(queries, vectors, rows, normalize=normalize)
+    ranked = torch.sort(scores, dim=1, descending=True, stable=True)  # equal ones stay in order
+    kept = ranked.indices[:, : min(k, len(codes))]
+    best = ranked.values[:, : kept.shape[1]], rows.gather(1, kept), cut
+    return TopK(*(tensor.cpu().numpy() for tensor in best))
 
-    def offer(first: int, last: int, bar: Any) -> tuple[Any, Any]:
-        some = codes[first:last]
-        vectors = numbers(some)
-        if cosine and form in FLOATS:
-            vectors = gpu_scores.unit(vectors.float())
-            vectors = vectors if exactly else gpu_scores.cast(vectors, form).to(torch.bfloat16)
-        if form in FLOATS:
-            slack = gpu_scores.Slack.of(asked, lengths, gpu_scores.lengths_of(vectors))
-            below, above = slack.bounds(gpu_scores.product(asked, vectors), name)
-            return gpu_search.settled(
-                *(below, above, k, bar),
-                lambda *at: gpu_scores.rounded(gpu_scores.pairs(asked, vectors, *at), name),
-            )
-        scores = _sums(asked, vectors, form)
-        if factor is not None:
-            scores = scores * factor
-        if cosine and form != "bit":
-            scores = scores * _unit_scale(some)
-        elif own:
-            scores = scores * some.scale[:, 0]  # type: ignore[index]
+
+def find_best(
+    queries: Array, codes: Codes, k: int, low: bool, normalize: bool = False
+) -> tuple[Any, Any]:
+    """Return keys of the k best documents in the format, and the ties outside them (Q,).
+
+    See `gpu_search.keys_of_best`; `low` scores wholly in the format, `normalize` is that of
+    `scorers.Scorer`.
+    """
+    device: Any = codes.codes.device
+    form = codes.format
+    document_scale: Any = None if codes.scale is None else codes.scale.cpu().numpy()  # type: ignore[attr-defined]
+    numbers_of_queries, scale = encode_queries(queries, form, document_scale)
+    keeps_float32 = normalize and form in FLOATS and not low
+    if keeps_float32:
+        numbers_of_queries = fixed_sum.normalize(numbers_of_queries)
+    query_rows = torch.from_numpy(numbers_of_queries).to(device)
+    query_rows = query_rows if keeps_float32 else query_rows.to(torch.bfloat16)
+    query_scale = None if scale is None else torch.from_numpy(scale).to(device)
+    score_format = form if low and form in FLOATS else "float32"
+    query_lengths = gpu_scores.lengths_of(query_rows)
+
+    def float_scores(block: Codes, bar: Any) -> tuple[Any, Any]:
+        vectors = numbers(block)
+        if normalize:
+            vectors = gpu_scores.normalize(vectors.float())
+            if not keeps_float32:
+                vectors = gpu_scores.cast(vectors, form).to(torch.bfloat16)
+        slack = gpu_scores.Slack.of(query_rows, query_lengths, gpu_scores.lengths_of(vectors))
+        bounds = slack.bounds(gpu_scores.product(query_rows, vectors), score_format)
+
+        def exact(query_places: Any, places: Any) -> Any:
+            scores = gpu_scores.pairs(query_rows, vectors, query_places, places)
+            return gpu_scores.rounded(scores, score_format)
+
+        return gpu_search.settle_bounds(*bounds, k, bar, exact)
+
+    def code_scores(block: Codes, bar: Any) -> tuple[Any, Any]:
+        scores = _code_products(query_rows, numbers(block), form)
+        if query_scale is not None:
+            scores = scores * query_scale
+        if normalize and form != "bit":
+            scores = scores * _unit_scale(block)
+        elif form in ("int8", "int4"):
+            scores = scores * block.scale[:, 0]  # type: ignore[index]
         return scores, scores >= bar[:, None]
 
+    score_block = float_scores if form in FLOATS else code_scores
     step = max(
         k,
-        min(gpu_scores.BLOCK_CELLS // (8 * max(1, len(asked))), _CELLS // max(1, codes.dimensions)),
+        min(
+            gpu_scores.BLOCK_CELLS // (8 * max(1, len(query_rows))),
+            _DECODED_NUMBERS // max(1, codes.dimensions),
+        ),
     )
-    return gpu_search.merged(offer, len(asked), len(codes), k, step, there)
+    return gpu_search.merge_blocks(
+        lambda first, last, bar: score_block(codes[first:last], bar),
+        queries=len(query_rows),
+        documents=len(codes),
+        k=k,
+        step=step,
+        device=device,
+    )
 
 
 def _unit_scale(codes: Codes) -> Any:
-    """(n,) float32 the factor that codes leave out, at unit length; see `Scorer`."""
-    vectors = decode(codes)
-    every = torch.arange(len(vectors), device=vectors.device)
-    length = gpu_scores.sums_of(vectors, vectors, every, every).sqrt()
-    by: Any = codes.scale
-    scale = by[:, 0].double() if codes.format in ("int8", "int4") else 1.0
+    """Return the factors (n,) float32 that bring products of codes to the cosine; see `Scorer`."""
+    length = gpu_scores.own_lengths(decode(codes))
+    own_scale: Any = codes.scale
+    scale = own_scale[:, 0].double() if codes.format in ("int8", "int4") else 1.0
     return (scale / torch.where(length > 0, length, 1.0)).float()
 
 
-def _sums(queries: Any, documents: Any, form: str) -> Any:
-    """(Q, n) sums of products of whole numbers, exact, rounded once to float32."""
-    most = {"bit": 1, "int4": 7}.get(form, 127)
-    step, dimensions = (_WHOLE - 1) // most**2, documents.shape[1]
-    if dimensions <= step:
+def _code_products(queries: Any, documents: Any, form: str) -> Any:
+    """Return sums (Q, n) of products of codes; see `Scorer._code_products`."""
+    pieces = exact_pieces(form, documents.shape[1])
+    if len(pieces) <= 1:
         return gpu_scores.product(queries, documents)
     total: Any = 0.0
-    for first in range(0, dimensions, step):
-        some = slice(first, first + step)
-        total = total + gpu_scores.product(queries[:, some], documents[:, some]).double()
+    for piece in pieces:
+        total = total + gpu_scores.product(queries[:, piece], documents[:, piece]).double()
     return total.float()
 
 
-def pairs(queries: Array, against: Any, rows: Any, *, cosine: bool = False) -> Any:
-    """(Q, n) the fixed sums of each query with `rows` (Q, n) of what the codes, or the original
-    vectors, say; at unit length for the cosine.
+def pairs(queries: Array, documents: Any, rows: Any, *, normalize: bool = False) -> Any:
+    """Return the scores (Q, n) of each query with its documents `rows` (Q, n).
+
+    `documents` are vectors or Codes; `normalize` brings them to unit length for the cosine.
     """
-    asked = torch.from_numpy(queries).to(rows.device)
+    query_rows = torch.from_numpy(queries).to(rows.device)
     scores = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    flat, out = rows.flatten(), scores.view(-1)
+    flat_rows, flat_scores = rows.flatten(), scores.view(-1)
     owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
-    step = max(1, _CELLS // max(1, queries.shape[1]))
-    for first in range(0, len(flat), step):
-        some = flat[first : first + step]
-        coded = isinstance(against, Codes)
-        vectors = decode(against[some]) if coded else against[some].float()
-        vectors = gpu_scores.unit(vectors) if cosine else vectors
-        own = torch.arange(len(some), device=rows.device)
-        out[first : first + step] = gpu_scores.pairs(
-            asked, vectors, owner[first : first + step], own
+    step = max(1, _DECODED_NUMBERS // max(1, queries.shape[1]))
+    for first in range(0, len(flat_rows), step):
+        part = flat_rows[first : first + step]
+        is_coded = isinstance(documents, Codes)
+        vectors = decode(documents[part]) if is_coded else documents[part].float()
+        vectors = gpu_scores.normalize(vectors) if normalize else vectors
+        places = torch.arange(len(part), device=rows.device)
+        flat_scores[first : first + step] = gpu_scores.pairs(
+            query_rows, vectors, owner[first : first + step], places
         )
     return scores
-
-
-def find(
-    queries: Array,
-    documents: Any,
-    form: Format,
-    k: int,
-    *,
-    high_precision: bool,
-    rescore: str,
-    originals: Any,
-    candidates: int,
-    cosine: bool,
-    are_unit: bool = False,
-) -> TopK:
-    """`exact.find` with documents, or their codes, on a GPU; the queries are float32 arrays."""
-    exactly = cosine and high_precision and form in FLOATS
-    anew = exactly or (cosine and isinstance(documents, Codes) and not are_unit)
-    codes = (
-        documents
-        if isinstance(documents, Codes)
-        else encode(documents, form, cosine=cosine, exactly=exactly)
-    )
-    if codes.format != form:
-        raise InputError(
-            f"the documents are {codes.format}, not {form}",
-            remedy=f"search with format={codes.format!r}",
-        )
-    two_steps = high_precision and form not in FLOATS
-    count = min(len(codes), max(k, candidates)) if two_steps else min(k, len(codes))
-    keys, cut = best_of(queries, codes, count, low=not high_precision, cosine=anew)
-    if not two_steps:
-        return gpu_search.opened(keys, cut)
-    against: Any = codes
-    if rescore == "original":
-        against = documents if originals is None else originals
-        if isinstance(against, Codes):
-            raise InputError(
-                "there are no original vectors to rescore with",
-                remedy="give originals=, or rescore='decoded'",
-            )
-        against = torch.as_tensor(against).to(keys.device)
-        if tuple(against.shape) != (len(codes), codes.dimensions):
-            raise InputError(
-                f"originals have the shape {tuple(against.shape)} and documents "
-                f"{(len(codes), codes.dimensions)}",
-                remedy="give the vectors that the codes were made of",
-            )
-        if originals is not None:
-            gpu_scores.finite(against, gpu_scores.lengths_of(against), "originals")
-    _, rows = gpu_scores.open_keys(keys)
-    renewed = cosine and (isinstance(against, Codes) or not are_unit)
-    scores = pairs(queries, against, rows, cosine=renewed)
-    ranked = torch.sort(scores, dim=1, descending=True, stable=True)  # of equal ones the first
-    kept = ranked.indices[:, : min(k, len(codes))]
-    best = ranked.values[:, : kept.shape[1]], rows.gather(1, kept), cut
-    return TopK(*(x.cpu().numpy() for x in best))

@@ -2,6 +2,7 @@
 """The Triton kernels of gpu_search.py, which says what they are for and has all in plain torch.
 
 Documents are the rows of every tile: a product with few queries then still fills the tensor cores.
+`share`, `tiny`, `stretch` and `offset` are the constants of `gpu_scores.SlackConstants`.
 """
 
 from __future__ import annotations
@@ -11,28 +12,29 @@ import triton.language as tl
 
 
 @triton.jit
-def _slack(asked, share, tiny, most, least):
-    """`gpu_scores.Slack`: factor and extra of queries of these lengths."""
-    length = asked * most + least
+def _slack(query_length, share, tiny, stretch, offset):
+    """Return factor and extra of `gpu_scores.Slack.terms` for queries of these lengths."""
+    length = query_length * stretch + offset
     return (length * share + tiny) * 1.000001, tiny * (1 + length) * 1.000001
 
 
 @triton.jit
-def _roof(asked, most, least):
-    """The length from which on a product may overflow: 2¹²⁶ over the query's."""
-    return 8.507059173023462e37 / tl.maximum(asked * most + least, 1.0)
+def _overflow_length(query_length, stretch, offset):
+    """Return the document length from which a product may overflow: 2¹²⁶ / query length."""
+    return 8.507059173023462e37 / tl.maximum(query_length * stretch + offset, 1.0)
 
 
 @triton.jit
-def _tell(length, inside, status):
+def _report_infinite(length, inside, status):
+    """Set the status if a length inside the tile is not finite."""
     wrong = inside & ((length < float("inf")) == 0)
     if tl.max(wrong.to(tl.int32)) > 0:
         tl.store(status, 1)
 
 
 @triton.jit
-def _tree(lanes, A: tl.constexpr, B: tl.constexpr, LANES: tl.constexpr):
-    """(A, B) sums of (A, B, LANES): halves are added until one lane is left."""
+def _sum_lanes(lanes, A: tl.constexpr, B: tl.constexpr, LANES: tl.constexpr):
+    """Return sums (A, B) of lanes (A, B, LANES): halves are added until one lane is left."""
     lanes = tl.sum(tl.reshape(lanes, [A, B, 2, LANES // 2]), 2)
     lanes = tl.sum(tl.reshape(lanes, [A, B, 2, LANES // 4]), 2)
     lanes = tl.sum(tl.reshape(lanes, [A, B, 2, LANES // 8]), 2)
@@ -41,10 +43,10 @@ def _tree(lanes, A: tl.constexpr, B: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def _low(sums, length, factor, extra, roof, most, least):
-    """Below the fixed sums (documents, queries); -inf where they may be anything."""
-    length = length * most + least
-    length = tl.where(length < roof, length, float("inf"))
+def _lower_bounds(sums, length, factor, extra, overflow_length, stretch, offset):
+    """Return lower bounds of the fixed sums (documents, queries); -inf after an overflow."""
+    length = length * stretch + offset
+    length = tl.where(length < overflow_length, length, float("inf"))
     low = sums - length[:, None] * factor[None, :] - extra[None, :]
     low = low - tl.abs(low) * 2.4e-07
     return tl.where(low == low, low, float("-inf"))
@@ -52,14 +54,15 @@ def _low(sums, length, factor, extra, roof, most, least):
 
 @triton.jit
 def _ordered(score):
-    """Whole numbers in the order of scores."""
+    """Return integers in the same order as the scores."""
     bits = (score + 0.0).to(tl.int32, bitcast=True)
     return tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF)
 
 
 @triton.jit
-def _limit(edge, extra):
-    return edge - extra - tl.abs(edge) * 4.8e-07
+def _score_limit(bar, extra):
+    """Return the product that a sum reaching the bar has at least, rounding included."""
+    return bar - extra - tl.abs(bar) * 4.8e-07
 
 
 @triton.jit
@@ -67,21 +70,22 @@ def lengths_kernel(
     values,
     lengths,
     status,
-    vector,
+    known,
     count,
     dimensions,
     stride,
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
-    SOME: tl.constexpr,
+    HAS_KNOWN: tl.constexpr,
 ):
-    """Square roots of float32 sums of squares; status where one is not finite. With SOME, -inf for
-    rows that have a vector's number: they are not looked at.
+    """Write the lengths of rows in float32, and the status if one is not finite.
+
+    With HAS_KNOWN, rows with a vector number (≥ 0) in `known` are not read and get -inf.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < count
-    if SOME:
-        inside &= tl.load(vector + row, mask=inside, other=0) < 0
+    if HAS_KNOWN:
+        inside &= tl.load(known + row, mask=inside, other=0) < 0
     base = values + row.to(tl.int64)[:, None] * stride
     squares = tl.zeros([ROWS, WIDE], tl.float32)
     for first in tl.range(0, dimensions, WIDE):
@@ -90,7 +94,7 @@ def lengths_kernel(
         x = tl.load(base + column, mask=mask, other=0.0).to(tl.float32)
         squares += x * x
     length = tl.sqrt(tl.sum(squares, 1))
-    _tell(length, inside, status)
+    _report_infinite(length, inside, status)
     tl.store(lengths + row, tl.where(inside, length, float("-inf")), mask=row < count)
 
 
@@ -98,7 +102,7 @@ def lengths_kernel(
 def glance_kernel(
     queries,
     documents,
-    asked,
+    query_lengths,
     scores,
     lengths,
     best,
@@ -112,22 +116,22 @@ def glance_kernel(
     groups,
     share,
     tiny,
-    most,
-    least,
+    stretch,
+    offset,
     ROWS: tl.constexpr,
     QUERIES: tl.constexpr,
     WIDE: tl.constexpr,
-    SOME: tl.constexpr,
+    HAS_ROWS: tl.constexpr,
 ):
-    """`survey_kernel` for a query or two, where tensor cores only wait for memory.
+    """`survey_kernel` for one or two queries, where tensor cores would only wait for memory.
 
-    `best` holds zeros, and then the lower bounds as whole numbers above zero in the same order.
+    `best` holds zeros at first, then the lower bounds as unsigned integers in the same order.
     """
     query = tl.arange(0, QUERIES)
     known = query < count
     place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = place < total
-    row = tl.load(rows + place, mask=inside, other=0) if SOME else place
+    row = tl.load(rows + place, mask=inside, other=0) if HAS_ROWS else place
     base = documents + row.to(tl.int64)[:, None] * document_stride
     products = tl.zeros([ROWS, QUERIES, WIDE], tl.float32)
     squares = tl.zeros([ROWS, WIDE], tl.float32)
@@ -145,13 +149,21 @@ def glance_kernel(
         squares += wide * wide
     sums = tl.sum(products, 2)
     length = tl.sqrt(tl.sum(squares, 1))
-    asked_q = tl.load(asked + query, mask=known, other=0.0)
-    factor, extra = _slack(asked_q, share, tiny, most, least)
+    query_length = tl.load(query_lengths + query, mask=known, other=0.0)
+    factor, extra = _slack(query_length, share, tiny, stretch, offset)
     tl.store(lengths + place, length, mask=inside)
-    _tell(length, inside, status)
+    _report_infinite(length, inside, status)
     valid = inside[:, None] & known[None, :]
     tl.store(scores + query[None, :].to(tl.int64) * total + place[:, None], sums, mask=valid)
-    low = _low(sums, length, factor, extra, _roof(tl.max(asked_q, 0), most, least), most, least)
+    low = _lower_bounds(
+        sums,
+        length,
+        factor,
+        extra,
+        _overflow_length(tl.max(query_length, 0), stretch, offset),
+        stretch,
+        offset,
+    )
     number = _ordered(low) ^ -2147483648
     best = best.to(tl.pointer_type(tl.uint32), bitcast=True)
     tl.atomic_max(
@@ -166,7 +178,7 @@ def glance_kernel(
 def survey_kernel(
     queries,
     documents,
-    asked,
+    query_lengths,
     scores,
     lengths,
     best,
@@ -180,48 +192,47 @@ def survey_kernel(
     groups,
     share,
     tiny,
-    most,
-    least,
+    stretch,
+    offset,
     ROWS: tl.constexpr,
     QUERIES: tl.constexpr,
     WIDE: tl.constexpr,
-    SOME: tl.constexpr,
+    HAS_ROWS: tl.constexpr,
     EVEN: tl.constexpr,
     FOLD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Scores and lengths of all documents, or of these rows, and the best lower bound of each group
-    of them.
+    """Write scores and lengths of documents, or of `rows`, and each group's best lower bound.
 
-    A group's documents lie far apart, so that sorted or clustered ones do not share one.
+    The documents of a group lie far apart, so that sorted or clustered ones do not share one.
     """
     query = tl.arange(0, QUERIES)
     known = query < count
-    offset = tl.arange(0, WIDE)
+    dimension = tl.arange(0, WIDE)
     own = tl.zeros([QUERIES, WIDE], tl.float32)
     for first in tl.range(0, dimensions, WIDE):
         b = tl.load(
-            queries + query[:, None] * query_stride + (first + offset)[None, :],
-            mask=known[:, None] & (first + offset < dimensions)[None, :],
+            queries + query[:, None] * query_stride + (first + dimension)[None, :],
+            mask=known[:, None] & (first + dimension < dimensions)[None, :],
             other=0.0,
         ).to(tl.float32)
         own += b * b
-    asked_q = tl.sqrt(tl.sum(own, 1))
+    query_length = tl.sqrt(tl.sum(own, 1))
     if tl.program_id(0) == 0:
-        tl.store(asked + query, asked_q, mask=known)
-        _tell(asked_q, known, status + 1)
-    factor, extra = _slack(asked_q, share, tiny, most, least)
-    roof = _roof(tl.max(asked_q, 0), most, least)
+        tl.store(query_lengths + query, query_length, mask=known)
+        _report_infinite(query_length, known, status + 1)
+    factor, extra = _slack(query_length, share, tiny, stretch, offset)
+    overflow_length = _overflow_length(tl.max(query_length, 0), stretch, offset)
     top = tl.full([ROWS, QUERIES], float("-inf"), tl.float32)
     for tile in tl.range(tl.program_id(0), tl.cdiv(total, ROWS), tl.num_programs(0)):
         place = tile * ROWS + tl.arange(0, ROWS)
         inside = place < total
-        row = tl.load(rows + place, mask=inside, other=0) if SOME else place
+        row = tl.load(rows + place, mask=inside, other=0) if HAS_ROWS else place
         base = documents + row.to(tl.int64)[:, None] * document_stride
         sums = tl.zeros([ROWS, QUERIES], tl.float32)
         squares = tl.zeros([ROWS], tl.float32)
         for first in tl.range(0, dimensions, WIDE):
-            column = first + offset
+            column = first + dimension
             if EVEN:
                 a = tl.load(base + column[None, :], mask=inside[:, None], other=0.0)
             else:
@@ -239,10 +250,10 @@ def survey_kernel(
             squares += tl.sum(wide * wide, 1)
         length = tl.sqrt(squares)
         tl.store(lengths + place, length, mask=inside)
-        _tell(length, inside, status)
+        _report_infinite(length, inside, status)
         to = scores + query[None, :].to(tl.int64) * total + place[:, None]
         tl.store(to, sums, mask=inside[:, None] & known[None, :])
-        low = _low(sums, length, factor, extra, roof, most, least)
+        low = _lower_bounds(sums, length, factor, extra, overflow_length, stretch, offset)
         top = tl.maximum(top, tl.where(inside[:, None], low, float("-inf")))
     top = tl.max(tl.reshape(top, [FOLD, ROWS // FOLD, QUERIES]), 0)
     group = tl.program_id(0) * (ROWS // FOLD) + tl.arange(0, ROWS // FOLD)
@@ -253,28 +264,30 @@ def survey_kernel(
 def bar_kernel(
     best,
     bars,
-    asked,
+    query_lengths,
     longest,
     groups,
     stride,
     place,
     share,
     tiny,
-    most,
-    least,
+    stretch,
+    offset,
     SHARED: tl.constexpr,
     BLOCK: tl.constexpr,
-    NUMBERS: tl.constexpr,
-    SOME: tl.constexpr,
+    ARE_ORDERED: tl.constexpr,
+    HAS_LONGEST: tl.constexpr,
 ):
-    """The best of every SHARED numbers, and nearly the `place`-th largest of those: no more, and no
-    more than the fixed sum where it is the product of one of `longest` or shorter.
+    """Write a bar per query: about the `place`-th largest of the best of SHARED numbers, no more.
+
+    With HAS_LONGEST it is lowered by the error of a product with the longest duplicate vector.
+    Bisection over ordered integers finds it.
     """
     query = tl.program_id(0).to(tl.int64)
     group = tl.arange(0, BLOCK)
     inside = group < groups
     base = best + query * stride + group
-    if NUMBERS:
+    if ARE_ORDERED:
         x = tl.load(base, mask=inside, other=0).to(tl.int32, bitcast=True) ^ -2147483648
     else:
         value = tl.load(base, mask=inside, other=float("-inf"))
@@ -292,9 +305,9 @@ def bar_kernel(
         high = tl.where(enough, high, middle)
     whole = low.to(tl.int32)
     bar = tl.where(whole >= 0, whole, whole ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
-    if SOME:
-        factor, extra = _slack(tl.load(asked + query), share, tiny, most, least)
-        bar -= factor * (tl.load(longest) * most + least) + extra
+    if HAS_LONGEST:
+        factor, extra = _slack(tl.load(query_lengths + query), share, tiny, stretch, offset)
+        bar -= factor * (tl.load(longest) * stretch + offset) + extra
         bar -= tl.abs(bar) * 2.4e-07
     tl.store(bars + query, tl.where(bar == bar, bar, float("-inf")))
 
@@ -303,10 +316,10 @@ def bar_kernel(
 def collect_kernel(
     scores,
     lengths,
-    asked,
-    edges,
-    found,
-    reached,
+    query_lengths,
+    bars,
+    candidates,
+    counts,
     rows,
     first,
     width,
@@ -314,40 +327,42 @@ def collect_kernel(
     room,
     share,
     tiny,
-    most,
-    least,
+    stretch,
+    offset,
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
     ALONE: tl.constexpr,
-    SOME: tl.constexpr,
+    HAS_ROWS: tl.constexpr,
 ):
-    """Where few of a chunk reach the bar, each takes its place with an atomic of its own: a prefix
-    sum would make every lane wait for the others. Many atomics on one counter take longer.
+    """Append the documents that can reach the bar to each query's list.
+
+    Where few of a chunk do, each takes its slot with an atomic of its own: a prefix sum would make
+    every lane wait for the others. Many atomics on one counter would take longer.
     """
     query = tl.program_id(1).to(tl.int64)
-    length_q = tl.load(asked + query)
-    factor, extra = _slack(length_q, share, tiny, most, least)
-    roof = _roof(length_q, most, least)
-    limit = _limit(tl.load(edges + query), extra)
+    query_length = tl.load(query_lengths + query)
+    factor, extra = _slack(query_length, share, tiny, stretch, offset)
+    overflow_length = _overflow_length(query_length, stretch, offset)
+    limit = _score_limit(tl.load(bars + query), extra)
     for chunk in tl.range(CHUNKS):
         column = (tl.program_id(0) * CHUNKS + chunk) * CHUNK + tl.arange(0, CHUNK)
         inside = column < width
         score = tl.load(scores + query * stride + column, mask=inside, other=0.0)
-        length = tl.load(lengths + column, mask=inside, other=0.0) * most + least
-        length = tl.where(length < roof, length, float("inf"))
+        length = tl.load(lengths + column, mask=inside, other=0.0) * stretch + offset
+        length = tl.where(length < overflow_length, length, float("inf"))
         passes = inside & (length != float("-inf"))
         passes &= (score + factor * length < limit) == 0  # NaN may be anything
-        one = passes.to(tl.int32)
-        many = tl.sum(one, 0)
-        row = tl.load(rows + column, mask=passes, other=0) if SOME else first + column
-        if many > ALONE:
-            place = tl.cumsum(one, 0) - 1
-            place += tl.atomic_add(reached + query, many, sem="relaxed")
-            tl.store(found + query * room + place, row, mask=passes & (place < room))
-        elif many > 0:
-            counter = reached + query + tl.zeros([CHUNK], tl.int32)
+        is_passing = passes.to(tl.int32)
+        passing = tl.sum(is_passing, 0)
+        row = tl.load(rows + column, mask=passes, other=0) if HAS_ROWS else first + column
+        if passing > ALONE:
+            place = tl.cumsum(is_passing, 0) - 1
+            place += tl.atomic_add(counts + query, passing, sem="relaxed")
+            tl.store(candidates + query * room + place, row, mask=passes & (place < room))
+        elif passing > 0:
+            counter = counts + query + tl.zeros([CHUNK], tl.int32)
             place = tl.atomic_add(counter, 1, mask=passes, sem="relaxed")
-            tl.store(found + query * room + place, row, mask=passes & (place < room))
+            tl.store(candidates + query * room + place, row, mask=passes & (place < room))
 
 
 @triton.jit
@@ -355,8 +370,8 @@ def sift_kernel(
     documents,
     queries,
     lengths,
-    asked,
-    edges,
+    query_lengths,
+    bars,
     marks,
     count,
     total,
@@ -364,14 +379,14 @@ def sift_kernel(
     words,
     share,
     tiny,
-    most,
-    least,
+    stretch,
+    offset,
     ROWS: tl.constexpr,
     QUERIES: tl.constexpr,
     WIDE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """A product whose scores are never written: one bit each, whether it can reach the bar."""
+    """Write one bit per score, whether it can reach the bar; the scores are never written."""
     tiles = tl.cdiv(count, QUERIES)
     first_query = (tl.program_id(0) % tiles) * QUERIES
     first_row = (tl.program_id(0) // tiles) * ROWS
@@ -384,12 +399,12 @@ def sift_kernel(
     inside = row < total
     query = first_query + tl.arange(0, QUERIES)
     known = query < count
-    asked_q = tl.load(asked + query, mask=known, other=0.0)
-    factor, extra = _slack(asked_q, share, tiny, most, least)
-    limit = _limit(tl.load(edges + query, mask=known, other=0.0), extra)
-    roof = _roof(tl.max(asked_q, 0), most, least)
-    length = tl.load(lengths + row, mask=inside, other=0.0) * most + least
-    length = tl.where(length < roof, length, float("inf"))
+    query_length = tl.load(query_lengths + query, mask=known, other=0.0)
+    factor, extra = _slack(query_length, share, tiny, stretch, offset)
+    limit = _score_limit(tl.load(bars + query, mask=known, other=0.0), extra)
+    overflow_length = _overflow_length(tl.max(query_length, 0), stretch, offset)
+    length = tl.load(lengths + row, mask=inside, other=0.0) * stretch + offset
+    length = tl.where(length < overflow_length, length, float("inf"))
     passes = (sums + length[:, None] * factor[None, :] < limit[None, :]) == 0
     bit = tl.where(known, 1 << (query % 32), 0)
     bits = tl.where(passes, bit[None, :], 0)
@@ -401,29 +416,31 @@ def sift_kernel(
 
 
 @triton.jit
-def gather_kernel(marks, found, reached, first, size, words, room, BLOCK: tl.constexpr):
-    """The numbers of the documents whose bits are set."""
+def gather_kernel(marks, candidates, counts, first, size, words, room, BLOCK: tl.constexpr):
+    """Append the documents whose bits are set to each query's list."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     word = tl.load(marks + place, mask=place < size, other=0)
     row = (first + place // words).to(tl.int32)
     word = word.to(tl.uint32, bitcast=True)
     base = (place % words) * 32
     while tl.max((word != 0).to(tl.int32)) > 0:
-        rest = word & (word - 1)
-        lowest = (word ^ rest).to(tl.float32)  # a power of two: its exponent is the bit's place
+        remaining = word & (word - 1)
+        lowest = (word ^ remaining).to(
+            tl.float32
+        )  # a power of two: its exponent is the bit's place
         query = base + ((lowest.to(tl.int32, bitcast=True) >> 23) - 127)
-        some = word != 0
-        at = tl.atomic_add(reached + query, 1, mask=some, sem="relaxed")
-        tl.store(found + query * room + at, row, mask=some & (at < room))
-        word = rest
+        has_bits = word != 0
+        slot = tl.atomic_add(counts + query, 1, mask=has_bits, sem="relaxed")
+        tl.store(candidates + query * room + slot, row, mask=has_bits & (slot < room))
+        word = remaining
 
 
 @triton.jit
 def rescore_kernel(
     queries,
     documents,
-    found,
-    reached,
+    candidates,
+    counts,
     keys,
     dimensions,
     query_stride,
@@ -434,7 +451,7 @@ def rescore_kernel(
     LANES: tl.constexpr,
     FORM: tl.constexpr,
 ):
-    """Keys of the fixed sums of what was found; the smallest key where nothing was.
+    """Write keys of the candidates' fixed sums; the smallest key where there is no candidate.
 
     Lists are nearly in the order of the documents: what runs at one time is the same stretch of
     the lists of many queries, whose documents are then read once and shared.
@@ -445,10 +462,10 @@ def rescore_kernel(
     query = (tl.program_id(0) % count).to(tl.int64)
     begin = tl.program_id(0) // count * TILE
     place = begin + tl.arange(0, TILE)
-    held = place < tl.minimum(tl.load(reached + query), room)
+    is_used = place < tl.minimum(tl.load(counts + query), room)
     keys += query * room
-    if begin < tl.load(reached + query):
-        row = tl.load(found + query * room + place, mask=held, other=0).to(tl.int64)
+    if begin < tl.load(counts + query):
+        row = tl.load(candidates + query * room + place, mask=is_used, other=0).to(tl.int64)
         base = documents + row[:, None] * document_stride
         lane = tl.arange(0, LANES)
         sums = tl.zeros([TILE, LANES], tl.float64)
@@ -458,10 +475,10 @@ def rescore_kernel(
             q = tl.load(queries + query * query_stride + column, mask=within, other=0.0)
             d = tl.load(base + column[None, :], mask=within[None, :], other=0.0)
             sums += q.to(tl.float64)[None, :] * d.to(tl.float64)
-        score = tl.reshape(_tree(tl.reshape(sums, [1, TILE, LANES]), 1, TILE, LANES), [TILE])
+        score = tl.reshape(_sum_lanes(tl.reshape(sums, [1, TILE, LANES]), 1, TILE, LANES), [TILE])
         score = score.to(tl.float32).to(FORM).to(tl.float32) + 0.0
         key = (_ordered(score).to(tl.int64) << 32) | (0xFFFFFFFF - row)
-        tl.store(keys + place, tl.where(held, key, -9223372036854775808), mask=place < room)
+        tl.store(keys + place, tl.where(is_used, key, -9223372036854775808), mask=place < room)
     else:
         empty = tl.full([TILE], -9223372036854775808, tl.int64)
         tl.store(keys + place, empty, mask=place < room)
@@ -469,23 +486,23 @@ def rescore_kernel(
 
 @triton.jit
 def order_kernel(
-    keys, best, reached, k, room, stride, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
+    keys, best, counts, k, room, stride, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Each key in its place: as many are larger. No two are equal, since documents are not."""
+    """Write each key to the place given by how many are larger; no two keys are equal."""
     query = tl.program_id(1).to(tl.int64)
-    many = tl.minimum(tl.load(reached + query), room)
-    if tl.program_id(0) * TILE < many:
+    used = tl.minimum(tl.load(counts + query), room)
+    if tl.program_id(0) * TILE < used:
         keys += query * stride
         place = tl.program_id(0) * TILE + tl.arange(0, TILE)
-        key = tl.load(keys + place, mask=place < many, other=0)
+        key = tl.load(keys + place, mask=place < used, other=0)
         count = tl.zeros([TILE, BLOCK], tl.int32)
-        for first in tl.range(0, many, BLOCK):
+        for first in tl.range(0, used, BLOCK):
             other = first + tl.arange(0, BLOCK)
-            rival = tl.load(keys + other, mask=other < many, other=-9223372036854775808)
-            count += (rival[None, :] > key[:, None]).to(tl.int32)
+            other_keys = tl.load(keys + other, mask=other < used, other=-9223372036854775808)
+            count += (other_keys[None, :] > key[:, None]).to(tl.int32)
         larger = tl.sum(count, 1)
         to = best + query * best_stride + larger
-        tl.store(to, key, mask=(place < many) & (larger < k))
+        tl.store(to, key, mask=(place < used) & (larger < k))
 
 
 @triton.jit
@@ -493,21 +510,21 @@ def finish_kernel(
     keys,
     best,
     bars,
-    reached,
-    lasts,
-    beyond,
+    counts,
+    last_vectors,
+    left_out,
     cut,
-    off,
+    failed,
     status,
     k,
     room,
     best_stride,
     BLOCK: tl.constexpr,
-    SOME: tl.constexpr,
+    HAS_LEFT_OUT: tl.constexpr,
 ):
-    """How many left out tie with the last one kept, and whether the bar was off.
+    """Write how many documents outside tie with the last one inside, and whether the bar was wrong.
 
-    `beyond` are not in keys, and tie with it where it has the score of `lasts`.
+    `left_out` documents have no key; they tie if the last one has the score in `last_vectors`.
     """
     query = tl.program_id(0).to(tl.int64)
     last = tl.load(best + query * best_stride + k - 1)
@@ -517,16 +534,16 @@ def finish_kernel(
         place = first + tl.arange(0, BLOCK)
         key = tl.load(keys + query * room + place, mask=place < room, other=0)
         ties += ((place < room) & (key < last) & ((key >> 32) == ordered)).to(tl.int32)
-    left = tl.sum(ties, 0).to(tl.int64)
-    if SOME:
-        left += tl.where(ordered == tl.load(lasts + query), tl.load(beyond + query), 0)
-    tl.store(cut + query, left)
+    others = tl.sum(ties, 0).to(tl.int64)
+    if HAS_LEFT_OUT:
+        others += tl.where(ordered == tl.load(last_vectors + query), tl.load(left_out + query), 0)
+    tl.store(cut + query, others)
     whole = ordered.to(tl.int32)
     score = tl.where(whole >= 0, whole, whole ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
-    seen = tl.load(reached + query)
-    wrong = (seen < k) | (seen > room) | ((score >= tl.load(bars + query)) == 0)
-    tl.store(off + query, wrong.to(tl.int32))
-    if wrong:
+    count = tl.load(counts + query)
+    has_failed = (count < k) | (count > room) | ((score >= tl.load(bars + query)) == 0)
+    tl.store(failed + query, has_failed.to(tl.int32))
+    if has_failed:
         tl.store(status, 1)
 
 
@@ -534,8 +551,8 @@ def finish_kernel(
 def sums_kernel(
     queries,
     documents,
-    asked,
-    rows,
+    query_rows,
+    document_rows,
     sums,
     count,
     dimensions,
@@ -544,11 +561,13 @@ def sums_kernel(
     TILE: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """The fixed sums of pairs."""
+    """Write the fixed sums of pairs of queries and documents."""
     pair = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = pair < count
-    query = queries + tl.load(asked + pair, mask=inside, other=0)[:, None] * query_stride
-    document = documents + tl.load(rows + pair, mask=inside, other=0)[:, None] * document_stride
+    query = queries + tl.load(query_rows + pair, mask=inside, other=0)[:, None] * query_stride
+    document = (
+        documents + tl.load(document_rows + pair, mask=inside, other=0)[:, None] * document_stride
+    )
     lane = tl.arange(0, LANES)
     lanes = tl.zeros([TILE, LANES], tl.float64)
     for first in tl.range(0, dimensions, LANES):
@@ -557,15 +576,15 @@ def sums_kernel(
         a = tl.load(query + column, mask=mask, other=0.0).to(tl.float64)
         b = tl.load(document + column, mask=mask, other=0.0).to(tl.float64)
         lanes += a * b
-    total = tl.reshape(_tree(tl.reshape(lanes, [1, TILE, LANES]), 1, TILE, LANES), [TILE])
+    total = tl.reshape(_sum_lanes(tl.reshape(lanes, [1, TILE, LANES]), 1, TILE, LANES), [TILE])
     tl.store(sums + pair, total, mask=inside)
 
 
 @triton.jit
-def marks_kernel(
-    documents, weights, marks, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
+def hash_kernel(
+    documents, weights, hashes, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
 ):
-    """Weighted sums of the bits of each row."""
+    """Write weighted sums of the bits of each row."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < total
     base = documents + row.to(tl.int64)[:, None] * stride
@@ -573,11 +592,11 @@ def marks_kernel(
     for first in tl.range(0, dimensions, WIDE):
         column = first + tl.arange(0, WIDE)
         within = column < dimensions
-        x = tl.load(base + column[None, :], mask=inside[:, None] & within[None, :], other=0.0)
-        bits = (x.to(tl.float32) + 0.0).to(tl.int32, bitcast=True)
+        values = tl.load(base + column[None, :], mask=inside[:, None] & within[None, :], other=0.0)
+        bits = (values.to(tl.float32) + 0.0).to(tl.int32, bitcast=True)
         weight = tl.load(weights + column, mask=within, other=0)
         sums += (bits ^ (bits >> 16)).to(tl.int64) * weight[None, :]
-    tl.store(marks + row, tl.sum(sums, 1), mask=inside)
+    tl.store(hashes + row, tl.sum(sums, 1), mask=inside)
 
 
 @triton.jit
@@ -593,21 +612,21 @@ def compare_kernel(
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """status where one of these rows is not the vector it is known as, or not finite."""
+    """Set the status if one of these rows differs from its vector, or is not finite."""
     place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = place < count
     row = tl.load(rows + place, mask=inside, other=0)
-    a = documents + row.to(tl.int64)[:, None] * stride
-    its = tl.load(firsts + tl.load(vector + row, mask=inside, other=0), mask=inside, other=0)
-    b = documents + its.to(tl.int64)[:, None] * stride
-    wrong = tl.zeros([ROWS, WIDE], tl.int32)
+    documents_base = documents + row.to(tl.int64)[:, None] * stride
+    first_row = tl.load(firsts + tl.load(vector + row, mask=inside, other=0), mask=inside, other=0)
+    vectors_base = documents + first_row.to(tl.int64)[:, None] * stride
+    differs = tl.zeros([ROWS, WIDE], tl.int32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
         mask = inside[:, None] & (column < dimensions)
-        x = tl.load(a + column, mask=mask, other=0.0).to(tl.float32)
-        y = tl.load(b + column, mask=mask, other=0.0).to(tl.float32)
-        wrong |= ((x != y) | ((tl.abs(x) < float("inf")) == 0)).to(tl.int32)
-    if tl.max(wrong) > 0:
+        x = tl.load(documents_base + column, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(vectors_base + column, mask=mask, other=0.0).to(tl.float32)
+        differs |= ((x != y) | ((tl.abs(x) < float("inf")) == 0)).to(tl.int32)
+    if tl.max(differs) > 0:
         tl.store(status, 1)
 
 
@@ -619,11 +638,11 @@ def members_kernel(
     size,
     start,
     order,
-    before,
+    counts,
     keys,
-    reached,
-    lasts,
-    beyond,
+    new_counts,
+    last_vectors,
+    left_out,
     status,
     k,
     kept,
@@ -633,52 +652,57 @@ def members_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Keys of the documents of the best vectors that reach the bar, as many of each as can be among
-    the k best; those of the first documents of all vectors are there.
+    """Append keys of documents of the best vectors that reach the bar; see `append_members`.
+
+    Of each vector as many as can be among the k best; its first document has its key already.
     """
     query = tl.program_id(1).to(tl.int64)
     best += query * best_stride
     keys += query * room
     place = tl.arange(0, BLOCK)
-    held = place < kept
-    key = tl.load(best + place, mask=held, other=0)
+    is_kept = place < kept
+    key = tl.load(best + place, mask=is_kept, other=0)
     ordered = key >> 32
-    held &= ordered >= _ordered(tl.load(bars + query))
-    number = tl.load(vector + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=held, other=0)
-    many = tl.load(size + number, mask=held, other=0)
-    needed = held & (tl.cumsum(many, 0) - many < k)
+    is_kept &= ordered >= _ordered(tl.load(bars + query))
+    number = tl.load(vector + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=is_kept, other=0)
+    sizes = tl.load(size + number, mask=is_kept, other=0)
+    needed = is_kept & (tl.cumsum(sizes, 0) - sizes < k)
     last = tl.min(tl.where(needed, ordered, 2147483647), 0)
-    above = held & (ordered > last)
-    wanted = k - tl.sum(tl.where(above, many, 0), 0)
-    tied = (held & (ordered == last)).to(tl.int64)
-    most = tl.where(tied > 0, wanted + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
-    taken = tl.minimum(many, tl.maximum(most, 0))
-    rest = tl.maximum(taken - 1, 0)
-    ends = tl.cumsum(rest, 0)
-    every = tl.sum(rest, 0)
-    begin = tl.load(before + query)
+    above = is_kept & (ordered > last)
+    wanted = k - tl.sum(tl.where(above, sizes, 0), 0)
+    tied = (is_kept & (ordered == last)).to(tl.int64)
+    limit = tl.where(tied > 0, wanted + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
+    taken = tl.minimum(sizes, tl.maximum(limit, 0))
+    appended = tl.maximum(taken - 1, 0)
+    ends = tl.cumsum(appended, 0)
+    total_appended = tl.sum(appended, 0)
+    own_count = tl.load(counts + query)
     if tl.program_id(0) == 0:
-        tl.store(reached + query, begin + every.to(tl.int32))
+        tl.store(new_counts + query, own_count + total_appended.to(tl.int32))
         if tl.sum(taken, 0) >= 2 * k:
             tl.store(status, 1)
         ties = tl.zeros([1024], tl.int64)
         for first in tl.range(0, distinct, 1024):
-            one = first + tl.arange(0, 1024)
-            inside = one < distinct
-            score = tl.load(keys + one, mask=inside, other=0) >> 32
-            amount = tl.load(size + one, mask=inside, other=0) - 1
+            vector_place = first + tl.arange(0, 1024)
+            inside = vector_place < distinct
+            score = tl.load(keys + vector_place, mask=inside, other=0) >> 32
+            amount = tl.load(size + vector_place, mask=inside, other=0) - 1
             ties += tl.where(inside & (score == last), amount, 0)
-        tl.store(lasts + query, last)
-        tl.store(beyond + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, rest, 0), 0))
-    end = tl.minimum(every, room - begin)
+        tl.store(last_vectors + query, last)
+        tl.store(left_out + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, appended, 0), 0))
+    end = tl.minimum(total_appended, room - own_count)
     for tile in tl.range(tl.program_id(0), tl.cdiv(end, TILE), tl.num_programs(0)):
         slot = tile * TILE + tl.arange(0, TILE)
-        some = slot < end
-        past = held[None, :] & (ends[None, :] <= slot[:, None])
-        begins = tl.max(tl.where(past, ends[None, :], 0), 1)
-        own = tl.load(best + tl.sum(past.to(tl.int32), 1), mask=some, other=0)
-        which = tl.load(vector + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
-        at = tl.load(start + which, mask=some, other=0) + 1
-        row = tl.load(order + at + slot - begins, mask=some, other=0).to(tl.int64)
-        member = ((own >> 32) << 32) | (0xFFFFFFFF - row)
-        tl.store(keys + begin + slot, member, mask=some)
+        inside_end = slot < end
+        is_past = is_kept[None, :] & (ends[None, :] <= slot[:, None])
+        slot_start = tl.max(tl.where(is_past, ends[None, :], 0), 1)
+        vector_key = tl.load(best + tl.sum(is_past.to(tl.int32), 1), mask=inside_end, other=0)
+        vector_number = tl.load(
+            vector + (0xFFFFFFFF - (vector_key & 0xFFFFFFFF)), mask=inside_end, other=0
+        )
+        first_member = tl.load(start + vector_number, mask=inside_end, other=0) + 1
+        row = tl.load(order + first_member + slot - slot_start, mask=inside_end, other=0).to(
+            tl.int64
+        )
+        member = ((vector_key >> 32) << 32) | (0xFFFFFFFF - row)
+        tl.store(keys + own_count + slot, member, mask=inside_end)

@@ -1,11 +1,13 @@
-"""Integer arrays: what a quantiser stored, and the numbers that it stands for.
+"""Arrays of integers, and the vectors that they stand for.
 
-    int8    a number each: as it is, or a step between the least and the largest of its dimension
-            (ranges, as sentence-transformers' quantize_embeddings calibrates int8 and uint8)
-    bits    the sign of eight numbers in a byte (its binary and ubinary), or a truth value each
+    int8    one number per integer: the integer itself, or a step between the least and the largest
+            number of its dimension (`ranges`, as sentence-transformers' quantize_embeddings
+            calibrates int8 and uint8)
+    bits    the signs of eight numbers in a byte (its binary and ubinary), or one truth value each
 
-An array of integers does not say which it is, and taken for a vector each kind but one ranks by
-nonsense. So it is asked for, and what it cannot be is refused.
+An array of integers does not say which of these it is, and read as the wrong one it gives a
+meaningless ranking. So the caller has to say it (`stored`), and arrays that cannot be of that kind
+are refused.
 """
 
 from __future__ import annotations
@@ -20,51 +22,62 @@ from rankproof.precision.array_types import is_torch
 from rankproof.precision.formats import Codes
 
 Stored = Literal["int8", "bits"]
-_FULL = 32  # rows from which on codes that fill every dimension's range are taken for calibrated
+_CALIBRATED_ROWS = 32  # with so many rows, codes that fill every dimension's range are calibrated
 
 
-def decoded(
+def as_numbers(
     queries: Any,
     documents: Any,
     stored: Stored | None = None,
     ranges: Any = None,
     labels: tuple[str, str] = ("queries", "documents"),
 ) -> tuple[Any, Any]:
-    """Both as plain numbers: floats as they are given, integers by what they are said to be."""
+    """Return both as vectors of floats: floats unchanged, integers decoded as `stored` says."""
     if stored is not None:
         check_choice("stored", stored, get_args(Stored))
     if ranges is not None and stored != "int8":
         raise InputError("ranges belong to int8 codes", remedy="say stored int8, or leave them out")
-    pair = [array_of(*each) for each in zip((queries, documents), labels, strict=True)]
-    whole = [isinstance(values, np.ndarray) and values.dtype.kind in "iub" for values in pair]
-    if stored is not None and not any(whole):
+    arrays = [check_array(queries, labels[0]), check_array(documents, labels[1])]
+    is_integer = [isinstance(a, np.ndarray) and a.dtype.kind in "iub" for a in arrays]
+    if stored is not None and not any(is_integer):
         raise InputError(
             f"neither {labels[0]} nor {labels[1]} hold integers",
             remedy=f"leave stored {stored} out",
         )
-    for at, label in enumerate(labels):
-        if whole[at]:
-            other: Any = pair[1 - at]
-            shape: tuple[int, ...] = () if whole[1 - at] else getattr(other, "shape", ())
-            width = int(shape[1]) if len(shape) == 2 else None
-            pair[at] = numbers(pair[at], label, stored, ranges, width)
-    return pair[0], pair[1]
+    dimensions = None  # of packed bits, where the other array has floats
+    for array, integer in zip(arrays, is_integer, strict=True):
+        shape: tuple[int, ...] = getattr(array, "shape", ())
+        if not integer and len(shape) == 2:
+            dimensions = int(shape[1])
+    for side, label in enumerate(labels):
+        if is_integer[side]:
+            arrays[side] = decode_integers(arrays[side], label, stored, ranges, dimensions)
+    return arrays[0], arrays[1]
 
 
-def numbers(
-    codes: Array, label: str, stored: Stored | None, ranges: Any = None, width: int | None = None
+def decode_integers(
+    codes: Array,
+    label: str,
+    stored: Stored | None,
+    ranges: Any = None,
+    dimensions: int | None = None,
 ) -> Array:
-    """(n, D) float32 that integers (n, …) stand for; `width` is D where the other side says it."""
-    refuse_unsaid(codes, label, stored)
+    """Return the vectors (n, D) float32 that integers (n, …) stand for.
+
+    `dimensions` is D where the other array tells it: packed bits fill whole bytes.
+    """
+    refuse_unlabeled_integers(codes, label, stored)
     if codes.ndim != 2 or 0 in codes.shape:
         raise InputError(
             f"the shape is {shorten(codes.shape)}", place=label, remedy="give (rows, dimensions)"
         )
-    return _bits(codes, label, width) if stored == "bits" else _int8(codes, label, ranges)
+    if stored == "bits":
+        return _decode_bits(codes, label, dimensions)
+    return _decode_int8(codes, label, ranges)
 
 
-def refuse_unsaid(values: Any, label: str, stored: Stored | None = None) -> None:
-    """Refuse an array of integers of which nobody says what it is."""
+def refuse_unlabeled_integers(values: Any, label: str, stored: Stored | None = None) -> None:
+    """Refuse an array of integers where `stored` does not say what they are."""
     dtype = str(getattr(values, "dtype", "")).removeprefix("torch.")
     if stored is None and dtype.startswith(("int", "uint", "bool")):
         raise InputError(
@@ -74,65 +87,76 @@ def refuse_unsaid(values: Any, label: str, stored: Stored | None = None) -> None
         )
 
 
-def _bits(codes: Array, label: str, width: int | None) -> Array:
+def _decode_bits(codes: Array, label: str, dimensions: int | None) -> Array:
+    """Return signs ±1 (n, D) of truth values or packed bytes."""
     if codes.dtype == np.bool_:
         return np.where(codes, np.float32(1), np.float32(-1))
-    low = int(codes.min())
-    _within(codes, label, -128 if low < 0 else 0, 127 if low < 0 or codes.dtype == np.int8 else 255)
-    # `binary` is the byte minus 128, so that it fits int8.
-    shifted = codes.astype(np.int64) + (128 if codes.dtype == np.int8 or low < 0 else 0)
-    signs = np.unpackbits(shifted.astype(np.uint8), axis=1).astype(np.float32) * 2 - 1
-    if width is not None and width <= signs.shape[1] < width + 8:
-        signs = signs[:, :width]  # the rest fills the last byte
+    smallest = int(codes.min())
+    is_signed = codes.dtype == np.int8 or smallest < 0
+    _check_byte_range(codes, label, -128 if smallest < 0 else 0, 127 if is_signed else 255)
+    # sentence-transformers' `binary` is the byte minus 128, so that it fits int8.
+    bytes_ = codes.astype(np.int64) + (128 if is_signed else 0)
+    signs = np.unpackbits(bytes_.astype(np.uint8), axis=1).astype(np.float32) * 2 - 1
+    if dimensions is not None and dimensions <= signs.shape[1] < dimensions + 8:
+        signs = signs[:, :dimensions]  # the other bits only fill the last byte
     return signs
 
 
-def _int8(codes: Array, label: str, ranges: Any) -> Array:
+def _decode_int8(codes: Array, label: str, ranges: Any) -> Array:
+    """Return the numbers (n, D) of 8-bit codes: themselves, or steps of calibrated ranges."""
     if codes.dtype == np.bool_:
         raise InputError("truth values", place=label, remedy="say stored bits")
-    signed = codes.dtype == np.int8 or int(codes.min()) < 0
-    _within(codes, label, *((-128, 127) if signed else (0, 255)))
+    is_signed = codes.dtype == np.int8 or int(codes.min()) < 0
+    _check_byte_range(codes, label, -128 if is_signed else 0, 127 if is_signed else 255)
     if ranges is None:
-        if not signed:
-            raise InputError(
-                "codes from 0 on, of which only their ranges say where 0 lies",
-                place=label,
-                remedy="give the ranges they were made with: (2, dimensions), least and largest",
-            )
-        filled = (codes.min(axis=0) == -128) & (codes.max(axis=0) >= 126)
-        if len(codes) >= _FULL and filled.mean() > 0.9:
-            raise InputError(
-                "codes that fill −128 to 127 in every dimension were calibrated",
-                place=label,
-                remedy="give the ranges they were made with, or float32 to take codes for numbers",
-            )
+        _refuse_calibrated(codes, label, is_signed)
         return codes.astype(np.float32)
-    limits = np.asarray(array_of(ranges, "ranges"), np.float64)
+    limits = np.asarray(check_array(ranges, "ranges"), np.float64)
     if limits.shape != (2, codes.shape[1]) or not np.isfinite(limits).all():
         raise InputError(
             f"ranges of the shape {shorten(limits.shape)} for {codes.shape[1]} dimensions",
             remedy="give (2, dimensions): the least of each, and the largest",
         )
     step = (limits[1] - limits[0]) / 255
-    step = np.where(step == 0, 1.0, step)  # as the quantiser has it
-    whole = codes.astype(np.float64) + (128 if signed else 0)
-    # A code is the floor: the number lies in the middle of its step, as far as one knows.
-    return np.asarray(limits[0] + (whole + 0.5) * step, np.float32)
+    step = np.where(step == 0, 1.0, step)  # as quantize_embeddings does
+    step_number = codes.astype(np.float64) + (128 if is_signed else 0)
+    # A code is rounded down, so the best estimate of its number is the middle of the step.
+    return np.asarray(limits[0] + (step_number + 0.5) * step, np.float32)
 
 
-def _within(codes: Array, label: str, low: int, high: int) -> None:
-    wrong = ((codes < low) | (codes > high)).any(axis=1)
-    if wrong.any():
-        row = int(wrong.argmax())
-        worst = codes[row][(codes[row] < low) | (codes[row] > high)][0]
+def _refuse_calibrated(codes: Array, label: str, is_signed: bool) -> None:
+    """Refuse 8-bit codes that cannot be plain numbers but come without their ranges."""
+    if not is_signed:
         raise InputError(
-            f"{worst} is not a code of 8 bits", place=f"{label}: row {row}", remedy="give floats"
+            "codes from 0 on, of which only their ranges say where 0 lies",
+            place=label,
+            remedy="give the ranges they were made with: (2, dimensions), least and largest",
+        )
+    fills_range = (codes.min(axis=0) == -128) & (codes.max(axis=0) >= 126)
+    if len(codes) >= _CALIBRATED_ROWS and fills_range.mean() > 0.9:
+        raise InputError(
+            "codes that fill −128 to 127 in every dimension were calibrated",
+            place=label,
+            remedy="give the ranges they were made with, or float32 to take codes for numbers",
         )
 
 
-def array_of(values: Any, label: str) -> Any:
-    """numpy's; tensors of floats, wherever they lie, and encoded vectors as they are. What holds
-    no numbers, or hides some, is refused.
+def _check_byte_range(codes: Array, label: str, least: int, most: int) -> None:
+    """Refuse integers outside the range of a byte."""
+    is_outside = (codes < least) | (codes > most)
+    if is_outside.any():
+        row = int(is_outside.any(axis=1).argmax())
+        raise InputError(
+            f"{codes[row][is_outside[row]][0]} is not a code of 8 bits",
+            place=f"{label}: row {row}",
+            remedy="give floats",
+        )
+
+
+def check_array(values: Any, label: str) -> Any:
+    """Return Codes and tensors of floats unchanged, anything else as a numpy array of numbers.
+
+    Refuse what holds no numbers, and masked or sparse arrays, which hide some.
     """
     if isinstance(values, Codes):
         return values

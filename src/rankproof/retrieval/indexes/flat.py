@@ -13,9 +13,10 @@ import polars as pl
 from rankproof.foundation.arrays import Array, Int
 from rankproof.foundation.config import Count, Settings
 from rankproof.precision import fixed_sum
-from rankproof.precision.exact_search import find
-from rankproof.precision.formats import FLOATS, Format, encode
-from rankproof.precision.topk import near
+from rankproof.precision.exact_search import find_top_k
+from rankproof.precision.formats import Format, encode
+from rankproof.precision.pipeline import ScoringPipeline
+from rankproof.precision.topk import rows_near_top
 from rankproof.retrieval.components import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
 from rankproof.retrieval.ranked_lists import check_depth, run_from_rows
@@ -36,14 +37,24 @@ class FlatSettings(Settings):
     candidates: Count | None = None
 
     @property
-    def is_decoded_cosine(self) -> bool:
-        """True if scores are divided by the lengths of decoded vectors."""
-        return self.high_precision and self.format != "float32"
+    def pipeline(self) -> ScoringPipeline:
+        """How the index scores its unit vectors.
+
+        A format that rounds changes their lengths; high precision divides by these.
+        """
+        divides = self.high_precision and self.format != "float32"
+        return ScoringPipeline.of(
+            self.format,
+            high_precision=self.high_precision,
+            rescore=self.rescore,
+            metric="cosine" if divides else "dot",
+            candidates=self.candidates,
+        )
 
     @property
     def decides(self) -> dict[str, Any]:
         """Distinguishes lists that were stored when such scores were inner products."""
-        return {"scores": "cosine"} if self.is_decoded_cosine else {}
+        return {"scores": "cosine"} if self.pipeline.metric == "cosine" else {}
 
 
 @part("index", "flat")
@@ -67,8 +78,8 @@ class FlatIndex:
                 self._codes.codes,
                 float(fixed_sum.length_bounds(self._codes.codes).max()),
             )
-        uses_originals = settings.rescore == "original" and settings.high_precision
-        self._originals = vectors if uses_originals and settings.format not in FLOATS else None
+        self._pipeline = settings.pipeline
+        self._originals = vectors if self._pipeline.scoring == "original" else None
 
     @property
     def name(self) -> str:
@@ -86,7 +97,6 @@ class FlatIndex:
 
     def search(self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None) -> Retrieved:
         """Search all queries together; each is credited with an equal share of the time."""
-        settings = self.settings
         start = time.perf_counter()
         if len(queries) == 1 and (best_of_one := self.best(queries, k)) is not None:
             seconds = time.perf_counter() - start
@@ -94,21 +104,11 @@ class FlatIndex:
             lists = [(rows, scores)]
             run = run_from_rows(self.name, query_ids, self.document_ids, lists, "float32", cut)
             return Retrieved(run, np.array([seconds]))
-        best, number_format = find(
-            queries,
-            self._codes,
-            k,
-            format=settings.format,
-            high_precision=settings.high_precision,
-            rescore="decoded" if self._originals is None else "original",
-            originals=self._originals,
-            candidates=settings.candidates,
-            metric="cosine" if settings.is_decoded_cosine else "dot",
-            are_unit=True,
+        best = find_top_k(
+            queries, self._codes, k, self._pipeline, originals=self._originals, are_unit=True
         )
         share = (time.perf_counter() - start) / max(1, len(queries))
-        is_float32 = settings.high_precision or number_format not in FLOATS
-        dtype = "float32" if is_float32 else number_format
+        dtype = self._pipeline.score_dtype
         lists = list(zip(best.documents, best.scores, strict=True))
         cut = best.cut.astype(np.int64)
         run = run_from_rows(self.name, query_ids, self.document_ids, lists, dtype, cut)
@@ -117,9 +117,9 @@ class FlatIndex:
     def best(self, query: Vectors, k: int) -> tuple[Array, Array, Int] | None:
         """Return rows, scores and the number of ties cut, for one query in float32.
 
-        Return None where only `find` gives the exact result. A fast product selects and the fixed
-        sum scores: a document among the k best by the fixed sum lies, by the product, at most twice
-        the rounding error below the k-th.
+        Return None where only `find_top_k` gives the exact result. A fast product selects and the
+        fixed sum scores: a document among the k best by the fixed sum lies, by the product, at most
+        twice the rounding error below the k-th.
         """
         query = np.ascontiguousarray(query, np.float32)
         if self._float32 is None or query.shape[1:] != self._float32[0].shape[1:]:
@@ -135,7 +135,7 @@ class FlatIndex:
         )
         if not (length * longest < 1e30 and steps < 0.5):  # NaN, or the product may overflow
             return None
-        rows = near(fixed_sum.products(query, vectors), k, 2.0 * error)
+        rows = rows_near_top(fixed_sum.products(query, vectors), k, 2.0 * error)
         exact = np.empty(len(rows), np.float32)
         fixed_sum.pairs(query, vectors, np.array([0, len(rows)]), rows, exact)
         order = np.argsort(-exact, kind="stable")
