@@ -23,7 +23,7 @@ from rankproof_cli import in_text, rankproof
 import rankproof as rp
 from rankproof.compat import dict_groups, pytrec_eval
 from rankproof.compat import ranx as our_ranx
-from rankproof.compat.trec_eval import asked_for, measured, trec_eval
+from rankproof.compat.trec_eval import line_values, requested_lines, trec_eval
 from rankproof.data.sources import Source
 from rankproof.data.ties import in_order
 from rankproof.data.trec import tag_of
@@ -317,7 +317,7 @@ def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     run, qrels = random_tables(seed)
-    quick = dict_groups.settled(run, qrels)
+    quick = dict_groups.groups_of_dicts(run, qrels)
     assert quick is not None
     queries, groups = quick
     names = ["AP", "nDCG", "bpref", "NumRet", "RR", "P@3", "Rprec", "IPrec@0.3", "infAP", "DCG@5"]
@@ -357,7 +357,7 @@ def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", 
         q: {d: draw.choice([-1, 0, 2]) for d in draw.sample(ids, min(len(ids), 2 + 9 * n))}
         for n, q in enumerate(run)
     }
-    quick = dict_groups.settled(run, qrels, order)
+    quick = dict_groups.groups_of_dicts(run, qrels, order)
     assert quick is not None
     narrow = "float32" if order == "trec_eval" else None
     policy = Policy(order, "skip", "zero")
@@ -384,13 +384,13 @@ def test_compiled_and_plain_code_give_trec_evals_figures_alike(
     names = {*pytrec_eval.supported_measures, "P.3,8", "Rprec_mult.0.0,0.01,3.5"} - {"P"}
     names |= {"iprec_at_recall.0.05,0.999", "ndcg_cut.1,7"}
     names |= {"utility.1,2,3,4", "ndcg.1=4,3=1", "11pt_avg..2,.5"} if seed > 3 else set()
-    _, lines = asked_for(sorted(names - {"relstring", "iprec_at_recall", "ndcg_cut"}), level)
-    quick = dict_groups.settled(run, qrels)
+    _, lines = requested_lines(sorted(names - {"relstring", "iprec_at_recall", "ndcg_cut"}), level)
+    quick = dict_groups.groups_of_dicts(run, qrels)
     assert quick is not None
     policy = Policy("trec_eval", "skip", "zero")
-    fast = measured(quick[1], lines, policy)
+    fast = line_values(quick[1], lines, policy)
     monkeypatch.setattr(kernels, "native", None)
-    slow = measured(replace(quick[1]), lines, policy)
+    slow = line_values(replace(quick[1]), lines, policy)
     for line, one, other in zip(lines, fast.T, slow.T, strict=True):
         assert str(one.tolist()) == str(other.tolist()), line.printed
 
@@ -402,7 +402,7 @@ def test_compiled_and_plain_code_sum_alike(seed: int, monkeypatch: pytest.Monkey
     run, qrels = random_tables(seed, ties=seed % 2 == 0)
     names = ["AP", "AP@3", "AP(rel=2)", "nDCG", "nDCG@4", "nDCG(rel=2)", "DCG@5"]
     both = []
-    quick = dict_groups.settled(run, qrels)
+    quick = dict_groups.groups_of_dicts(run, qrels)
     assert quick is not None
     for native in (kernels.native, None):
         monkeypatch.setattr(kernels, "native", native)
@@ -433,9 +433,9 @@ def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPat
     assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
     rows = [("q", "a", 1), ("r", "a", 2), ("q", "b", 3), ("q", "a", 4)]
     nested = kernels.native.nest(rows, 0, 1, 2)
-    assert nested == dict_groups.nested(*map(list, zip(*rows, strict=True)))
+    assert nested == dict_groups.nest_columns(*map(list, zip(*rows, strict=True)))
     assert nested == {"q": {"a": 4, "b": 3}, "r": {"a": 2}}
-    assert dict_groups.nested([], [], []) == kernels.native.nest([], 0, 1, 2) == {}
+    assert dict_groups.nest_columns([], [], []) == kernels.native.nest([], 0, 1, 2) == {}
     unfit: list[list[Any]] = [[1], [("q", "a")], [([], "a", 1)]]
     for wrong in unfit:
         with pytest.raises((TypeError, IndexError)):
@@ -485,9 +485,9 @@ def test_ties_stand_as_an_ordered_dict_lists_them() -> None:
     listed = OrderedDict(a=1.0, b=1.0, c=1.0)
     listed.move_to_end("a")
     qrels = {"q": {"a": 1}}
-    assert dict_groups.settled({"q": listed}, qrels, "input") is None
+    assert dict_groups.groups_of_dicts({"q": listed}, qrels, "input") is None
     again = defaultdict(float, listed)  # which has no order of its own
-    quick = dict_groups.settled({"q": again}, qrels, "input")
+    quick = dict_groups.groups_of_dicts({"q": again}, qrels, "input")
     assert quick is None or quick[1].rank.tolist() == [3]
 
 

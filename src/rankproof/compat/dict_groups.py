@@ -1,9 +1,9 @@
-"""A dict of dicts, in one order of its ties, straight to tie groups.
+"""Tie groups straight from dicts of dicts, in one order of the ties.
 
-Of a run of a million rows a measure needs the ranks of the judged documents and nothing of the
-others but their scores. So no id is turned into a column: the judged ones are looked up in the
-dicts, and the scores of each list are sorted, by the sort that `ties.py` ranks with. This way
-exists in compiled code alone; the long one, through tables, gives the same groups.
+Of a run of a million rows a measure needs the ranks of the judged documents, and only the scores of
+the others. So no column of ids is made: judged documents are looked up in the dicts, and the scores
+of each list are sorted as `ties.py` sorts. Only compiled code does this; the general way, through
+tables, gives the same groups.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Int
 
 
-def settled(
+def groups_of_dicts(
     run: Mapping[str, Mapping[str, Any]],
     qrels: Mapping[str, Mapping[str, Any]],
     order: Literal["trec_eval", "input"] = "trec_eval",
 ) -> tuple[list[str], TieGroups] | None:
-    """The queries that both have, as the run has them, and their groups: one document each.
+    """Return the queries that both have, in the run's order, and groups of one document each.
 
-    With trec_eval's order scores are compared as float32 and ties go by id descending; else they
-    are compared as they are and ties stand as they are listed. None where that is not all there is
-    to it: what is not a number, ids that are not text. The long way then says what.
+    With trec_eval's order scores are compared as float32 and ties go by descending id; with "input"
+    they are compared as they are and ties keep their order. Returns None for scores that are no
+    numbers and ids that are not text: reading them through tables explains the problem.
     """
     if kernels.native is None or not (isinstance(run, dict) and isinstance(qrels, dict)):
         return None
@@ -68,16 +68,18 @@ def settled(
     return queries, groups(owner[mine], rank[mine], held[mine], every)
 
 
-def run_of(rows: Any) -> Run:
-    """`read_run`, and where all lists are empty, which is no table, a run of nothing."""
+def read_lists(rows: Any) -> Run:
+    """Return `read_run` of the rows; a run without documents where every list is empty."""
     if isinstance(rows, Mapping) and not any(map(len, rows.values())):
         ids = pl.Series([], dtype=pl.String)
         return build_run("run", ids, np.zeros(0, np.int32), ids, np.zeros(0), "float64")
     return read_run(rows)
 
 
-def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, dict[Any, Any]]:
-    """Three columns as a dict of dicts; of a document that comes twice, the last value."""
+def nest_columns(
+    queries: list[Any], docs: list[Any], values: list[Any]
+) -> dict[Any, dict[Any, Any]]:
+    """Return three columns as a dict of dicts; a document that comes twice has its last value."""
     found: dict[Any, dict[Any, Any]] = {}
     begins = [0, *(at for at, (a, b) in enumerate(pairwise(queries), 1) if a is not b and a != b)]
     for first, last in pairwise([*begins, len(queries)] if queries else []):

@@ -28,7 +28,7 @@ from ir_measures import Metric, measures, providers, util
 from ir_measures.providers.base import NOT_PROVIDED, Choices
 from ir_measures.providers.base import Any as Anything
 
-from rankproof.compat.dict_groups import nested, settled
+from rankproof.compat.dict_groups import groups_of_dicts, nest_columns
 from rankproof.data import read_qrels, read_run
 from rankproof.evaluation import Policy, evaluate_some, measure_all
 from rankproof.foundation import kernels
@@ -73,12 +73,12 @@ class RankproofProvider(providers.Provider):
 
 
 def _dicts(given: Any, value: str) -> Any:
-    """What a converter of ir_measures holds as a dict of dicts, by columns where it has any."""
+    """Return the content of a converter of ir_measures as a dict of dicts."""
     kind, _ = given.predict_type()
     names = ("query_id", "doc_id", value)
     held = given.qrels if value == "relevance" else given.run
     if kind == "pd_dataframe":
-        return nested(*(held[name].tolist() for name in names))
+        return nest_columns(*(held[name].tolist() for name in names))
     if kind == "namedtuple_iter":
         held = list(held)
         types: list[Any] = list(set(map(type, held)))
@@ -86,7 +86,7 @@ def _dicts(given: Any, value: str) -> Any:
             at = [types[0]._fields.index(name) for name in names]
             if kernels.native is not None:
                 return kernels.native.nest(held, *at)
-            return nested(*(list(map(itemgetter(n), held)) for n in at))
+            return nest_columns(*(list(map(itemgetter(n), held)) for n in at))
         given = type(given)(held)
     return given.as_dict_of_dict()
 
@@ -110,7 +110,7 @@ class _Evaluator(providers.Evaluator):
                 yield Metric(query_id=query, measure=theirs, value=values[at])
 
     def calc_aggregate(self, run: Any) -> dict[Any, Any]:
-        """Without a value of its own for each query and measure."""
+        """Return aggregated values, without creating a Metric for each query and measure."""
         queries, columns = self._columns(_dicts(util.RunConverter(run), "score"))
         missing = len(self._qrels) - len(queries)
         found: dict[Any, Any] = {}
@@ -122,7 +122,7 @@ class _Evaluator(providers.Evaluator):
         return found
 
     def _columns(self, scores: Any) -> tuple[list[str], dict[Any, list[float]]]:
-        """The queries in the order of the run, in which means are summed, and their figures."""
+        """Return the queries in the run's order, in which means are summed, and their values."""
         queries = [query for query in scores if query in self._qrels]
         columns: dict[Any, list[float]] = {}
         for condensed, ours in self._ours.items() if queries else ():
@@ -142,7 +142,7 @@ class _Evaluator(providers.Evaluator):
     ) -> tuple[list[str], dict[OurMeasure, Outcomes]]:
         wanted = list(dict.fromkeys(wanted))
         simple = self._name == "rankproof" and not condensed
-        quick = settled(scores, self._qrels) if simple else None
+        quick = groups_of_dicts(scores, self._qrels) if simple else None
         if quick is not None:
             queries, groups = quick
             return queries, measure_all(groups, wanted, Policy(undefined="zero"))

@@ -28,7 +28,7 @@ _FIELDS = ["query", "person", "part", "doc", "level"]
 
 
 def read_people(path: str, form: Form) -> pl.DataFrame:
-    """The lines of a file as columns query, person, part, doc, level, by query, person and part."""
+    """Return a file's lines as query, person, part, doc, level, sorted by the first three."""
     source = Source(path)
     lines, fields = split_fields(source.text())
     names = _FIELDS if form == "prefs" else [name for name in _FIELDS if name != "part"]
@@ -60,8 +60,8 @@ def read_people(path: str, form: Form) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Person:
-    """What somebody prefers, among documents in the order of the list, those not listed last."""
+class _PersonPreferences:
+    """One person's preferences among a query's documents, in list order, unlisted ones last."""
 
     above: Bool  # (n, n) whether the document of a row is preferred to that of a column
     level: Float  # (n,) NaN where the document was not judged
@@ -69,19 +69,23 @@ class _Person:
     listed: int  # the first so many documents are in the list
 
     def count(self, above: Bool, among: str) -> tuple[int, int]:
-        """Preferences that hold, and all: of two listed documents, of one at least, or of any."""
+        """Return how many preferences hold, and how many there are.
+
+        `among` is "ret" for pairs of listed documents, "imp" for pairs with at least one listed,
+        and "" for all.
+        """
         n = self.listed
-        both, held = above[:n, :n], int(np.triu(above[:n, :n], 1).sum())
+        pair_counts, held = above[:n, :n], int(np.triu(above[:n, :n], 1).sum())
         if among == "ret":
-            return held, int(both.sum())
+            return held, int(pair_counts.sum())
         held += int(above[:n, n:].sum())
         every = int(above.sum())
         return held, every if among == "" else every - int(above[n:, n:].sum())
 
-    def levelled(self, among: str) -> tuple[int, int]:
-        """`count` with as many documents that are not relevant as there are relevant ones.
+    def count_balanced(self, among: str) -> tuple[int, int]:
+        """Return `count` with as many non-relevant documents as there are relevant ones.
 
-        Missing ones count as ranked last; of more than that the first are taken.
+        Missing ones count as ranked last; of more than needed, the first are taken.
         """
         good, bad = self.level > 0, self.level <= 0 if self.one else self.level == 0
         n = self.listed if among == "ret" else len(self.level)
@@ -101,8 +105,8 @@ class _Person:
         return self.count(above, among)
 
 
-def _closed(above: Bool) -> Bool:
-    """With a > b and b > c also a > c."""
+def _transitive_closure(above: Bool) -> Bool:
+    """Return the transitive closure: with a > b and b > c also a > c."""
     while True:
         steps = above.astype(np.float32)
         more = above | (steps @ steps > 0)
@@ -111,8 +115,11 @@ def _closed(above: Bool) -> Bool:
         above = more
 
 
-def _people(lines: pl.DataFrame, listed: int) -> Iterator[_Person]:
-    """Those who judged a query; column `at` of its lines numbers the documents."""
+def _persons(lines: pl.DataFrame, listed: int) -> Iterator[_PersonPreferences]:
+    """Yield the preferences of each person who judged a query.
+
+    Column `at` of the lines numbers the documents.
+    """
     count = int(lines["at"].to_numpy().max(initial=0)) + 1
     for _, of_person in lines.group_by("person", maintain_order=True):
         parts = of_person.partition_by("part", maintain_order=True)
@@ -123,50 +130,57 @@ def _people(lines: pl.DataFrame, listed: int) -> Iterator[_Person]:
             above |= level[:, None] > level[None, :]
             mixed = ((level > 0) & (last == 0)) | ((level == 0) & (last > 0))
             if mixed.any():
-                raise _contrary(of_person, int(mixed.argmax()), "has both level 0 and another")
+                raise _contradiction(
+                    of_person, int(mixed.argmax()), "has both level 0 and another"
+                )
             last = np.where(np.isnan(level), last, level)
         if len(parts) > 1:
-            above = _closed(above)
+            above = _transitive_closure(above)
             if above.diagonal().any():
                 at = int(above.diagonal().argmax())
-                raise _contrary(of_person, at, "is preferred to one that is preferred to it")
-        yield _Person(above, last, len(parts) == 1, listed)
+                raise _contradiction(
+                    of_person,
+                    at,
+                    "is preferred to one that is preferred to it",
+                )
+        yield _PersonPreferences(above, last, len(parts) == 1, listed)
 
 
-def _contrary(lines: pl.DataFrame, at: int, said: str) -> InputError:
+def _contradiction(lines: pl.DataFrame, at: int, problem: str) -> InputError:
+    """Return the error for a document about which one person contradicts themselves."""
     query, person, _, doc, *_ = lines.row(lines["at"].to_list().index(at))
     return InputError(
-        f"document {shorten(doc)} {said}",
+        f"document {shorten(doc)} {problem}",
         place=f"query {shorten(query)}, person {shorten(person)}",
         remedy="give contrary judgements to different people",
     )
 
 
-def _pairs(people: list[_Person], among: str) -> float:
-    """The mean, over pairs of documents, of how many of their preferences hold."""
+def _mean_pair_share(people: list[_PersonPreferences], among: str) -> float:
+    """Return the mean, over pairs of documents, of the share of preferences that hold."""
     counts: Int = np.stack([person.above for person in people]).sum(axis=0, dtype=np.int64)
-    n, both = people[0].listed, counts + counts.T
+    n, pair_counts = people[0].listed, counts + counts.T
     blocks = [(slice(n), slice(n))] + [(slice(n), slice(n, None))] * (among != "ret")
-    first = np.triu(both, 1)
+    first = np.triu(pair_counts, 1)
     shares: list[Array] = []
     for block in blocks:  # trec_eval's order, in which they are summed
-        some = first[block] > 0
-        shares.append(counts[block][some] / both[block][some])
+        compared = first[block] > 0
+        shares.append(counts[block][compared] / pair_counts[block][compared])
     values = np.concatenate(shares)
     number = len(values) + (int((first[n:, n:] > 0).sum()) if among == "" else 0)
     return float(np.cumsum(values)[-1]) / number if len(values) and number else 0.0
 
 
 def _mean(counts: list[tuple[int, int]]) -> float:
-    """Over people; 0 where there is nothing to count for one of them and that is 0/0."""
+    """Return the mean share over people; 0 where one of them has none, as trec_eval prints 0/0."""
     total = 0.0
     for held, every in counts:
         total += held / every if every else np.nan
     return total / len(counts) if total > 0 else 0.0
 
 
-def _figures(people: list[_Person]) -> dict[str, float]:
-    """What trec_eval says of a query."""
+def _values_of_query(people: list[_PersonPreferences]) -> dict[str, float]:
+    """Return trec_eval's values of one query by name."""
     found: dict[str, float] = {}
     for among in ("", "ret", "imp"):
         end = f"_{among}" if among else ""
@@ -174,18 +188,21 @@ def _figures(people: list[_Person]) -> dict[str, float]:
         held, every = (sum(column) for column in zip(*counts, strict=True))
         if among != "imp":
             found[f"prefs_num_prefs_ful{end}"] = held
-            levelled = [person.levelled(among) for person in people]
-            found[f"prefs_avgjg_Rnonrel{end}"] = _mean(levelled)
+            balanced = [person.count_balanced(among) for person in people]
+            found[f"prefs_avgjg_Rnonrel{end}"] = _mean(balanced)
         if not among:
             found["prefs_num_prefs_poss"] = every
         found[f"prefs_simp{end}"] = held / every if every else 0.0
-        found[f"prefs_pair{end}"] = _pairs(people, among)
+        found[f"prefs_pair{end}"] = _mean_pair_share(people, among)
         found[f"prefs_avgjg{end}"] = _mean([(h, max(e, 1)) for h, e in counts])
     return found
 
 
-def preferred(judged: pl.DataFrame, run: Run) -> tuple[list[str], dict[str, Float]]:
-    """The queries of both, ascending, and a column of each measure; the run's ties are settled."""
+def evaluate_preferences(judged: pl.DataFrame, run: Run) -> tuple[list[str], dict[str, Float]]:
+    """Return the queries of judgments and run, ascending, and a column for each measure.
+
+    The run's ties are already broken.
+    """
     rows = run.to_frame().rename({"score": "place"})
     judged = judged.filter(pl.col("query").is_in(run.queries.implode()))
     lines = judged.join(rows, on=["query", "doc"], how="left", maintain_order="left")
@@ -200,6 +217,6 @@ def preferred(judged: pl.DataFrame, run: Run) -> tuple[list[str], dict[str, Floa
     for (query,), of_query in lines.group_by("query", maintain_order=True):
         listed = of_query.filter(pl.col("place").is_not_null())["doc"].n_unique()
         names.append(str(query))
-        rows_of.append(_figures(list(_people(of_query, listed))))
+        rows_of.append(_values_of_query(list(_persons(of_query, listed))))
     columns = {name: np.array([row[name] for row in rows_of]) for name in (rows_of or [{}])[0]}
     return names, columns

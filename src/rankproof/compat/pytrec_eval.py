@@ -16,8 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.compat.dict_groups import run_of, settled
-from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured, numbers_of
+from rankproof.compat.dict_groups import groups_of_dicts, read_lists
+from rankproof.compat.trec_eval import (
+    NICKNAMES,
+    ORDER,
+    OutputLine,
+    compiled_numbers,
+    line_values,
+    requested_lines,
+)
 from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import TieGroups, in_order
@@ -55,9 +62,9 @@ Table = dict[str, dict[str, float]]
 
 
 class Results(dict[str, dict[str, float]]):
-    """{query: {measure: value}} under trec_eval's order; the other figures are made when asked."""
+    """{query: {measure: value}} in trec_eval's tie order; `expected` and `range` are lazy."""
 
-    def __init__(self, values: Table, ties: Callable[[], Evaluation], lines: list[Asked]):
+    def __init__(self, values: Table, ties: Callable[[], Evaluation], lines: list[OutputLine]):
         super().__init__(values)
         self._ties = ties
         self._lines = lines
@@ -67,7 +74,7 @@ class Results(dict[str, dict[str, float]]):
         return self._ties()
 
     def _figure(self, figure: Callable[[Outcomes], Float]) -> Table:
-        """Of the measures that are ours; the formulas of trec_eval's know one order alone."""
+        """Return a value per measure; formulas that only trec_eval has know one tie order."""
         if not self:
             return {}
         ours = [(line, line.measure) for line in self._lines if line.measure is not None]
@@ -95,7 +102,7 @@ class Results(dict[str, dict[str, float]]):
 
 
 def rows_of(queries: list[str], told: dict[str, float], names: list[str], table: Float) -> Table:
-    """{query: {name: value}} of a table (Q, L), beside what is told of each."""
+    """Return {query: {name: value}} of a table (Q, L), with constant values for every query."""
     if kernels.native is not None:
         template = told | dict.fromkeys(names, 0.0)
         values = np.ascontiguousarray(table, np.float64)
@@ -129,7 +136,9 @@ class RelevanceEvaluator:
         if isinstance(measures, str):  # whose letters would be taken for names
             raise MeasureError(f"measures {shorten(measures)} is one text", remedy="give a set")
         names = [_dotted(name) for name in sorted(measures)]
-        self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
+        self.shown, lines = (
+            requested_lines(_combined(names), relevance_level) if names else (set(), [])
+        )
         self._lines = [  # one figure has one name, whatever it is told
             line if line.usual else replace(line, printed=line.name)
             for line in lines
@@ -143,13 +152,13 @@ class RelevanceEvaluator:
         self._condensed = bool(judged_docs_only_flag)
 
     def evaluate(self, scores: Any) -> Results:
-        """The figures of every query that the run and the judgements share."""
+        """Return the values of every query that the run and the judgments share."""
         both = isinstance(scores, Mapping) and isinstance(self._given, Mapping)
         policy = Policy("trec_eval", "skip", "zero", condensed=self._condensed)
 
         @cache
         def shared() -> tuple[Any, dict[str, Any]]:
-            """The lists of judged queries, and those without a document."""
+            """Return the lists of judged queries, and those without a document."""
             if not both:
                 return scores, {}
             known = {query: listed for query, listed in scores.items() if query in self._judged}
@@ -157,17 +166,17 @@ class RelevanceEvaluator:
 
         @cache
         def run() -> Run:
-            return run_of(shared()[0])
+            return read_lists(shared()[0])
 
         plain = isinstance(scores, dict) and isinstance(self._given, dict) and not self._condensed
-        numbers = numbers_of(self._lines)
+        numbers = compiled_numbers(self._lines)
         if plain and kernels.native is not None and numbers is not None:
             template = self._told | dict.fromkeys(self._names, 0.0)
             told = (self._level, *numbers, template, self._names)
             table: Table | None = kernels.native.tabulate(scores, self._given, *told)
             if table is not None:
                 return Results(table, lambda: self._tied(run()), self._lines)
-        quick = settled(scores, self._judged) if plain else None
+        quick = groups_of_dicts(scores, self._judged) if plain else None
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
@@ -182,11 +191,11 @@ class RelevanceEvaluator:
         return Results(found, lambda: self._tied(run()), self._lines)
 
     def _table(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
-        return rows_of(queries, self._told, self._names, measured(groups, self._lines, policy))
+        return rows_of(queries, self._told, self._names, line_values(groups, self._lines, policy))
 
     @cached_property
     def _judged(self) -> Any:
-        """The judgements without the queries that have none."""
+        """The judgments, without queries that have none."""
         if isinstance(self._given, Mapping) and not all(self._given.values()):
             return {query: judged for query, judged in self._given.items() if judged}
         return self._given
@@ -210,7 +219,7 @@ def _dotted(name: str) -> str:
 
 
 def _combined(names: list[str]) -> list[str]:
-    """Each measure once, with all its cutoffs: `P.5` and `P.10` → `P.5,10`."""
+    """Return each measure once, with all its cutoffs: `P.5` and `P.10` → `P.5,10`."""
     cutoffs: dict[str, dict[str, None]] = {}
     for name in names:
         stem, dot, given = name.partition(".")
@@ -220,7 +229,7 @@ def _combined(names: list[str]) -> list[str]:
 
 
 def compute_aggregated_measure(measure: str, values: list[float]) -> float:
-    """Sums of what counts, the geometric mean of `gm_map`, means of the others.
+    """Return the sum of a count, the geometric mean of `gm_map`, the mean of any other measure.
 
     >>> from rankproof.compat.pytrec_eval import compute_aggregated_measure
     >>> compute_aggregated_measure("map", [0.5, 1.0])

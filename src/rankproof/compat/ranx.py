@@ -26,7 +26,7 @@ import polars as pl
 
 from rankproof.commands.compare import compare as compare_runs
 from rankproof.comparison.pairs import Comparison
-from rankproof.compat.dict_groups import nested, run_of, settled
+from rankproof.compat.dict_groups import groups_of_dicts, nest_columns, read_lists
 from rankproof.data import read_qrels, read_run
 from rankproof.data.sources import Source
 from rankproof.data.tables import Qrels as Judged
@@ -89,7 +89,9 @@ class _Table:
         score_col: str = "score",
         name: str | None = None,
     ) -> Any:
-        return cls(nested(*(df[c].to_list() for c in (q_id_col, doc_id_col, score_col))), name)
+        return cls(
+            nest_columns(*(df[c].to_list() for c in (q_id_col, doc_id_col, score_col))), name
+        )
 
     @classmethod
     def from_parquet(
@@ -231,7 +233,7 @@ class Run(_Table):
 
 
 def _dicts(table: Listed | Judged) -> Table:
-    return nested(*(column.to_list() for column in table.to_frame()))
+    return nest_columns(*(column.to_list() for column in table.to_frame()))
 
 
 class Figure(float):
@@ -290,7 +292,7 @@ class _Evaluated:
 def _evaluated(rows: Rows, grades: Rows, level: int, measures: list[Measure]) -> _Evaluated:
     policy = Policy("input", "zero", "zero")
     grades = _from_level(grades, level)
-    quick = settled({query: rows[query] for query in sorted(rows)}, grades, "input")
+    quick = groups_of_dicts({query: rows[query] for query in sorted(rows)}, grades, "input")
     judged = read_qrels(grades) if quick is None else None
     top = int(judged.grade.max(initial=1)) if judged is not None else quick[1].pool.max_grade  # type: ignore[index]
     # Its RBP adds up grades, so that graded judgements give more than 1.
@@ -299,13 +301,13 @@ def _evaluated(rows: Rows, grades: Rows, level: int, measures: list[Measure]) ->
     if quick is not None:
         queries, outcomes = quick[0], measure_all(quick[1], own, policy)
     else:
-        listed = in_order(run_of(rows), "input", settle=True)
+        listed = in_order(read_lists(rows), "input", settle=True)
         found = evaluate_some(listed, read_qrels(grades), own, policy)
         queries, outcomes = found.queries.to_list(), found.outcomes
 
     @cache
     def ties() -> Evaluation:
-        return evaluate_some(run_of(rows), read_qrels(grades), own, policy)
+        return evaluate_some(read_lists(rows), read_qrels(grades), own, policy)
 
     values = [outcomes[m].oblivious * s for m, s in zip(own, scales, strict=True)]
     return _Evaluated(queries, values, scales, [lambda m=m: ties()[m] for m in own])  # type: ignore[misc]

@@ -1,8 +1,7 @@
 """trec_eval 9's output: the same arguments, the same lines, byte for byte.
 
-Its figures are those of one order of the ties: scores as float32, ties by document id descending.
-Sums over queries are made one after the other, as it makes them, so that the last printed digit is
-its own.
+Its values are those of one order of the ties: scores as float32, ties by descending document id.
+Queries are summed in order, as trec_eval does, so that the last printed digit agrees.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from rankproof.compat import trec_formulas
-from rankproof.compat.preferences import Form, preferred
-from rankproof.compat.trec_formulas import raised
+from rankproof.compat.preferences import Form, evaluate_preferences
+from rankproof.compat.trec_formulas import raise_grades
 from rankproof.data import read_qrels
 from rankproof.data.sources import Source
 from rankproof.data.tables import Qrels, Run
@@ -45,10 +44,10 @@ Make = Callable[[int, Any], Measure | Formula]  # level (-l), what follows the d
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A measure of trec_eval's, and what may follow its dot.
+class _MeasureKind:
+    """A measure of trec_eval's, and the parameters that may follow its dot.
 
-    Ranks and shares make a line each; numbers and gains one line for all of them.
+    Each rank or share makes a line; numbers and gains make one line together.
     """
 
     make: Make
@@ -56,7 +55,7 @@ class _Kind:
     usual: Sequence[float] = ()
 
 
-def _ours(name: str) -> Make:
+def _own_measure(name: str) -> Make:
     return lambda level, cut: _at_level(parse(name if cut is None else f"{name}@{cut}"), level)
 
 
@@ -67,10 +66,10 @@ def _at_level(measure: Measure, level: int) -> Measure | Formula:
     if level or leveled == measure:  # of nDCG and NumRet none is asked
         return leveled
     policy = Policy(undefined="zero")  # of ours none counts from grade 0
-    return lambda groups: measure_all(raised(groups), [measure], policy)[measure].oblivious
+    return lambda groups: measure_all(raise_grades(groups), [measure], policy)[measure].oblivious
 
 
-def _theirs(formula: Callable[..., Any]) -> Make:
+def _formula(formula: Callable[..., Any]) -> Make:
     def make(level: int, told: Any) -> Formula:
         return lambda groups: formula(groups, level, *([] if told is None else [told]))
 
@@ -79,10 +78,10 @@ def _theirs(formula: Callable[..., Any]) -> Make:
 
 def _eleven_points(level: int, shares: Sequence[float]) -> Measure | Formula:
     if not shares:
-        return _ours("AP11")(level, None)
+        return _own_measure("AP11")(level, None)
     if sorted(shares) != list(shares):
         raise MeasureError("11pt_avg: levels of recall that fall", remedy="write 11pt_avg..2,.5,.8")
-    return _theirs(trec_formulas.averaged_precision)(level, shares)
+    return _formula(trec_formulas.averaged_precision)(level, shares)
 
 
 def _set_f(level: int, told: Sequence[float]) -> Measure | Formula:
@@ -97,40 +96,40 @@ _RANKS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 _TENTHS = tuple(number / 10 for number in range(11))
 _FIFTHS = tuple(number / 5 for number in range(1, 11))
 # In trec_eval's order.
-_MEASURES: dict[str, _Kind] = {
-    "num_ret": _Kind(_ours("NumRet")),
-    "num_rel": _Kind(_ours("NumRel")),
-    "num_rel_ret": _Kind(_ours("NumRelRet")),
-    "map": _Kind(_ours("AP")),
-    "gm_map": _Kind(_ours("AP")),
-    "Rprec": _Kind(_ours("Rprec")),
-    "bpref": _Kind(_ours("bpref")),
-    "recip_rank": _Kind(_ours("RR")),
-    "iprec_at_recall": _Kind(_ours("IPrec"), "shares", _TENTHS),
-    "P": _Kind(_ours("P"), "ranks", _RANKS),
-    "relstring": _Kind(_theirs(trec_formulas.first_grades), "numbers", (10.0,)),
-    "recall": _Kind(_ours("R"), "ranks", _RANKS),
-    "infAP": _Kind(_ours("infAP")),
-    "gm_bpref": _Kind(_ours("bpref")),
-    "Rprec_mult": _Kind(_theirs(trec_formulas.multiple_r_precision), "shares", _FIFTHS),
-    "utility": _Kind(_theirs(trec_formulas.utility), "numbers", (1.0, -1.0, 0.0, 0.0)),
-    "11pt_avg": _Kind(_eleven_points, "numbers"),
-    "binG": _Kind(_theirs(trec_formulas.binary_gain)),
-    "G": _Kind(_theirs(trec_formulas.gain_over_cost), "gains"),
-    "ndcg": _Kind(_ndcg, "gains"),
-    "ndcg_rel": _Kind(_theirs(trec_formulas.ndcg_at_relevant), "gains"),
-    "Rndcg": _Kind(_theirs(trec_formulas.ndcg_at_levels), "gains"),
-    "ndcg_cut": _Kind(_ours("nDCG"), "ranks", _RANKS),
-    "map_cut": _Kind(_ours("AP"), "ranks", _RANKS),
-    "relative_P": _Kind(_theirs(trec_formulas.relative_precision), "ranks", _RANKS),
-    "success": _Kind(_ours("Success"), "ranks", (1, 5, 10)),
-    "set_P": _Kind(_ours("SetP")),
-    "set_relative_P": _Kind(_theirs(trec_formulas.set_relative_precision)),
-    "set_recall": _Kind(_ours("SetR")),
-    "set_map": _Kind(_ours("SetAP")),
-    "set_F": _Kind(_set_f, "numbers"),
-    "num_nonrel_judged_ret": _Kind(_theirs(trec_formulas.judged_others)),
-    "yaap": _Kind(_theirs(trec_formulas.log_odds)),
+_MEASURES: dict[str, _MeasureKind] = {
+    "num_ret": _MeasureKind(_own_measure("NumRet")),
+    "num_rel": _MeasureKind(_own_measure("NumRel")),
+    "num_rel_ret": _MeasureKind(_own_measure("NumRelRet")),
+    "map": _MeasureKind(_own_measure("AP")),
+    "gm_map": _MeasureKind(_own_measure("AP")),
+    "Rprec": _MeasureKind(_own_measure("Rprec")),
+    "bpref": _MeasureKind(_own_measure("bpref")),
+    "recip_rank": _MeasureKind(_own_measure("RR")),
+    "iprec_at_recall": _MeasureKind(_own_measure("IPrec"), "shares", _TENTHS),
+    "P": _MeasureKind(_own_measure("P"), "ranks", _RANKS),
+    "relstring": _MeasureKind(_formula(trec_formulas.first_grades), "numbers", (10.0,)),
+    "recall": _MeasureKind(_own_measure("R"), "ranks", _RANKS),
+    "infAP": _MeasureKind(_own_measure("infAP")),
+    "gm_bpref": _MeasureKind(_own_measure("bpref")),
+    "Rprec_mult": _MeasureKind(_formula(trec_formulas.multiple_r_precision), "shares", _FIFTHS),
+    "utility": _MeasureKind(_formula(trec_formulas.utility), "numbers", (1.0, -1.0, 0.0, 0.0)),
+    "11pt_avg": _MeasureKind(_eleven_points, "numbers"),
+    "binG": _MeasureKind(_formula(trec_formulas.binary_gain)),
+    "G": _MeasureKind(_formula(trec_formulas.gain_over_cost), "gains"),
+    "ndcg": _MeasureKind(_ndcg, "gains"),
+    "ndcg_rel": _MeasureKind(_formula(trec_formulas.ndcg_at_relevant), "gains"),
+    "Rndcg": _MeasureKind(_formula(trec_formulas.ndcg_at_levels), "gains"),
+    "ndcg_cut": _MeasureKind(_own_measure("nDCG"), "ranks", _RANKS),
+    "map_cut": _MeasureKind(_own_measure("AP"), "ranks", _RANKS),
+    "relative_P": _MeasureKind(_formula(trec_formulas.relative_precision), "ranks", _RANKS),
+    "success": _MeasureKind(_own_measure("Success"), "ranks", (1, 5, 10)),
+    "set_P": _MeasureKind(_own_measure("SetP")),
+    "set_relative_P": _MeasureKind(_formula(trec_formulas.set_relative_precision)),
+    "set_recall": _MeasureKind(_own_measure("SetR")),
+    "set_map": _MeasureKind(_own_measure("SetAP")),
+    "set_F": _MeasureKind(_set_f, "numbers"),
+    "num_nonrel_judged_ret": _MeasureKind(_formula(trec_formulas.judged_others)),
+    "yaap": _MeasureKind(_formula(trec_formulas.log_odds)),
 }
 ORDER = ("runid", "num_q", *_MEASURES)
 NICKNAMES = {
@@ -139,7 +138,7 @@ NICKNAMES = {
     "all_trec": ORDER[:-1],
 }
 _PREFERENCES = {
-    name: _Kind(lambda _, __, name=name: itemgetter(name))  # type: ignore[misc]
+    name: _MeasureKind(lambda _, __, name=name: itemgetter(name))  # type: ignore[misc]
     for name in (
         *("prefs_num_prefs_poss", "prefs_num_prefs_ful", "prefs_num_prefs_ful_ret"),
         *("prefs_simp", "prefs_pair", "prefs_avgjg", "prefs_avgjg_Rnonrel"),
@@ -147,24 +146,26 @@ _PREFERENCES = {
         *("prefs_simp_imp", "prefs_pair_imp", "prefs_avgjg_imp"),
     )
 }
-_PEOPLE = {
-    "map_avgjg": _Kind(_ours("AP")),
-    "P_avgjg": _Kind(_ours("P"), "ranks", _RANKS),
-    "Rprec_mult_avgjg": _Kind(_theirs(trec_formulas.multiple_r_precision), "shares", _FIFTHS),
+_BY_PERSON = {
+    "map_avgjg": _MeasureKind(_own_measure("AP")),
+    "P_avgjg": _MeasureKind(_own_measure("P"), "ranks", _RANKS),
+    "Rprec_mult_avgjg": _MeasureKind(
+        _formula(trec_formulas.multiple_r_precision), "shares", _FIFTHS
+    ),
 }
 # What is offered for each format of judgements (-R).
-_OFFERED = {"qrels": _MEASURES, "qrels_jg": _PEOPLE, "prefs": _PREFERENCES}
+_OFFERED = {"qrels": _MEASURES, "qrels_jg": _BY_PERSON, "prefs": _PREFERENCES}
 _OFFERED["qrels_prefs"] = _PREFERENCES
 _PREFS = {"all_prefs": ("runid", "num_q", *_PREFERENCES)}
 _PREFS["prefs"] = _PREFS["all_prefs"][:8]
-_NICKNAMES = {"qrels": NICKNAMES, "qrels_jg": {"qrels_jg": ("runid", "num_q", *_PEOPLE)}}
+_NICKNAMES = {"qrels": NICKNAMES, "qrels_jg": {"qrels_jg": ("runid", "num_q", *_BY_PERSON)}}
 _NICKNAMES |= {"prefs": _PREFS, "qrels_prefs": _PREFS}
-_LEAST = 1e-5  # of a value in a geometric mean
+_SMALLEST_VALUE = 1e-5  # of a value in a geometric mean
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A line of the output: trec_eval's measure, the name it prints, and ours or a formula."""
+class OutputLine:
+    """A line of the output: trec_eval's measure, its printed name, and how it is computed."""
 
     name: str
     printed: str
@@ -175,7 +176,7 @@ class Asked:
 
     @property
     def measure(self) -> Measure | None:
-        """Ours, which knows what other orders of ties would give."""
+        """The measure of rankproof's, which has a value for every order of ties."""
         return self.means if isinstance(self.means, Measure) else None
 
     @property
@@ -184,20 +185,20 @@ class Asked:
 
     @property
     def adds(self) -> bool:
-        """Whether it counts, so that queries are summed."""
+        """True for a count, which is summed over queries."""
         return self.name.startswith(("num_", "prefs_num_"))
 
 
 def logs(values: Float) -> Float:
-    """What a geometric mean is the mean of."""
-    least = np.maximum(values, _LEAST).tolist()
+    """Return the logarithms that a geometric mean averages."""
+    least = np.maximum(values, _SMALLEST_VALUE).tolist()
     return np.fromiter(map(math.log, least), np.float64, len(least))
 
 
-def asked_for(
+def requested_lines(
     measures: Sequence[str], level: int = 1, collection: int = 0, form: str = "qrels"
-) -> tuple[set[str], list[Asked]]:
-    """What `-m` names, in the order in which trec_eval prints; without any, `official`."""
+) -> tuple[set[str], list[OutputLine]]:
+    """Return the lines that `-m` names, in trec_eval's order; without any, `official`."""
     wanted: dict[str, str] = {}
     offered, nicknames = _OFFERED[form], _NICKNAMES[form]
     for text in measures or ("official",):
@@ -218,17 +219,19 @@ def asked_for(
     ]
 
 
-def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> Iterator[Asked]:
-    """The lines of one measure; `told` stands behind its dot."""
+def _lines(
+    name: str, kind: _MeasureKind, told: str, level: int, collection: int
+) -> Iterator[OutputLine]:
+    """Yield the lines of one measure; `told` is what follows its dot."""
     if kind.takes == "nothing":  # trec_eval reads over it, too
-        yield Asked(name, name, kind.make(level, None), level, 0.0, True)
+        yield OutputLine(name, name, kind.make(level, None), level, 0.0, True)
     elif kind.takes == "ranks":
         for rank in _each(name, told, whole=True) if told else kind.usual:
-            yield Asked(name, f"{name}_{rank}", kind.make(level, rank), level, rank, True)
+            yield OutputLine(name, f"{name}_{rank}", kind.make(level, rank), level, rank, True)
     elif kind.takes == "shares":
         for share in _each(name, told, whole=False) if told else kind.usual:
             made = kind.make(level, share)
-            yield Asked(name, f"{name}_{share:3.2f}", made, level, share, True)
+            yield OutputLine(name, f"{name}_{share:3.2f}", made, level, share, True)
     else:
         read = _pair if kind.takes == "gains" else _number
         values: Any = [read(part) for part in told.split(",")] if told else kind.usual
@@ -241,7 +244,7 @@ def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> It
         least = min(values, default=0.0) if name == "11pt_avg" else 0.0
         made = kind.make(level, values)
         usual = not told and not collection
-        yield Asked(name, f"{name}_{told}" if told else name, made, level, least, usual)
+        yield OutputLine(name, f"{name}_{told}" if told else name, made, level, least, usual)
 
 
 def _each(name: str, told: str, whole: bool) -> list[float]:
@@ -254,7 +257,7 @@ def _each(name: str, told: str, whole: bool) -> list[float]:
 
 
 def _whole(text: str) -> int:
-    """As atol reads it: 23.4 is 23."""
+    """Return a whole number as C's atol reads it: 23.4 is 23."""
     found = re.match(r"\s*\+?([0-9]{1,18})", text)
     return int(found[1]) if found else 0
 
@@ -275,8 +278,8 @@ def _pair(text: str) -> tuple[int, float]:
     return int(grade), _number(gain)
 
 
-def numbers_of(lines: Iterable[Asked]) -> tuple[Int, Float] | None:
-    """Lines as compiled code knows them; None where one is told what that does not know."""
+def compiled_numbers(lines: Iterable[OutputLine]) -> tuple[Int, Float] | None:
+    """Return lines as numbers of compiled code; None if it does not know one of them."""
     numbers = {name: number for number, name in enumerate(_MEASURES)}
     if not all(line.usual and line.name in numbers for line in lines):
         return None
@@ -284,16 +287,16 @@ def numbers_of(lines: Iterable[Asked]) -> tuple[Int, Float] | None:
     return which, np.array([line.at for line in lines], np.float64)
 
 
-def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float:
-    """(Q, L) each line under the order that the groups stand in.
+def line_values(groups: TieGroups, lines: Sequence[OutputLine], policy: Policy) -> Float:
+    """Return the values (Q, L) of each line in the groups' order of ties.
 
-    Of a geometric mean the logarithm, of relstring nothing.
+    A geometric mean has its logarithms, relstring only zeros.
     """
     left, table = list(lines), np.zeros((groups.queries, len(lines)))
-    quick = [line for line in lines if numbers_of([line]) is not None]
+    quick = [line for line in lines if compiled_numbers([line]) is not None]
     if groups.sampled is not None:
         quick = [line for line in quick if line.name != "infAP"]
-    numbers = numbers_of(quick)
+    numbers = compiled_numbers(quick)
     if quick and numbers is not None:
         found = (groups.listed, groups.doc_query, groups.rank, groups.grade)
         pool = (groups.pool.start, groups.pool.unsorted)
@@ -320,11 +323,11 @@ def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float
 
 @dataclass(frozen=True)
 class Output:
-    """The lines of an evaluation; with `ties`, what every other order gives beside them."""
+    """The lines of an evaluation; with `ties`, also the values over all orders of ties."""
 
     names: list[str]  # of the queries
     columns: list[Any]  # of each line
-    lines: list[Asked]
+    lines: list[OutputLine]
     shown: set[str]
     queries: int  # over which means are taken
     relevant: int | None  # documents, where -c counts those of queries that the run lacks
@@ -333,7 +336,7 @@ class Output:
     standard: bool = False  # scores beside those of other runs (-Z)
 
     def single(self) -> Iterator[str]:
-        """The lines of each query (-q)."""
+        """Yield the lines of each query (-q)."""
         shown = [at for at, line in enumerate(self.lines) if not line.name.startswith("gm_")]
         beside = [self._beside(self.lines[at]) for at in shown]
         for row, query in enumerate(self.names):
@@ -352,7 +355,7 @@ class Output:
                 figures = [self._mean(line, column) for column in self._beside(line)]
                 yield self._printed(line, "all", self._mean(line, values), figures)
 
-    def _printed(self, line: Asked, query: str, value: Any, beside: list[float]) -> str:
+    def _printed(self, line: OutputLine, query: str, value: Any, beside: list[float]) -> str:
         figures = "".join("\t-" if math.isnan(x) else f"\t{x:6.4f}" for x in beside)
         if isinstance(value, str):
             return f"{line.printed:<22}\t{query}\t'{value}'{figures}\n"
@@ -364,7 +367,7 @@ class Output:
             said = f"{float(value):6.4f}"
         return f"{'Z' * self.standard}{line.printed:<22}\t{query}\t{said}{figures}\n"
 
-    def _beside(self, line: Asked) -> list[Float]:
+    def _beside(self, line: OutputLine) -> list[Float]:
         if self.ties is None:
             return []
         if line.measure is None:
@@ -373,18 +376,18 @@ class Output:
         figures = [found.expected, found.min, found.max]
         return [logs(x) for x in figures] if line.name.startswith("gm_") else figures
 
-    def _mean(self, line: Asked, values: Float) -> float:
+    def _mean(self, line: OutputLine, values: Float) -> float:
         if line.name == "num_rel" and self.relevant is not None:
             return float(self.relevant)
         if line.name.startswith("gm_"):
-            missing = (self.queries - len(values)) * math.log(_LEAST)
+            missing = (self.queries - len(values)) * math.log(_SMALLEST_VALUE)
             mean = (_sum(values) + missing) / self.queries
             return math.exp(mean) if mean < 709.0 else math.inf
         return _sum(values) if line.adds else _sum(values) / self.queries
 
 
 def _sum(values: Float) -> float:
-    """One after the other, which decides the last bit."""
+    """Return the sum in order, which decides the last bit."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
@@ -403,22 +406,22 @@ def trec_eval(
     ties: bool = False,
     reference: pl.DataFrame | None = None,
 ) -> Output:
-    """What trec_eval prints.
+    """Return what trec_eval prints.
 
     `complete` is -c, `level` -l, `depth` -M, `judged_only` -J, `collection` -N, `reference` -Z and
     `form` -R: with another than qrels the judgements are those of `read_people`.
     """
-    shown, lines = asked_for(measures, level, collection, form)
+    shown, lines = requested_lines(measures, level, collection, form)
     policy = Policy("trec_eval", "skip", "zero", condensed=judged_only)
     tied = relevant = None
     if not isinstance(judged, Qrels):
         queries = judged["query"].n_unique()
         # Of preferences it breaks ties the other way round.
-        settled = in_order(run, _TIES[form], "float32", depth, settle=True)
+        groups_of_dicts = in_order(run, _TIES[form], "float32", depth, settle=True)
         if form == "qrels_jg":
-            names, columns = _mean_person(judged, settled, lines, policy)
+            names, columns = _mean_person(judged, groups_of_dicts, lines, policy)
         else:
-            names, found = preferred(judged, settled)
+            names, found = evaluate_preferences(judged, groups_of_dicts)
             columns = [line.formula(found) for line in lines if line.formula is not None]
         if not names:
             raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
@@ -430,7 +433,7 @@ def trec_eval(
         groups = met.groups()
         columns = [
             line.formula(groups) if line.name == "relstring" and line.formula else column
-            for line, column in zip(lines, measured(groups, lines, policy).T, strict=True)
+            for line, column in zip(lines, line_values(groups, lines, policy).T, strict=True)
         ]
         names = list(met.queries)  # of either kind: polars need not be loaded
         relevant = int((judged.grade > 0).sum()) if complete else None
@@ -458,9 +461,9 @@ def _grades(judged: pl.DataFrame) -> Qrels:
 
 
 def _mean_person(
-    judged: pl.DataFrame, run: Run, lines: Sequence[Asked], policy: Policy
+    judged: pl.DataFrame, run: Run, lines: Sequence[OutputLine], policy: Policy
 ) -> tuple[list[str], list[Float]]:
-    """The figures of each query, their mean over the people who judged it."""
+    """Return the values of each query as means over the people who judged it."""
     names = judged["query"].unique().sort()
     names = names.filter(names.is_in(run.queries.implode()))
     at = {name: number for number, name in enumerate(names)}
@@ -470,7 +473,7 @@ def _mean_person(
         rows = [at[name] for name in kernels.as_polars(met.queries, "query")]
         people[rows] += 1
         if rows:
-            sums[:, rows] += measured(met.groups(), lines, policy).T
+            sums[:, rows] += line_values(met.groups(), lines, policy).T
     return names.to_list(), list(sums / np.maximum(people, 1))
 
 
@@ -483,7 +486,7 @@ _UNKNOWN = -1e6  # of a measure that other runs have no spread of
 
 
 def read_reference(path: str) -> pl.DataFrame:
-    """Mean and standard deviation of each query and measure over other runs."""
+    """Return mean and standard deviation of each query and measure over other runs."""
     source = Source(path)
     _, fields = split_fields(source.text())
     names = ["query", "measure", "mean", "deviation"]
@@ -500,9 +503,9 @@ def read_reference(path: str) -> pl.DataFrame:
 
 
 def _standardised(
-    names: list[str], lines: Sequence[Asked], columns: list[Any], reference: pl.DataFrame
+    names: list[str], lines: Sequence[OutputLine], columns: list[Any], reference: pl.DataFrame
 ) -> list[Any]:
-    """(value − mean)/deviation of each line."""
+    """Return (value − mean)/deviation of each line."""
     told = {(query, name): (mean, spread) for query, name, mean, spread in reference.iter_rows()}
     found: list[Any] = []
     for line, values in zip(lines, columns, strict=True):
