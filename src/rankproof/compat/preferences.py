@@ -130,9 +130,7 @@ def _persons(lines: pl.DataFrame, listed: int) -> Iterator[_PersonPreferences]:
             above |= level[:, None] > level[None, :]
             mixed = ((level > 0) & (last == 0)) | ((level == 0) & (last > 0))
             if mixed.any():
-                raise _contradiction(
-                    of_person, int(mixed.argmax()), "has both level 0 and another"
-                )
+                raise _contradiction(of_person, int(mixed.argmax()), "has both level 0 and another")
             last = np.where(np.isnan(level), last, level)
         if len(parts) > 1:
             above = _transitive_closure(above)
