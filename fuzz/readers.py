@@ -43,7 +43,7 @@ def _cut(size: int, threads: int, native: Any) -> Iterator[None]:
         mock.patch.object(sources, "CHUNK", size),
         mock.patch.object(trec, "CHUNK", size),
         mock.patch.object(shards, "CHUNK", size),
-        mock.patch.object(shards, "LEAST_TEXT", size),
+        mock.patch.object(shards, "MIN_TEXT", size),
         mock.patch.object(kernels, "THREADS", threads),
         mock.patch.object(kernels, "_SMALL", 0),
         mock.patch.object(kernels, "native", native),
@@ -67,7 +67,7 @@ def _streamed(path: Path, form: Format | None, rows: int) -> Lists | str | None:
         shard = shards.Shard(path, form)
     except RankproofError as error:
         return str(error)
-    if not shard.streamed:
+    if not shard.is_streamable:
         return None
     return _lists(
         lambda: (row for chunk in shard.chunks(rows) for row in chunk.rows.frame().rows())

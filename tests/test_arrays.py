@@ -126,7 +126,7 @@ def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
     measures = ["nDCG@3", "AP", "ERR", "RR@2", "bpref", "nDCG(gain='exp')"]
     whole = rp.evaluate_arrays(scores, grades, measures)
     for cells in (1, 7, 30):
-        monkeypatch.setattr(matrices, "_CELLS", cells)
+        monkeypatch.setattr(matrices, "_BLOCK", cells)
         parts = rp.evaluate_arrays(scores, grades, measures)
         assert parts.per_query.equals(whole.per_query)
         assert (parts.tied, parts.to_dict()) == (whole.tied, whole.to_dict())

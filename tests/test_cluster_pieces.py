@@ -90,7 +90,7 @@ def here(cuts: Sequence[int] | None = None, step: int = 1 << 20) -> Iterator[Her
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "connected", connected)
         patch.setattr(shards, "STEP", step)
-        patch.setattr(files, "LEAST_TEXT", 1)
+        patch.setattr(files, "MIN_TEXT", 1)
         if cuts is not None:
             patch.setattr(runs, "cut_file", cut_file)
         yield ray

@@ -27,7 +27,7 @@ from rankproof.compat.trec_eval import line_values, requested_lines, trec_eval
 from rankproof.data.sources import Source
 from rankproof.data.ties import in_order
 from rankproof.data.trec import tag_of
-from rankproof.evaluation import LIKE, Policy, meet
+from rankproof.evaluation import LIKE, Policy, match_judgments
 from rankproof.foundation import kernels
 from rankproof.retrieval import fusion
 
@@ -362,7 +362,7 @@ def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", 
     narrow = "float32" if order == "trec_eval" else None
     policy = Policy(order, "skip", "zero")
     listed = in_order(rp.read_run(run), order, narrow, settle=True)
-    groups = meet(listed, rp.read_qrels(qrels), policy).groups()
+    groups = match_judgments(listed, rp.read_qrels(qrels), policy).groups()
     pairs: list[tuple[Any, Any]] = [(quick[1], groups), (quick[1].sampled, groups.sampled)]
     for one, other in pairs:
         for column in ("listed", "first", "query", "grade", "rank"):

@@ -91,7 +91,7 @@ def streamed(
     """`evaluate_stream` with chunks of about `step` rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BYTES_PER_ROW", memory.MINIMUM // (3 * step))
-        patch.setattr(shards, "LEAST_TEXT", 1)
+        patch.setattr(shards, "MIN_TEXT", 1)
         return streaming.evaluate_stream(
             run,
             rp.read_qrels(judged),
@@ -204,7 +204,7 @@ def test_nothing_is_spilled_where_the_rows_of_each_query_stand_together(
 def test_a_false_alarm_of_the_hash_costs_time_but_no_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module._Seen, "add", lambda *_, **__: False)
+    monkeypatch.setattr(module._DistinctIds, "add", lambda *_, **__: False)
     run, judged = workload(4)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
     same(streamed(path, judged, EVERY, 20, tmp_path), rp.evaluate(judged, path, EVERY))
@@ -213,8 +213,8 @@ def test_a_false_alarm_of_the_hash_costs_time_but_no_figure(
 def test_the_part_of_a_query_is_the_same_everywhere() -> None:
     ids = pl.Series(["q1", "q2", "été", ""])
     # CRC-32 as zip files define it: 0xCBF43926 is its published check value for "123456789".
-    assert merging.part_of(pl.Series(["123456789"]), 2**32).tolist() == [0xCBF43926]
-    assert (merging.part_of(ids, 7) == merging.part_of(ids, 2**32) % 7).all()
+    assert merging.hash_parts(pl.Series(["123456789"]), 2**32).tolist() == [0xCBF43926]
+    assert (merging.hash_parts(ids, 7) == merging.hash_parts(ids, 2**32) % 7).all()
 
 
 def lists(scores: str, more: str = " t") -> bytes:
@@ -388,7 +388,7 @@ def test_what_comes_before_a_chunk_is_read_again_for_a_message_alone(
     """Else the cost of lines that only the general reader understands grows with their square."""
     path = tmp_path / "run.trec"
     path.write_bytes(lists("0.5 0.4", "") + b"z Q0 d 1 0.5\n")
-    monkeypatch.setattr(shards.Shard, "_before", None)
+    monkeypatch.setattr(shards.Shard, "_text_before", None)
     assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
     path.write_bytes(lists("0.5 0.4", " \xff").replace("\xff".encode(), b"\xff"))
     assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
@@ -538,16 +538,16 @@ def test_a_file_is_streamed_when_it_would_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_parquet(workload(7)[0], tmp_path / "run.parquet")
-    assert not streaming.streams(path, None)
-    assert not streaming.streams(path, "16MiB")
+    assert not streaming.needs_parts(path, None)
+    assert not streaming.needs_parts(path, "16MiB")
     monkeypatch.setattr(module, "BYTES_PER_ROW", 10**6)
-    assert streaming.streams(path, "16MiB")
-    assert not streaming.streams(path, "10GB")
-    assert not streaming.streams("-", "16MiB")
-    assert not streaming.streams({"q": {"d": 1.0}}, "16MiB")
+    assert streaming.needs_parts(path, "16MiB")
+    assert not streaming.needs_parts(path, "10GB")
+    assert not streaming.needs_parts("-", "16MiB")
+    assert not streaming.needs_parts({"q": {"d": 1.0}}, "16MiB")
     table = tmp_path / "run.csv"
     table.write_text("query,doc,score\nq,d,1\n")
-    assert not streaming.streams(table, "16MiB")
+    assert not streaming.needs_parts(table, "16MiB")
 
 
 def test_the_command_line_streams_a_folder_and_a_file_alike(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "q.tsv").write_text("\n".join(["query\tdoc\tgrade", *judged]))
     # A few hundred rows at a time.
     monkeypatch.setattr(evaluate, "BYTES_PER_ROW", (16 << 20) // (3 * 300))
-    monkeypatch.setattr(shards, "LEAST_TEXT", 1 << 10)
+    monkeypatch.setattr(shards, "MIN_TEXT", 1 << 10)
     for module in (sources, shards):
         monkeypatch.setattr(module, "CHUNK", 1 << 12)
     return tmp_path
@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_parts_give_the_figures_of_the_whole(folder: Path, name: str) -> None:
     measures = ["nDCG@10", "AP", "Judged@5"]
     whole = rp.evaluate(folder / "q.tsv", rp.read_run(folder / "r.parquet", name="r"), measures)
-    assert evaluate.streams(folder / name, "16MiB")
+    assert evaluate.needs_parts(folder / name, "16MiB")
     parts = rp.evaluate(folder / "q.tsv", folder / name, measures, memory="16MiB")
     assert parts.renamed("r").to_dict() == whole.to_dict()
     counted = tie_statistics(folder / name, memory="16MiB", name="r").to_dict()
@@ -181,7 +181,7 @@ def check_wrong(run: Path) -> None:
     assert str(again.value) == str(whole.value)
     for rows in (1, 2, 9):
         with (
-            mock.patch.object(shards, "LEAST_TEXT", 1),
+            mock.patch.object(shards, "MIN_TEXT", 1),
             mock.patch.object(sources, "CHUNK", 8),
             pytest.raises(rp.InputError) as parts,
         ):
@@ -236,7 +236,7 @@ def test_a_score_past_every_number_is_the_same_line_in_parts(tmp_path: Path, end
         rp.read_run(run)
     for rows in (1, 2, 9):
         with (
-            mock.patch.object(shards, "LEAST_TEXT", 1),
+            mock.patch.object(shards, "MIN_TEXT", 1),
             pytest.raises(rp.InputError, match=re.escape(str(whole.value))),
         ):
             list(shards.Shard(run).chunks(rows))

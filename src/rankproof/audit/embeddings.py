@@ -27,7 +27,14 @@ from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.columns import row_ids
 from rankproof.data.tables import Qrels, Run, build_run
 from rankproof.data.ties import Order
-from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_means, some_of
+from rankproof.evaluation import (
+    Evaluation,
+    Missing,
+    Policy,
+    evaluate_tables,
+    example_ids,
+    parse_means,
+)
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number, shorten
 from rankproof.foundation.phrasing import out_of
@@ -570,7 +577,7 @@ def no_common_ids(
 ) -> InputError:
     """Return the error for inputs and judgments that share no id."""
     return InputError(
-        f"no {noun} is both in {label} ({some_of(ids)}) and in {judged.name} "
-        f"({some_of(judged_ids)})",
+        f"no {noun} is both in {label} ({example_ids(ids)}) and in {judged.name} "
+        f"({example_ids(judged_ids)})",
         remedy=f"give the ids that the judgements use{option.format(noun=noun)}",
     )

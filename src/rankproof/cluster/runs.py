@@ -31,19 +31,22 @@ from rankproof.data.columns import no_rows
 from rankproof.data.sources import Format, changed, stem
 from rankproof.data.tables import Qrels
 from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
-from rankproof.evaluation.streaming.evaluate import Scattered, listed, whole_queries
+from rankproof.evaluation.checks import check_scales
+from rankproof.evaluation.streaming.evaluate import (
+    ScatteredQueries,
+    iter_whole_queries,
+    rows_with_pairs,
+)
 from rankproof.evaluation.streaming.merging import (
-    FEW,
+    EXAMPLE_COUNT,
     Pair,
+    PartwiseEvaluation,
     RepeatedPair,
-    check_grades,
-    evaluate_part,
-    first_of_each,
-    first_queries,
-    merge,
-    repeated,
-    split,
-    strange,
+    example_queries,
+    example_rows,
+    first_rows_if_all_unjudged,
+    repeated_pair_error,
+    split_by_hash,
 )
 from rankproof.evaluation.streaming.rows import Rows
 from rankproof.evaluation.streaming.shards import Chunk, common_dtype
@@ -57,7 +60,6 @@ LAST, PARTS = 2, 4  # tasks of each worker that are cut again, so that all worke
 LEAST = 1 << 17  # rows of such a part
 
 Progress = Callable[[float], None]
-Shared = tuple[Qrels, list[Measure], Policy, str]
 Measured = Evaluation | list[Pair]  # or what is the first in it that is listed twice
 # Parts, formats, first queries, what reading took for granted.
 Found = tuple[list[Measured], list[str], pl.Series, list[str]]
@@ -140,11 +142,12 @@ def evaluate_shards(
 ) -> Evaluation:
     """`evaluate` for judgements read and measures parsed before, in the session there is."""
     check_whole_number("rows_per_task", rows_per_task)
-    check_grades(qrels, measures)
+    check_scales(qrels, measures)
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     with connected() as ray:
         work = _Work(ray, run, format, rows_per_task)
-        shared = ray.put((qrels, list(measures), policy, label))
+        evaluation = PartwiseEvaluation(qrels, list(measures), policy, label)
+        shared = ray.put(evaluation)
         found = _where_they_stand(work, shared, progress)
         if found is None:  # pieces that were told of are not told of again
             found = _by_hash(work, shared)
@@ -154,10 +157,12 @@ def evaluate_shards(
             raise work.place_repeated(pairs)
         work.check_unchanged()
         parts = [part for part in measured if not isinstance(part, list)]
-        return merge(
-            *(parts, qrels, measures, policy, label, common_dtype(dtypes), first),
+        return evaluation.merge(
+            parts,
+            common_dtype(dtypes),
+            first,
             notes=dict.fromkeys(notes),
-            strange=lambda: work.strange(shared),
+            find_unjudged_rows=lambda: work.find_unjudged_rows(shared),
         )
 
 
@@ -190,7 +195,7 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
         return None
     measure = ray.remote(_measure)
     found += gather(ray, [measure.remote(shared, *some) for some in _batches(ends, work.rows)])
-    return found, dtypes, begun.head(FEW), notes
+    return found, dtypes, begun.head(EXAMPLE_COUNT), notes
 
 
 def _batches(ends: Sequence[tuple[str, int, Any]], most: int) -> Iterator[list[Any]]:
@@ -218,7 +223,7 @@ def _by_hash(work: _Work, shared: Any) -> Found:
         measure.remote(shared, *(piece[1 + part] for piece in pieces)) for part in range(count)
     ]
     notes = [note for _, _, told in heads for note in told]
-    first = first_queries([queries for _, queries, _ in heads])
+    first = example_queries([queries for _, queries, _ in heads])
     return gather(ray, tasks), [dtype for dtype, _, _ in heads], first, notes
 
 
@@ -274,15 +279,15 @@ class _Work:
         for piece, listed_there in zip(self.pieces, found, strict=True):
             for row, pair in listed_there:
                 if pair in seen:
-                    return repeated(pair, fetched(self.ray, where.remote(row, *piece)))
+                    return repeated_pair_error(pair, fetched(self.ray, where.remote(row, *piece)))
                 seen.add(pair)
-        return repeated(pairs[0], self.label)
+        return repeated_pair_error(pairs[0], self.label)
 
-    def strange(self, shared: Any) -> pl.DataFrame | None:
+    def find_unjudged_rows(self, shared: Any) -> pl.DataFrame | None:
         """The first rows where no document is judged."""
-        look = self.ray.remote(_strange)
+        look = self.ray.remote(_unjudged_rows)
         found = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
-        return None if any(rows is None for rows in found) else first_of_each(pl.concat(found))
+        return None if any(rows is None for rows in found) else example_rows(pl.concat(found))
 
 
 # ------------------------------------------------------------------------------ what workers do
@@ -304,7 +309,9 @@ class _Read:
     last: int  # rows of the last, 0 where it is the first
 
 
-def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, Any]:
+def _read(
+    evaluation: PartwiseEvaluation, piece: Piece, block: Any
+) -> tuple[_Read | None, Any, Any]:
     """A piece measured, then the rows of its first and of its last query, which may go on.
 
     None where a query comes again after others.
@@ -315,7 +322,7 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     dtypes: list[str] = []
     notes: list[str] = []
     # Rows wait until others come, as the last query is not whole.
-    first = waiting = Rows.none()
+    first = waiting = Rows.empty()
 
     def chunks() -> Iterator[Chunk]:
         for chunk in piece.chunks(block):
@@ -324,15 +331,15 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
             yield chunk
 
     try:
-        for rows in whole_queries(chunks()):
+        for rows in iter_whole_queries(chunks()):
             queries.append(rows.queries)
             if len(waiting):
-                found.append(_measured(shared, waiting))
+                found.append(_measured(evaluation, waiting))
             waiting = rows
             if not len(first):
-                end = int([*rows.begins(), len(rows)][1])
-                first, waiting = rows.between(0, end), rows.between(end, len(rows))
-    except Scattered:
+                end = int([*rows.query_starts(), len(rows)][1])
+                first, waiting = rows.slice_rows(0, end), rows.slice_rows(end, len(rows))
+    except ScatteredQueries:
         return None, None, None
     seen = pl.concat(queries)
     report = _Read(seen, common_dtype(dtypes), notes, found, len(first), len(waiting))
@@ -347,11 +354,11 @@ def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
     notes: list[str] = []
     first = pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
-        if len(first) < FEW:
-            first = first_queries([first, chunk.rows.queries])
+        if len(first) < EXAMPLE_COUNT:
+            first = example_queries([first, chunk.rows.queries])
         dtypes.append(chunk.dtype)
         notes.extend(chunk.notes)
-        for frames, some in zip(held, split(chunk.rows, parts), strict=True):
+        for frames, some in zip(held, split_by_hash(chunk.rows, parts), strict=True):
             frames.append(some)
     head = (common_dtype(dtypes), first, notes) if dtypes else None
     return [head, *(_pack(frames) for frames in held)]
@@ -367,30 +374,31 @@ def _pack(frames: list[pl.DataFrame]) -> Array | None:
     return np.frombuffer(out.getbuffer(), np.uint8)
 
 
-def _measure(shared: Shared, *packed: Array | None) -> Measured:
+def _measure(evaluation: PartwiseEvaluation, *packed: Array | None) -> Measured:
     """The figures of the judged queries of one part; `packed` in the order of the pieces."""
     use_own_cores()
     frames = [pl.read_ipc(BytesIO(rows.data)) for rows in packed if rows is not None]
-    return _measured(shared, Rows.of(pl.concat(frames)) if frames else Rows.none())
+    return _measured(evaluation, Rows.from_frame(pl.concat(frames)) if frames else Rows.empty())
 
 
-def _measured(shared: Shared, rows: Rows) -> Measured:
+def _measured(evaluation: PartwiseEvaluation, rows: Rows) -> Measured:
     """Whole queries measured, unless one lists a document twice: the first may be in other rows."""
     try:
-        return evaluate_part(rows, *shared, "float64")
-    except RepeatedPair as again:
-        return [again.pair]
+        return evaluation.evaluate(rows)
+    except RepeatedPair as repeated:
+        return [repeated.pair]
 
 
-def _strange(shared: Shared, piece: Piece, block: Any) -> pl.DataFrame | None:
-    return strange((chunk.rows for chunk in piece.chunks(block)), shared[0])
+def _unjudged_rows(evaluation: PartwiseEvaluation, piece: Piece, block: Any) -> pl.DataFrame | None:
+    rows = (chunk.rows for chunk in piece.chunks(block))
+    return first_rows_if_all_unjudged(rows, evaluation.qrels)
 
 
 def _listed(pairs: list[Pair], piece: Piece, block: Any) -> list[tuple[int, Pair]]:
     """The rows of a piece that hold one of these, in their order."""
     found, before = [], 0
     for chunk in piece.chunks(block):
-        found += [(before + row, pair) for row, pair in listed(pairs, chunk)]
+        found += [(before + row, pair) for row, pair in rows_with_pairs(pairs, chunk)]
         before += len(chunk.rows)
     return found
 

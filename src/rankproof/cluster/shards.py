@@ -14,7 +14,13 @@ import polars as pl
 
 from rankproof.data.frames import checked_columns, choose_columns
 from rankproof.data.sources import Format, is_folder
-from rankproof.evaluation.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
+from rankproof.evaluation.streaming.shards import (
+    Chunk,
+    Shard,
+    check_streamable,
+    chunk_from_columns,
+    is_hidden,
+)
 from rankproof.evaluation.streaming.spill import spill_folder
 from rankproof.foundation.errors import InputError, import_extra
 from rankproof.foundation.lines import file_signature
@@ -69,7 +75,7 @@ def find_files(source: ClusterRun) -> list[File]:
         found = [
             File(str(p.absolute()), label=str(p))
             for p in paths
-            if p is folder or not hidden(p.relative_to(folder).parts)
+            if p is folder or not is_hidden(p.relative_to(folder).parts)
         ]
     else:
         found = _remote(where)
@@ -90,7 +96,7 @@ def _remote(where: str) -> list[File]:
             f"cannot list it ({error})", place=where, remedy="check the address"
         ) from None
     prefix = root.rstrip("/")
-    kept = [p for p in paths if not hidden(p.removeprefix(prefix).strip("/").split("/"))]
+    kept = [p for p in paths if not is_hidden(p.removeprefix(prefix).strip("/").split("/"))]
     return [File(p, system, f"{where.rstrip('/')}: {p}") for p in kept]
 
 
@@ -130,17 +136,19 @@ def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:
     """A file as pieces of about that many rows; what cannot be read in ranges stays whole."""
     with file.local() as path:
         shard = Shard(path, form, file.label)
-        check_streamed(shard)
-        whole = Piece(file, shard.form, rows=shard.rows)
+        check_streamable(shard)
+        whole = Piece(file, shard.form, rows=shard.row_count)
         lines = shard.form == "trec" and shard.source.plain_size is not None
-        cut = shard.scanned or lines  # anything else is read from its beginning
-        if file.system is not None or not cut or not shard.rows:
+        cut = shard.is_scannable or lines  # anything else is read from its beginning
+        if file.system is not None or not cut or not shard.row_count:
             return [whole]
-        total, step = shard.rows, rows
+        total, step = shard.row_count, rows
         if shard.form == "trec":
-            total, step = shard.size, shard.size_of(rows)
+            total, step = shard.size, shard.text_size(rows)
         return [
-            replace(whole, first=first, last=min(total, first + step), rows=min(rows, shard.rows))
+            replace(
+                whole, first=first, last=min(total, first + step), rows=min(rows, shard.row_count)
+            )
             for first in range(0, total, step)
         ]
 
@@ -167,4 +175,4 @@ def _from_block(block: Any, first: int) -> Chunk:
     frame = pl.from_arrow(block)
     assert isinstance(frame, pl.DataFrame)
     names = choose_columns(frame.columns, "run", "dataset")
-    return chunk_of(*checked_columns(frame.select(names), "run", "dataset", place), place)
+    return chunk_from_columns(*checked_columns(frame.select(names), "run", "dataset", place), place)

@@ -136,12 +136,12 @@ def _checked_table(command: str, run: Any, name: str, qrels: Qrels) -> Any:
     """Read a run that is no file, and refuse it if it must be judgments; else leave it as it is."""
     from rankproof.data import read_run
     from rankproof.data.tables import Run
-    from rankproof.evaluation import like_grades, swapped
+    from rankproof.evaluation import grade_like_scores, swap_evidence
 
     if is_path(run) or isinstance(run, Run):
         return run
     table = read_run(run, name=name)
-    appearance, is_sure = swapped(len(table), like_grades(table), qrels)
+    appearance, is_sure = swap_evidence(len(table), grade_like_scores(table), qrels)
     if is_sure:
         raise InputError(
             appearance,

@@ -15,7 +15,7 @@ import polars as pl
 
 from rankproof.data import read_run
 from rankproof.data.tables import Qrels, Run
-from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
+from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
@@ -85,7 +85,7 @@ def _evaluate_file(
     """Evaluate a file; the side has a run only if the file was read whole."""
     from rankproof.evaluation.streaming import evaluate_file
 
-    whole: list[Evaluated] = []
+    whole: list[EvaluatedRun] = []
     evaluation = evaluate_file(path, qrels, measures, policy, kept=whole, **reading)
     return Side(evaluation, whole[0].run if whole else None)
 

@@ -28,7 +28,7 @@ from rankproof.compat.trec_eval import (
 from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import TieGroups, in_order
-from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
+from rankproof.evaluation import Evaluation, Policy, evaluate_some, match_judgments
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
@@ -183,7 +183,8 @@ class RelevanceEvaluator:
         if both and not known:
             return Results({}, lambda: self._tied(run()), self._lines)
         policy = replace(policy, missing="zero" if empty else "skip")
-        met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
+        ranked = in_order(run(), "trec_eval", "float32", settle=True)
+        met = match_judgments(ranked, self._qrels, policy)
         found = self._table(kernels.as_polars(met.queries, "query").to_list(), met.groups(), policy)
         if empty:  # tables know no list without a document
             wanted = set(map(str, known))

@@ -30,9 +30,9 @@ from rankproof.evaluation import (
     Policy,
     at_level,
     evaluate_some,
+    match_judgments,
     measure_all,
-    meet,
-    strangers,
+    no_common_query,
 )
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float, Int
@@ -424,12 +424,13 @@ def trec_eval(
             names, found = evaluate_preferences(judged, groups_of_dicts)
             columns = [line.formula(found) for line in lines if line.formula is not None]
         if not names:
-            raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
+            raise no_common_query(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
     else:
         queries = len(judged.start) - 1
-        met = meet(in_order(run, _TIES[form], "float32", depth, settle=True), judged, policy)
+        ranked = in_order(run, _TIES[form], "float32", depth, settle=True)
+        met = match_judgments(ranked, judged, policy)
         if not len(met.listed):
-            raise strangers(run.name, run.queries, judged)
+            raise no_common_query(run.name, run.queries, judged)
         groups = met.groups()
         columns = [
             line.formula(groups) if line.name == "relstring" and line.formula else column
@@ -469,7 +470,7 @@ def _mean_person(
     at = {name: number for number, name in enumerate(names)}
     sums, people = np.zeros((len(lines), len(at))), np.zeros(len(at))
     for of_person in judged.partition_by("person", maintain_order=True):
-        met = meet(run, _grades(of_person), policy)
+        met = match_judgments(run, _grades(of_person), policy)
         rows = [at[name] for name in kernels.as_polars(met.queries, "query")]
         people[rows] += 1
         if rows:

@@ -5,7 +5,7 @@ stands in data/ties.py, the measures in measures/, comparisons of runs in compar
 
 policy.py         every choice that a score depends on
 matching.py       matches a run with judgments, and measures their tie groups
-checks.py         what looks wrong with a run or judgments
+checks.py         warnings and errors for runs and judgments that do not belong together
 result.py         Evaluation: the scores of one run, as means, frames and dicts
 several_runs.py   Evaluations: those of several runs, as one result
 annotator_estimates.py  scores with annotators' labels, where a judge labeled every query
@@ -30,24 +30,26 @@ from rankproof.data.sources import stem
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import in_order
 from rankproof.evaluation.checks import check_scale as check_scale
-from rankproof.evaluation.checks import like_grades as like_grades
-from rankproof.evaluation.checks import notes_on as notes_on
-from rankproof.evaluation.checks import odd_pair as odd_pair
-from rankproof.evaluation.checks import odd_scores as odd_scores
+from rankproof.evaluation.checks import (
+    check_scales,
+    input_notes,
+    pair_warnings,
+    profile_scores,
+    score_warnings,
+)
+from rankproof.evaluation.checks import example_ids as example_ids
+from rankproof.evaluation.checks import grade_like_scores as grade_like_scores
+from rankproof.evaluation.checks import no_common_query as no_common_query
 from rankproof.evaluation.checks import scale_notes as scale_notes
-from rankproof.evaluation.checks import seen_in
-from rankproof.evaluation.checks import seen_together as seen_together
-from rankproof.evaluation.checks import some_of as some_of
-from rankproof.evaluation.checks import strangers as strangers
-from rankproof.evaluation.checks import swapped as swapped
-from rankproof.evaluation.matching import Evaluated as Evaluated
-from rankproof.evaluation.matching import Met as Met
-from rankproof.evaluation.matching import counts as counts
-from rankproof.evaluation.matching import match
+from rankproof.evaluation.checks import swap_evidence as swap_evidence
+from rankproof.evaluation.matching import EvaluatedRun as EvaluatedRun
+from rankproof.evaluation.matching import MatchedRun as MatchedRun
+from rankproof.evaluation.matching import averaged_queries as averaged_queries
+from rankproof.evaluation.matching import fill_undefined as fill_undefined
+from rankproof.evaluation.matching import groups_to_shuffle as groups_to_shuffle
+from rankproof.evaluation.matching import match_judgments as match_judgments
+from rankproof.evaluation.matching import match_queries
 from rankproof.evaluation.matching import measure_all as measure_all
-from rankproof.evaluation.matching import meet as meet
-from rankproof.evaluation.matching import undecided as undecided
-from rankproof.evaluation.matching import undefined_is_zero as undefined_is_zero
 from rankproof.evaluation.policy import LIKE as LIKE
 from rankproof.evaluation.policy import Choices as Choices
 from rankproof.evaluation.policy import Like as Like
@@ -141,17 +143,16 @@ def evaluate_tables(
     qrels: Qrels,
     measures: Sequence[Measure],
     policy: Policy,
-    kept: list[Evaluated] | None = None,
+    kept: list[EvaluatedRun] | None = None,
 ) -> Evaluation:
     """`evaluate` for tables and parsed measures; what was seen of the run is added to `kept`."""
-    for measure in measures:
-        check_scale(measure, qrels.grade, qrels.place)
-    if not (match(qrels, run) >= 0).any():
-        raise strangers(run.name, run.queries, qrels)
+    check_scales(qrels, measures)
+    if not (match_queries(qrels, run) >= 0).any():
+        raise no_common_query(run.name, run.queries, qrels)
     found = evaluate_some(run, qrels, measures, policy, kept)
     unknown = not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any()
-    assert found.seen is not None
-    odd = odd_pair(run.name, found.seen, qrels, run.doc if unknown else None)
+    assert found.score_profile is not None
+    odd = pair_warnings(run.name, found.score_profile, qrels, run.doc if unknown else None)
     return replace(found, notes=(*found.notes, *odd)) if odd else found
 
 
@@ -160,36 +161,40 @@ def evaluate_some(
     qrels: Qrels,
     measures: Sequence[Measure],
     policy: Policy,
-    kept: list[Evaluated] | None = None,
+    kept: list[EvaluatedRun] | None = None,
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
-    few = like_grades(run)
+    few = grade_like_scores(run)
     if policy.depth is not None:
         run = in_order(run, policy.order, policy.score_dtype, policy.depth)
-    met = meet(run, qrels, policy)
-    tied = np.append(met.ranking.tied, False)[met.listed]
-    seen = seen_in(run, policy, few)
-    notes = [*notes_on(qrels, measures), *run.notes, *odd_scores(run.name, run.dtype, seen)]
-    groups = met.groups()
+    matched = match_judgments(run, qrels, policy)
+    tied = np.append(matched.ranking.tied, False)[matched.listed]
+    profile = profile_scores(run, policy, few)
+    notes = [
+        *input_notes(qrels, measures),
+        *run.notes,
+        *score_warnings(run.name, run.dtype, profile),
+    ]
+    groups = matched.groups()
     outcomes = measure_all(groups, measures, policy)
     if kept is not None:
-        kept.append(Evaluated(run, policy, met, groups, outcomes))
+        kept.append(EvaluatedRun(run, policy, matched, groups, outcomes))
     of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
     if of_all:  # condensed lists are judged by construction: what is asked is what was left out
-        whole = meet(run, qrels, replace(policy, condensed=False)).groups()
+        whole = match_judgments(run, qrels, replace(policy, condensed=False)).groups()
         outcomes |= measure_all(whole, of_all, policy)
     return Evaluation(
         name=run.name,
-        queries=met.queries,
+        queries=matched.queries,
         outcomes=outcomes,
-        missing=met.missing,
-        unjudged=len(run.start) - len(qrels.start) + met.missing,
+        missing=matched.missing,
+        unjudged=len(run.start) - len(qrels.start) + matched.missing,
         tied=int(tied.sum()),
         policy=policy,
         dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
-        ties=undecided(groups, measures, outcomes),
-        relevant=int((met.pool.unsorted >= 1).sum()),
+        ties=groups_to_shuffle(groups, measures, outcomes),
+        relevant=int((matched.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
-        seen=seen,
+        score_profile=profile,
     )

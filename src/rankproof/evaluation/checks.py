@@ -1,4 +1,10 @@
-"""What looks wrong with a run, judgements and measures that were brought together."""
+"""Find what looks wrong with a run and judgments before their scores are believed.
+
+A run may be swapped with the judgments, share no query or document with them, or have scores that
+are only ranks, in which no tie can be seen. Errors stop the evaluation; everything else becomes a
+warning beside the scores. Checks that need the scores read a `ScoreProfile`, which the parts of a
+large run can merge.
+"""
 
 from __future__ import annotations
 
@@ -17,128 +23,134 @@ from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure, alias_notes
 
-_GRADES = 6  # a scale of judgements has hardly more steps
-_SCORES = 12  # and what takes more values is hardly one
+_GRADE_LIMIT = 6  # grades of judgments are below this
+_MOST_GRADES = 12  # a column with more distinct values is hardly one of grades
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a run's scores look like; that of its parts together is that of the whole."""
+class ScoreProfile:
+    """What the scores of a run look like."""
 
     rows: int
-    long: bool  # whether a list has more than two documents
-    steps: bool  # whether each score is one less than the one before
-    turned: bool  # whether 1/score is one more
-    split: int  # lists that were cut inside a tie
-    few: frozenset[float] | None  # the different scores, where all of them could be grades
+    has_long_list: bool  # a list has more than two documents
+    falls_by_one: bool  # every score is one less than the one before
+    is_reciprocal: bool  # 1/score is always one more than before
+    cut_lists: int  # lists that were cut inside a tie
+    grade_like: frozenset[float] | None  # the distinct scores, if all of them could be grades
 
     @property
     def only_ranks(self) -> bool:
-        """Whether the scores only count: 10, 9, 8, …, or 1, 1/2, 1/3, …, or 1/61, 1/62, …"""
-        return self.long and (self.steps or self.turned)
+        """True if scores only count: 10, 9, 8, …, or 1, 1/2, 1/3, …, or 1/61, 1/62, …"""
+        return self.has_long_list and (self.falls_by_one or self.is_reciprocal)
 
 
-def seen_in(run: Run, policy: Policy, few: frozenset[float] | None) -> Seen:
-    """`few` is of the lists as they were given, the rest of those that end where the policy says.
+def profile_scores(run: Run, policy: Policy, grade_like: frozenset[float] | None) -> ScoreProfile:
+    """Return the profile of lists that end at the policy's depth.
 
-    Condensed lists are those as they came: what was left out says no less of the scores.
+    `grade_like` is that of the uncut lists. Lists are profiled before they are condensed, since
+    unjudged documents show the nature of the scores as well as others.
     """
-    split = 0 if run.cut is None else int((run.cut > 0).sum())
-    return Seen(len(run), *_counting(run, policy), split, few)
+    cut_lists = 0 if run.cut is None else int((run.cut > 0).sum())
+    return ScoreProfile(len(run), *_counting_pattern(run, policy), cut_lists, grade_like)
 
 
-def seen_together(parts: Iterable[Seen]) -> Seen:
-    every = list(parts)
-    few = [part.few for part in every if part.few is not None]
-    return Seen(
-        sum(part.rows for part in every),
-        any(part.long for part in every),
-        all(part.steps for part in every),
-        all(part.turned for part in every),
-        sum(part.split for part in every),
-        frozenset().union(*few) if len(few) == len(every) else None,
+def merge_profiles(parts: Iterable[ScoreProfile]) -> ScoreProfile:
+    """Return the profile of a run from those of its parts."""
+    parts = list(parts)
+    grade_like = [part.grade_like for part in parts if part.grade_like is not None]
+    return ScoreProfile(
+        rows=sum(part.rows for part in parts),
+        has_long_list=any(part.has_long_list for part in parts),
+        falls_by_one=all(part.falls_by_one for part in parts),
+        is_reciprocal=all(part.is_reciprocal for part in parts),
+        cut_lists=sum(part.cut_lists for part in parts),
+        grade_like=frozenset().union(*grade_like) if len(grade_like) == len(parts) else None,
     )
 
 
-def _counting(run: Run, policy: Policy) -> tuple[bool, bool, bool]:
-    """Whether a list is long, and whether scores, or what divides 1, are one apart in all."""
+def _counting_pattern(run: Run, policy: Policy) -> tuple[bool, bool, bool]:
+    """Return `has_long_list`, `falls_by_one` and `is_reciprocal` of a run."""
     sizes = np.diff(run.start)
-    long = np.flatnonzero(sizes > 2)
+    long_lists = np.flatnonzero(sizes > 2)
 
-    def counts(score: Float, inner: Bool) -> tuple[bool, bool]:
+    def steps_of_one(score: Float, follows: Bool) -> tuple[bool, bool]:
         with np.errstate(all="ignore"):
-            steps, turned = np.diff(score)[inner], np.diff(1.0 / score)[inner]
-            return bool((steps == -1.0).all()), bool((np.abs(turned - 1.0) < 1e-6).all())
+            steps, reciprocal_steps = np.diff(score)[follows], np.diff(1.0 / score)[follows]
+            is_reciprocal = np.abs(reciprocal_steps - 1.0) < 1e-6
+            return bool((steps == -1.0).all()), bool(is_reciprocal.all())
 
-    # One list says no in nearly every run; only where it says yes are all looked at.
-    if len(long):
-        first = np.sort(run.score[run.start[long[0]] : run.start[long[0] + 1]])[::-1]
-        if not any(counts(first, np.ones(len(first) - 1, np.bool_))):
+    # One list rules both patterns out in nearly every run; all are sorted only if it does not.
+    if len(long_lists):
+        query = long_lists[0]
+        one_list = np.sort(run.score[run.start[query] : run.start[query + 1]])[::-1]
+        if not any(steps_of_one(one_list, np.ones(len(one_list) - 1, np.bool_))):
             return True, False, False
     score = run.score
     ranking = rank_run(run, policy.order, policy.score_dtype)
     if ranking.position is not None:
         score = np.empty_like(run.score)
         score[ranking.position] = run.score
-    inner = np.ones(len(score), np.bool_)
-    inner[run.start[:-1][sizes > 0]] = False
-    return len(long) > 0, *counts(score, inner[1:])
+    follows = np.ones(len(score), np.bool_)  # a row of the same list stands before
+    follows[run.start[:-1][sizes > 0]] = False
+    return len(long_lists) > 0, *steps_of_one(score, follows[1:])
 
 
-def like_grades(run: Run) -> frozenset[float] | None:
-    """The different scores of a run where all of them could be grades."""
-    for some in (run.score[:_SCORES], run.score):  # of most runs the first are enough
-        if (some != np.trunc(some)).any() or (len(some) and some.max() >= _GRADES):
+def grade_like_scores(run: Run) -> frozenset[float] | None:
+    """Return the distinct scores of a run if all of them could be grades, else None."""
+    for score in (run.score[:_MOST_GRADES], run.score):  # the first scores usually decide
+        if (score != np.trunc(score)).any() or (len(score) and score.max() >= _GRADE_LIMIT):
             return None
     if run.score.min(initial=0.0) < 0:
         return None
     return frozenset(np.unique(run.score).tolist())
 
 
-def swapped(rows: int, few: frozenset[float] | None, qrels: Qrels) -> tuple[str, bool]:
-    """What looks like judgements for a run and a run for judgements, and whether it must be.
+def swap_evidence(rows: int, grade_like: frozenset[float] | None, qrels: Qrels) -> tuple[str, bool]:
+    """Return what suggests that run and judgments are swapped, and whether that is certain.
 
-    `few` is what `like_grades` says of the run, which has so many rows.
+    The text is empty if nothing does. `rows` and `grade_like` are those of the run's profile.
     """
-    if rows < 2 or len(qrels) < 2 or few is None:
+    if rows < 2 or len(qrels) < 2 or grade_like is None:
         return "", False
-    lists = np.diff(qrels.start)
-    query = np.repeat(np.arange(len(lists)), lists)
-    pairs = np.unique(np.stack([query, qrels.grade]), axis=1).shape[1]
-    ranks = pairs == len(qrels) and bool((lists > 2).any())  # no two documents of a query tie
-    grades = len(np.unique(qrels.grade))
-    fewer = len(few) < grades
-    if fewer and ranks and qrels.grade.max() < _GRADES:  # which judgements may be, if few
+    sizes = np.diff(qrels.start)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    distinct_pairs = np.unique(np.stack([query, qrels.grade]), axis=1).shape[1]
+    grades_never_tie = distinct_pairs == len(qrels) and bool((sizes > 2).any())
+    grade_count = len(np.unique(qrels.grade))
+    if len(grade_like) >= grade_count:
+        return "", False
+    if grades_never_tie and qrels.grade.max() < _GRADE_LIMIT:  # few judgments may look like this
         return "the grades rank the documents of each query", False
-    if fewer and (ranks or grades > _SCORES):
-        said = f"the run's scores look like grades (0 to {max(few):g}) and the grades like "
-        return said + f"scores (up to {qrels.grade.max()})", True
+    if grades_never_tie or grade_count > _MOST_GRADES:
+        highest = f"{max(grade_like):g}"
+        text = f"the run's scores look like grades (0 to {highest}) and the grades like scores"
+        return f"{text} (up to {qrels.grade.max()})", True
     return "", False
 
 
-def strangers(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
-    """The error for a run and judgements that have no query in common."""
+def no_common_query(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
+    """Return the error for a run and judgments that have no query in common."""
     return InputError(
-        f"no query is both in {name} ({some_of(queries)}) "
-        f"and in {qrels.name} ({some_of(qrels.queries)})",
+        f"no query is both in {name} ({example_ids(queries)}) "
+        f"and in {qrels.name} ({example_ids(qrels.queries)})",
         remedy="check that the two files belong together",
     )
 
 
 def scale_notes(name: str, scale: Scale | None, measures: Sequence[Measure]) -> list[str]:
-    """A line where measures count grades that mean "not relevant" on a scale of judgements."""
-    better = {m: n for m in measures if (n := m.on_scale(scale)) != m}
-    if scale is None or not better:
+    """Return a note if measures count grades as relevant that the scale calls "not relevant"."""
+    on_scale = {m: scaled for m in measures if (scaled := m.on_scale(scale)) != m}
+    if scale is None or not on_scale:
         return []
     return [
         f"{name} grades {scale.lowest}–{scale.highest}, relevant from {scale.relevant} on: "
-        f"{', '.join(map(str, better))} counts lower grades too; write "
-        f"{', '.join(map(str, better.values()))}"
+        f"{', '.join(map(str, on_scale))} counts lower grades too; write "
+        f"{', '.join(map(str, on_scale.values()))}"
     ]
 
 
-def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
-    """What is to be said of judgements and measures, whatever the run."""
+def input_notes(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
+    """Return the notes on judgments and measures that hold for every run."""
     notes = [*alias_notes(measures), *qrels.notes]
     if qrels.negative:
         notes.append(
@@ -149,48 +161,57 @@ def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
 
 
 def check_scale(measure: Measure, grade: Int, place: Callable[[int], str]) -> None:
-    """Refuse grades that a measure's scale does not have."""
+    """Refuse grades outside the scale that a measure is defined on."""
     scale = measure.definition.grades
     if scale is None:
         return
     outside = (grade < scale[0]) | (grade > scale[1])
     if outside.any():
-        at = int(outside.argmax())
+        row = int(outside.argmax())
         raise InputError(
-            f"grade {grade[at]} is outside {scale[0]}–{scale[1]}, the scale of {measure}",
-            place=place(at),
+            f"grade {grade[row]} is outside {scale[0]}–{scale[1]}, the scale of {measure}",
+            place=place(row),
             remedy="regrade it, or leave the row out if the passage was not judged",
         )
 
 
-def odd_scores(name: str, dtype: str, seen: Seen) -> list[str]:
-    """What is to be said of a run whose ties cannot be seen, or were decided before."""
-    odd = []
-    if seen.rows and (dtype == RANKS or seen.only_ranks):
-        odd.append(f"the scores of {name} are only ranks: ties cannot be seen in them")
-    if seen.split:
-        odd.append(
-            f"{plural(seen.split, f'list of {name} ends', f'lists of {name} end')} inside a tie: "
-            "which documents of the tie are listed was decided before"
+def check_scales(qrels: Qrels, measures: Sequence[Measure]) -> None:
+    """Refuse judgments outside the scale of one of the measures."""
+    for measure in measures:
+        check_scale(measure, qrels.grade, qrels.place)
+
+
+def score_warnings(name: str, dtype: str, profile: ScoreProfile) -> list[str]:
+    """Return warnings for a run whose ties are invisible (scores are ranks) or already broken."""
+    warnings = []
+    if profile.rows and (dtype == RANKS or profile.only_ranks):
+        warnings.append(f"the scores of {name} are only ranks: ties cannot be seen in them")
+    if profile.cut_lists:
+        lists = plural(profile.cut_lists, f"list of {name} ends", f"lists of {name} end")
+        warnings.append(
+            f"{lists} inside a tie: which documents of the tie are listed was decided before"
         )
-    return odd
+    return warnings
 
 
-def odd_pair(name: str, seen: Seen, qrels: Qrels, strange: pl.Series | None) -> list[str]:
-    """What is to be said of a run beside judgements; `strange` are some of its documents, where
-    none is judged.
+def pair_warnings(
+    name: str, profile: ScoreProfile, qrels: Qrels, unjudged: pl.Series | None
+) -> list[str]:
+    """Return warnings for a run that may not belong to the judgments.
+
+    `unjudged` has documents of the run if none of all its documents is judged, else it is None.
     """
-    said, _ = swapped(seen.rows, seen.few, qrels)
-    odd = [f"are run and judgements swapped? {said}"] if said else []
-    if strange is not None:
-        odd.append(
-            f"no document is both in {name} ({some_of(strange)}) and in {qrels.name} "
-            f"({some_of(qrels.doc)}): do both name documents alike?"
+    evidence, _ = swap_evidence(profile.rows, profile.grade_like, qrels)
+    warnings = [f"are run and judgements swapped? {evidence}"] if evidence else []
+    if unjudged is not None:
+        warnings.append(
+            f"no document is both in {name} ({example_ids(unjudged)}) and in {qrels.name} "
+            f"({example_ids(qrels.doc)}): do both name documents alike?"
         )
-    return odd
+    return warnings
 
 
-def some_of(ids: pl.Series) -> str:
-    """The first few, for a message."""
-    shown = ", ".join(shorten(i, 24) for i in ids.head(3))
-    return f"{shown}, …" if len(ids) > 3 else shown
+def example_ids(ids: pl.Series) -> str:
+    """Return the first three ids for a message."""
+    text = ", ".join(shorten(i, 24) for i in ids.head(3))
+    return f"{text}, …" if len(ids) > 3 else text

@@ -1,4 +1,8 @@
-"""Run × qrels → tie groups of judged documents, and the measures of them."""
+"""Match judgments with the documents of a run, and measure the tie groups that result.
+
+Notation: Q evaluated queries, P their judgments; −1 is the row of a judged document that the run
+does not list.
+"""
 
 from __future__ import annotations
 
@@ -18,154 +22,163 @@ from rankproof.measures import Measure, Outcomes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Met:
-    """A run and judgements brought together on the queries evaluated."""
+class MatchedRun:
+    """A ranked run, and the row of each judged document in it."""
 
-    queries: Any  # (Q,) ids of either kind
+    queries: Any  # (Q,) ids, in polars or in the compiled reader
     missing: int  # judged queries that the run lacks
     ranking: Ranking
     listed: Int  # (Q,) the ranking's index of each query, or −1
-    query: Int  # (P,) of each judgement, ascending
+    query: Int  # (P,) of each judgment, ascending
     row: Int  # (P,) of the run that holds the document, or −1
     grade: Int  # (P,)
     pool: Pool
     sampled: tuple[Int, Int] | None = None  # query and row of what was pooled and not judged
 
     def groups(self) -> TieGroups:
-        judged = self.query, self.row, self.grade
-        return tie_groups(self.ranking, self.listed, *judged, self.pool, self.sampled)
+        """Return the tie groups that hold a judged document."""
+        return tie_groups(
+            self.ranking,
+            self.listed,
+            query=self.query,
+            row=self.row,
+            grade=self.grade,
+            pool=self.pool,
+            sampled=self.sampled,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
-    """A run as an evaluation saw it, for who looks at it again."""
+class EvaluatedRun:
+    """A run with the intermediate results of its evaluation, for an analysis that follows."""
 
     run: Run
     policy: Policy
-    met: Met
+    matched: MatchedRun
     groups: TieGroups
     outcomes: dict[Measure, Outcomes]
 
 
-def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
-    """Find each judged document in the run's lists, as the policy says."""
-    listed = match(qrels, run)
+def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedRun:
+    """Rank a run under a policy and find each judged document in its list."""
+    listed = match_queries(qrels, run)
     missing = int((listed < 0).sum())
-    pool = _whole_pool(qrels)
+    pool = _full_pool(qrels)
     query, queries, grade = pool.query, ids_of(qrels, "queries"), qrels.grade
-    docs = ids_of(run, "doc"), ids_of(qrels, "doc")
-    row = kernels.find_rows(run.index, docs[0], run.start, docs[1], listed[query])
+    doc = ids_of(run, "doc")
+    row = kernels.find_rows(run.index, doc, run.start, ids_of(qrels, "doc"), listed[query])
     sampled = None
     if policy.condensed:
-        run, row = _condensed(run, row)
+        run, row = _condense(run, row)
     elif qrels.sampled is not None:
-        own = qrels.sampled.query, ids_of(qrels.sampled, "doc")
-        sampled = own[0], kernels.find_rows(run.index, docs[0], run.start, own[1], listed[own[0]])
+        sampled_query, sampled_doc = qrels.sampled.query, ids_of(qrels.sampled, "doc")
+        lists = listed[sampled_query]
+        sampled = sampled_query, kernels.find_rows(run.index, doc, run.start, sampled_doc, lists)
     ranking = rank_run(run, policy.order, policy.score_dtype)
     if policy.missing == "skip" and missing:
+        is_listed = listed >= 0
+        number = np.cumsum(is_listed) - 1  # of each query among those listed
         if sampled is not None:
-            kept = listed[sampled[0]] >= 0
-            sampled = (np.cumsum(listed >= 0) - 1)[sampled[0][kept]], sampled[1][kept]
-        queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
+            is_kept = is_listed[sampled[0]]
+            sampled = number[sampled[0][is_kept]], sampled[1][is_kept]
+        is_kept = is_listed[query]
+        queries, listed = queries.gather(np.flatnonzero(is_listed)), listed[is_listed]
+        query, row, grade = number[query[is_kept]], row[is_kept], grade[is_kept]
         pool = pool_of(query, grade, len(listed), pool.max_grade)
     if policy.candidates_only:
         pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
-    return Met(queries, missing, ranking, listed, query, row, grade, pool, sampled)
+    return MatchedRun(
+        queries=queries,
+        missing=missing,
+        ranking=ranking,
+        listed=listed,
+        query=query,
+        row=row,
+        grade=grade,
+        pool=pool,
+        sampled=sampled,
+    )
 
 
-def _condensed(run: Run, row: Int) -> tuple[Run, Int]:
-    """The run without its unjudged documents, and the judgements' rows in it."""
-    keep = np.zeros(len(run), np.bool_)
-    keep[row[row >= 0]] = True
-    kept = np.append(0, np.cumsum(keep))
-    doc = run.doc.filter(pl.Series(keep)).rechunk()
-    rest = None if run.rest is None else run.rest[keep]
-    columns: dict[str, Any] = {"doc": doc, "score": run.score[keep], "rest": rest}
-    shorter = replace(run, start=kept[run.start], **columns, index=None, cache={})
-    return shorter, np.where(row >= 0, kept[row], -1)
+def _condense(run: Run, row: Int) -> tuple[Run, Int]:
+    """Return a run without its unjudged documents, and the row (P,) of each judged one in it."""
+    is_judged = np.zeros(len(run), np.bool_)
+    is_judged[row[row >= 0]] = True
+    new_row = np.append(0, np.cumsum(is_judged))
+    doc = run.doc.filter(pl.Series(is_judged)).rechunk()
+    rest = None if run.rest is None else run.rest[is_judged]
+    columns: dict[str, Any] = {"doc": doc, "score": run.score[is_judged], "rest": rest}
+    condensed = replace(run, start=new_row[run.start], **columns, index=None, cache={})
+    return condensed, np.where(row >= 0, new_row[row], -1)
 
 
-def _whole_pool(qrels: Qrels) -> Pool:
-    """Every judgement; made once for all runs evaluated on these qrels."""
+def _full_pool(qrels: Qrels) -> Pool:
+    """Return the pool of all judgments; all runs evaluated on them share it."""
     if "pool" not in qrels.cache:
         qrels.cache["pool"] = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
     pool: Pool = qrels.cache["pool"]
     return pool
 
 
+def match_queries(qrels: Qrels, run: Run) -> Int:
+    """Return the run's index (Q,) of each judged query, or −1; the last run's is cached."""
+    cached = qrels.cache.get("match")
+    if cached is None or cached[0] is not run.start:
+        listed = kernels.match_ids(ids_of(qrels, "queries"), ids_of(run, "queries"))
+        cached = qrels.cache["match"] = run.start, listed
+    result: Int = cached[1]
+    return result
+
+
 def measure_all(
     groups: TieGroups, measures: Sequence[Measure], policy: Policy
 ) -> dict[Measure, Outcomes]:
-    """Every measure, by default over one set of queries: those with a relevant document.
+    """Compute measures, by default all of them over the queries with a relevant document.
 
-    Where nothing is relevant nDCG and AP have no value; were RR and P to count 0 there, the
-    figures of one table would be means over different queries.
+    nDCG and AP are undefined if nothing is relevant. If RR and P counted 0 there, the scores of
+    one table would be means over different queries.
     """
 
-    def of(measure: Measure) -> Outcomes:
-        found = measure.outcomes(groups)
+    def compute(measure: Measure) -> Outcomes:
+        outcomes = measure.outcomes(groups)
         if policy.undefined == "zero":
-            return undefined_is_zero(found)
-        some = counts(groups, measure)
-        return found if some.all() else replace(found, counted=some)
+            return fill_undefined(outcomes)
+        is_averaged = averaged_queries(groups, measure)
+        return outcomes if is_averaged.all() else replace(outcomes, counted=is_averaged)
 
-    found = kernels.map_in_threads(of, measures, len(groups.grade))
-    return dict(zip(measures, found, strict=True))
+    outcomes = kernels.map_in_threads(compute, measures, len(groups.grade))
+    return dict(zip(measures, outcomes, strict=True))
 
 
-def counts(groups: TieGroups, measure: Measure) -> Bool:
-    """(Q,) the queries that a mean is over: those with a relevant document."""
-    if measure.definition.grades is not None:  # a scale of its own has its own rule
+def averaged_queries(groups: TieGroups, measure: Measure) -> Bool:
+    """Return (Q,) whether a mean includes the query: it has a relevant document."""
+    if measure.definition.grades is not None:  # a measure with its own scale has its own rule
         return np.ones(groups.queries, np.bool_)
     return np.asarray(groups.relevant(measure.threshold) > 0, np.bool_)
 
 
-def undecided(
+def groups_to_shuffle(
     groups: TieGroups, measures: Sequence[Measure], outcomes: dict[Measure, Outcomes]
 ) -> TieGroups | None:
-    """What is needed to draw orders of the ties; None where no order changes a figure."""
-    if not any((found.max > found.min).any() for found in outcomes.values()):
+    """Return the tie groups that random orders are drawn of; None if no order changes a score."""
+    if not any((values.max > values.min).any() for values in outcomes.values()):
         return None
     cutoffs = [measure.cutoff for measure in measures]
-    known = [cutoff for cutoff in cutoffs if cutoff is not None]
-    return groups if len(known) < len(cutoffs) else groups.within(max(known))
+    finite = [cutoff for cutoff in cutoffs if cutoff is not None]
+    return groups if len(finite) < len(cutoffs) else groups.within(max(finite))
 
 
-def undefined_is_zero(outcomes: Outcomes) -> Outcomes:
-    def filled(values: Float) -> Float:
+def fill_undefined(outcomes: Outcomes) -> Outcomes:
+    """Return outcomes with 0 for every query that a measure is undefined on."""
+
+    def fill(values: Float) -> Float:
         return np.where(np.isnan(values), 0.0, values)
 
-    variance = None if outcomes.variance is None else filled(outcomes.variance)
     return replace(
         outcomes,
-        expected=filled(outcomes.expected),
-        min=filled(outcomes.min),
-        max=filled(outcomes.max),
-        oblivious=filled(outcomes.oblivious),
-        variance=variance,
-    )
-
-
-def match(qrels: Qrels, run: Run) -> Int:
-    """(Q,) where the run has each judged query, or −1; found once for a pair."""
-    known = qrels.cache.get("match")
-    if known is None or known[0] is not run.start:
-        found = kernels.match_ids(ids_of(qrels, "queries"), ids_of(run, "queries"))
-        known = qrels.cache["match"] = run.start, found
-    listed: Int = known[1]
-    return listed
-
-
-def _keep_listed(
-    queries: kernels.Ids, listed: Int, query: Int, row: Int, grade: Int
-) -> tuple[kernels.Ids, Int, Int, Int, Int]:
-    keep = listed >= 0
-    place = np.cumsum(keep) - 1
-    rows = keep[query]
-    return (
-        queries.gather(np.flatnonzero(keep)),
-        listed[keep],
-        place[query[rows]],
-        row[rows],
-        grade[rows],
+        expected=fill(outcomes.expected),
+        min=fill(outcomes.min),
+        max=fill(outcomes.max),
+        oblivious=fill(outcomes.oblivious),
+        variance=None if outcomes.variance is None else fill(outcomes.variance),
     )

@@ -1,20 +1,40 @@
-"""Scores and grades in arrays → Evaluation: each row a query, each column a candidate."""
+"""Evaluate scores and grades in arrays: each row is a query, each column a candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from rankproof.data.ties import ScoreType, joined, pool_of, rank, round_scores, tie_groups
-from rankproof.evaluation import Evaluation, Policy, check_scale, measure_all, parse_all, undecided
-from rankproof.foundation.arrays import Array, Bool, Int
+from rankproof.data.columns import LARGE
+from rankproof.data.ties import (
+    Ranking,
+    ScoreType,
+    TieGroups,
+    joined,
+    pool_of,
+    rank,
+    round_scores,
+    tie_groups,
+)
+from rankproof.evaluation import (
+    Evaluation,
+    Policy,
+    check_scale,
+    groups_to_shuffle,
+    measure_all,
+    parse_all,
+)
+from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure, Outcomes
+
+_BLOCK = 1 << 20  # candidates evaluated at a time; that takes many times their own memory
 
 
 def evaluate_arrays(
@@ -25,152 +45,193 @@ def evaluate_arrays(
     score_dtype: ScoreType | None = None,
     name: str = "arrays",
 ) -> Evaluation:
-    """Measure scores (Q, L) against grades (Q, L), as arrays, tensors or lists of rows.
+    """Evaluate scores (Q, L) on grades (Q, L), given as arrays, tensors or lists of rows.
 
     Each row is a query, each column a candidate. Rows may differ in length. A score of −inf is
-    padding: that slot holds no document, whatever its grade says. A negative grade means "not
-    judged". Every relevant document is among the candidates, so `candidates_only` has no meaning
-    here; ties are broken for `oblivious` by column.
+    padding: that cell holds no document, whatever its grade is. A negative grade means "not
+    judged". All relevant documents are taken to be among the candidates, so `candidates_only` does
+    not apply; for `oblivious`, ties are broken by column.
 
-    >>> found = rp.evaluate_arrays([[0.9, 0.8, 0.8]], [[0, 1, 0]], ["RR"])
-    >>> found["RR"].min, found["RR"].max
+    >>> evaluation = rp.evaluate_arrays([[0.9, 0.8, 0.8]], [[0, 1, 0]], ["RR"])
+    >>> evaluation["RR"].min, evaluation["RR"].max
     (0.3333333333333333, 0.5)
     """
     parsed = parse_all(measures)
-    policy = Policy.of(None, None, False, score_dtype, None)
-    score, lengths, dtype = _flat(scores, "scores", exact=score_dtype is None)
-    value, widths, _ = _flat(relevance, "relevance")
+    policy = Policy.of(score_dtype=score_dtype)
+    cells = _read_cells(scores, relevance, exact=score_dtype is None)
+    for measure in parsed:
+        _check_grades(cells, measure)
+    score = cells.score
+    if policy.score_dtype is not None:
+        score = round_scores(score, policy.score_dtype)
+    outcomes, tied, ties, numbers = [], 0, [], []
+    for low, high in _query_blocks(cells.start):
+        ranking, groups = _block_groups(cells, score, low, high)
+        outcomes.append(measure_all(groups, parsed, policy))
+        tied += int(ranking.tied.sum())
+        shuffled = groups_to_shuffle(groups, parsed, outcomes[-1])
+        if shuffled is not None:
+            ties.append(shuffled)
+            numbers.append(np.arange(low, high))
+    queries = len(cells.start) - 1
+    return Evaluation(
+        name=name,
+        queries=pl.Series("query", np.arange(queries)).cast(pl.String),
+        outcomes={m: Outcomes.concatenate([block[m] for block in outcomes]) for m in parsed},
+        missing=0,
+        unjudged=0,
+        tied=tied,
+        policy=policy,
+        dtype=policy.score_dtype or cells.dtype,
+        ties=joined(ties, numbers, queries) if ties else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The N candidates of all queries, without padding."""
+
+    start: Int  # (Q+1,) query q owns candidates start[q]:start[q+1]
+    query: Int  # (N,)
+    score: Float  # (N,)
+    grade: Int  # (N,) negative if not judged
+    max_grade: int
+    dtype: str  # the format of the scores in the input
+
+
+def _query_blocks(start: Int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of queries that have about `_BLOCK` candidates each."""
+    steps = np.searchsorted(start, np.arange(0, start[-1], _BLOCK), side="right") - 1
+    yield from pairwise(np.unique([0, *steps, len(start) - 1]).tolist())
+
+
+def _block_groups(cells: _Cells, score: Float, low: int, high: int) -> tuple[Ranking, TieGroups]:
+    """Rank queries [low, high) and return their tie groups."""
+    start = cells.start[low : high + 1]
+    rows = slice(start[0], start[-1])
+    ranking = rank(start - start[0], score[rows], None, "input")
+    judged = np.flatnonzero(cells.grade[rows] >= 0)
+    query, grade = cells.query[rows][judged] - low, cells.grade[rows][judged]
+    pool = pool_of(query, grade, high - low, cells.max_grade)
+    return ranking, tie_groups(ranking, np.arange(high - low), query, judged, grade, pool=pool)
+
+
+# ------------------------------------------------------------------------------ reading and checks
+
+
+def _read_cells(scores: Any, relevance: Any, exact: bool) -> _Cells:
+    """Return the candidates of two arrays of equal shape; refuse values that are not numbers."""
+    score, lengths, dtype = _flatten(scores, "scores", exact)
+    value, widths, _ = _flatten(relevance, "relevance")
+    _check_shapes(lengths, widths)
+    if not len(score):
+        raise InputError("no scores", place="scores", remedy="give at least one query")
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    _check_values("score", score, query)
+    _check_values("grade", value, query)
+    grade = value.astype(np.int64, copy=False)
+    if score.min() == -np.inf:
+        is_document = score != -np.inf
+        score, query, grade = score[is_document], query[is_document], grade[is_document]
+        lengths = np.bincount(query, minlength=len(lengths))
+    start = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=start[1:])
+    max_grade = int(grade.max(initial=0))
+    return _Cells(start, query, score, grade, max_grade=max_grade, dtype=dtype)
+
+
+def _check_shapes(lengths: Int, widths: Int) -> None:
     if len(lengths) != len(widths):
         raise InputError(
             f"{plural(len(lengths), 'row')} of scores and {len(widths)} of relevance",
             remedy="give one row of each per query",
         )
     if (lengths != widths).any():
-        at = int((lengths != widths).argmax())
+        row = int((lengths != widths).argmax())
         raise InputError(
-            f"{plural(int(lengths[at]), 'score')} and {plural(int(widths[at]), 'grade')}",
-            place=f"row {at}",
+            f"{plural(int(lengths[row]), 'score')} and {plural(int(widths[row]), 'grade')}",
+            place=f"row {row}",
             remedy="give one grade per score, −1 where there is none",
         )
-    query = np.repeat(np.arange(len(lengths)), lengths)
-    if not len(score):
-        raise InputError("no scores", place="scores", remedy="give at least one query")
-    for what, values in (("score", score), ("grade", value)):
-        bad = _unfit(values, whole=what == "grade")
-        if bad is not None:
-            at = int(bad.argmax())
-            column = at - int(np.searchsorted(query, query[at]))
-            raise InputError(
-                f"{what} {values[at]:g} is not a {'number' if what == 'score' else 'whole number'}",
-                place=f"row {query[at]}, column {column}",
-                remedy="fix it, or use −inf for padding" if what == "score" else "grade 0, 1, 2, …",
-            )
-    grade = value.astype(np.int64, copy=False)
-    if score.min() == -np.inf:
-        real = score != -np.inf
-        score, query, grade = score[real], query[real], grade[real]
-        lengths = np.bincount(query, minlength=len(lengths))
-    start = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=start[1:])
-    if policy.score_dtype is not None:
-        score = round_scores(score, policy.score_dtype)
-    judged = grade >= 0
-    for measure in parsed:
-        check_scale(
-            measure,
-            grade[judged],
-            lambda at: f"row {query[np.flatnonzero(judged)[at]]} of relevance",
-        )
-    top = int(grade.max(initial=0))
-    # Some queries at a time: what is made of their cells takes many times the cells themselves.
-    steps = np.searchsorted(start, np.arange(0, start[-1], _CELLS), side="right") - 1
-    cuts = np.unique([0, *steps, len(lengths)])
-    parts, tied, ties = [], 0, []
-    for low, high in pairwise(cuts):
-        rows = slice(start[low], start[high])
-        ranking = rank(start[low : high + 1] - start[low], score[rows], None, "input")
-        own = np.flatnonzero(judged[rows])
-        owner, given = query[rows][own] - low, grade[rows][own]
-        groups = tie_groups(
-            *(ranking, np.arange(high - low), owner, own, given),
-            pool_of(owner, given, high - low, top),
-        )
-        parts.append(measure_all(groups, parsed, policy))
-        tied += int(ranking.tied.sum())
-        loose = undecided(groups, parsed, parts[-1])
-        if loose is not None:
-            ties.append((loose, np.arange(low, high)))
-    return Evaluation(
-        name=name,
-        queries=pl.Series("query", np.arange(len(lengths))).cast(pl.String),
-        outcomes={m: Outcomes.concatenate([part[m] for part in parts]) for m in parsed},
-        missing=0,
-        unjudged=0,
-        tied=tied,
-        policy=policy,
-        dtype=policy.score_dtype or dtype,
-        ties=joined([t for t, _ in ties], [at for _, at in ties], len(lengths)) if ties else None,
+
+
+def _check_values(name: str, values: Array, query: Int) -> None:
+    """Refuse a score that is NaN, or a grade that is not a whole number."""
+    is_grade = name == "grade"
+    invalid = _not_whole(values) if is_grade else np.isnan(values)
+    if not invalid.any():
+        return
+    at = int(invalid.argmax())
+    column = at - int(np.searchsorted(query, query[at]))
+    raise InputError(
+        f"{name} {values[at]:g} is not a {'whole number' if is_grade else 'number'}",
+        place=f"row {query[at]}, column {column}",
+        remedy="grade 0, 1, 2, …" if is_grade else "fix it, or use −inf for padding",
     )
 
 
-_CELLS = 1 << 20
-_GAPS = 2.0**53  # past which float64 has gaps
-
-
-def _unfit(values: Array, whole: bool) -> Bool | None:
-    """Where a value is not a number, or none that is finite and whole; None where all are fit."""
-    if not whole:
-        return np.isnan(values) if np.isnan(values.min()) else None
-    bad = ~((values > -_GAPS) & (values < _GAPS))  # as of judgements in files
+def _not_whole(values: Array) -> Bool:
+    """Return (N,) True for values with a fraction, or too large to be a grade in a file."""
+    invalid = ~((values > -LARGE) & (values < LARGE))
     if values.dtype.kind == "f":
-        bad |= values != np.trunc(values)
-    return bad if bad.any() else None
+        invalid |= values != np.trunc(values)
+    return invalid
 
 
-def _flat(values: Any, what: str, exact: bool = False) -> tuple[Array, Int, str]:
-    """All rows one after the other as numbers, their lengths, and the format they came in."""
-    whole, dtype = _as_array(values)
-    if whole is not None and whole.ndim == 2:
-        return _plain(whole.ravel(), what, exact), np.full(len(whole), whole.shape[1]), dtype
+def _check_grades(cells: _Cells, measure: Measure) -> None:
+    judged = np.flatnonzero(cells.grade >= 0)
+    rows = cells.query[judged]
+    check_scale(measure, cells.grade[judged], lambda at: f"row {rows[at]} of relevance")
+
+
+def _flatten(values: Any, argument: str, exact: bool = False) -> tuple[Array, Int, str]:
+    """Return the values of all rows as numbers, the length of each row, and the input's format."""
+    matrix, dtype = _as_array(values)
+    if matrix is not None and matrix.ndim == 2:
+        numbers = _as_numbers(matrix.ravel(), argument, exact)
+        return numbers, np.full(len(matrix), matrix.shape[1]), dtype
     rows = []
-    kinds = set()
-    for at, row in enumerate(values):
-        array, kind = _as_array(row)
+    dtypes = set()
+    for number, row in enumerate(values):
+        array, dtype = _as_array(row)
         if array is None or array.ndim != 1:
             raise InputError(
                 f"{shorten(row)} is not a row of numbers",
-                place=f"{what}[{at}]",
+                place=f"{argument}[{number}]",
                 remedy="give a (queries, candidates) array or a list of rows",
             )
-        rows.append(_plain(array, what, exact))
-        kinds.add(kind)
+        rows.append(_as_numbers(array, argument, exact))
+        dtypes.add(dtype)
     lengths = np.array([len(row) for row in rows], np.int64)
-    whole = np.concatenate(rows) if rows else np.zeros(0)
-    return whole, lengths, kinds.pop() if len(kinds) == 1 else "float64"
+    numbers = np.concatenate(rows) if rows else np.zeros(0)
+    return numbers, lengths, dtypes.pop() if len(dtypes) == 1 else "float64"
 
 
-def _plain(values: Array, what: str, exact: bool) -> Array:
-    """Scores as float64; grades too, but whole numbers stay what they are.
+def _as_numbers(values: Array, argument: str, exact: bool) -> Array:
+    """Return float64, or int64 for whole grades.
 
-    Of whole scores that float64 cannot tell apart, where they are to be, their order.
+    If `exact`, whole scores beyond 2⁵³, which float64 would make equal, become their ranks.
     """
-    if what == "relevance" and values.dtype.kind in "iu" and values.dtype != np.uint64:
+    if argument == "relevance" and values.dtype.kind in "iu" and values.dtype != np.uint64:
         return values.astype(np.int64, copy=False)
-    if exact and values.dtype.kind in "iu" and ((values >= _GAPS) | (values <= -_GAPS)).any():
+    if exact and values.dtype.kind in "iu" and ((values >= LARGE) | (values <= -LARGE)).any():
         values = np.unique(values, return_inverse=True)[1]
     return values.astype(np.float64, copy=False)
 
 
 def _as_array(values: Any) -> tuple[Array | None, str]:
-    """numpy's view of an array, a torch tensor or a list; None where there is none."""
+    """Return an array, torch tensor or list as a numpy array, and its format.
+
+    The array is None if the rows differ in length or hold something other than numbers.
+    """
     if hasattr(values, "detach"):  # a torch tensor, on any device and of any type
         dtype = str(values.dtype).removeprefix("torch.")
         values = values.detach().cpu()
         array = (values.double() if values.is_floating_point() else values).numpy()
         return (None if array.dtype.kind == "c" else array), dtype
-    given = values if isinstance(values, list | tuple) else [values]
-    masks = any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, given)))
-    if masks and any(map(np.ma.is_masked, given)):
+    members = values if isinstance(values, list | tuple) else [values]
+    has_masks = any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, members)))
+    if has_masks and any(map(np.ma.is_masked, members)):
         raise InputError(
             "a masked array, whose mask would be lost",
             place="evaluate_arrays",

@@ -13,7 +13,6 @@ import polars as pl
 
 from rankproof.data.tables import as_series, ids_of
 from rankproof.data.ties import TieGroups
-from rankproof.evaluation.checks import Seen
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.phrasing import out_of, plural
@@ -83,7 +82,7 @@ class Evaluation(Displayed):
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
     relevant: int = 0  # documents judged relevant, of the queries averaged over
     retrieved: int = -1  # of which the run lists so many; −1: not counted
-    seen: Seen | None = field(default=None, repr=False)  # of the run, where notes are made of it
+    score_profile: ScoreProfile | None = field(default=None, repr=False)  # for notes on the run
     judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k of each, if computed
     bounds: dict[Measure, Bound] = field(default_factory=dict)  # over unjudged documents' grades
     grades: str = ""  # that unjudged documents can have, in words, where there are bounds

@@ -1,4 +1,8 @@
-"""What ties a run holds, without any judgement."""
+"""Count the ties of a run, which needs no judgments.
+
+Where the top k has few distinct scores, the order in it is left to chance. The statistics say how
+often: distinct scores and group sizes at cutoffs, and lists that were probably cut inside a tie.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,8 @@ class TiesAt:
     """Ties in the top k, as means over queries."""
 
     cutoff: int
-    distinct: float  # different scores among the top k
-    group_size: float  # documents per different score
+    distinct: float  # distinct scores in the top k
+    group_size: float  # documents per distinct score
     crossed: float  # share of queries where a tie group reaches past rank k
 
 
@@ -40,8 +44,8 @@ class TiesAt:
 class TieStatistics(Displayed):
     """The ties of one run.
 
-    >>> found = rp.tie_statistics("try/saturated.trec")
-    >>> found.tied, found.queries
+    >>> statistics = rp.tie_statistics("try/saturated.trec")
+    >>> statistics.tied, statistics.queries
     (30, 30)
     """
 
@@ -56,22 +60,22 @@ class TieStatistics(Displayed):
     largest: int  # documents in the largest tie group
     cut: int  # queries whose list seems cut inside a tie group
     at: tuple[TiesAt, ...]
-    notes: tuple[str, ...] = ()  # what was guessed of the file
+    notes: tuple[str, ...] = ()  # what the reader assumed
 
     def tables(self) -> list[Table]:
-        """A row for each cutoff."""
+        """Return a row for each cutoff."""
         columns = [Column("k"), Column("distinct scores"), Column("mean group size")]
         rows = [(at.cutoff, at.distinct, at.group_size, at.crossed) for at in self.at]
-        said = f"{self.name}: {out_of(self.tied, self.queries, 'query', 'has', 'have')} ties"
-        return [Table([*columns, Column("tie crosses k")], rows, notes=[said, *self.notes])]
+        tied = f"{self.name}: {out_of(self.tied, self.queries, 'query', 'has', 'have')} ties"
+        return [Table([*columns, Column("tie crosses k")], rows, notes=[tied, *self.notes])]
 
     def charts(self) -> list[Chart]:
-        """The mean size of a tie group at each cutoff."""
+        """Return the mean size of a tie group at each cutoff."""
         rows = [Range(f"k = {at.cutoff}", at.group_size, 1.0, at.group_size) for at in self.at]
         return [RangeChart(f"Tie groups of {self.name}", rows, "mean group size")]
 
     def to_dict(self) -> dict[str, Any]:
-        """What `rankproof ties --format json` prints for this run."""
+        """Return what `rankproof ties --format json` prints for this run."""
         return {name: value for name, value in asdict(self).items() if name != "notes"}
 
 
@@ -87,7 +91,7 @@ class TieReport(Displayed):
     runs: tuple[TieStatistics, ...]
 
     def tables(self) -> list[Table]:
-        """One row for each run, and one for each run and cutoff."""
+        """Return a row for each run, and one for each run and cutoff."""
         return [self._overview(), self._at_cutoffs()]
 
     def tables_for(self, form: str) -> list[Table]:
@@ -100,10 +104,11 @@ class TieReport(Displayed):
         return [Table([*overview.columns, *at_cutoffs.columns[1:]], rows)]
 
     def charts(self) -> list[Chart]:
-        """The mean size of a tie group at each cutoff, a chart for each run."""
+        """Return a chart for each run: the mean size of a tie group at each cutoff."""
         return [chart for run in self.runs for chart in run.charts()]
 
     def figures(self) -> dict[str, float]:
+        """Return the counts of each run under flat names."""
         return {
             f"{run.name}/{figure}": float(getattr(run, figure))
             for run in self.runs
@@ -111,7 +116,7 @@ class TieReport(Displayed):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """What `rankproof ties --format json` prints."""
+        """Return what `rankproof ties --format json` prints."""
         return {"runs": [run.to_dict() for run in self.runs]}
 
     def _overview(self) -> Table:
@@ -177,13 +182,13 @@ def tie_statistics(
 ) -> TieStatistics:
     """Count a run's ties: distinct scores and group sizes at cutoffs, and where ties cross them.
 
-    A list seems cut inside a tie when it is as long as the run's longest list, which others share
-    or which is a round number, and ends in a group of two or more: the retriever may have left
-    out documents that tie with the last one it kept. A file that would take more than `memory` is
-    read in parts, as by `evaluate`.
+    A list is taken to be cut inside a tie if it ends in a group of two or more and is as long as
+    the longest list, provided that several lists are as long or its length is a multiple of ten:
+    the retriever may have dropped documents that tie with the last. A file that would take more
+    than `memory` is read in parts, as by `evaluate`.
 
-    >>> found = rp.tie_statistics("try/saturated.trec", [5])
-    >>> round(found.at[0].distinct, 2)
+    >>> statistics = rp.tie_statistics("try/saturated.trec", [5])
+    >>> round(statistics.at[0].distinct, 2)
     2.07
     """
     for cutoff in cutoffs:
@@ -192,106 +197,109 @@ def tie_statistics(
                 f"cutoff {cutoff} is {'below 1' if cutoff < 1 else 'past any list'}",
                 remedy="count ranks from 1, in 64 bits",
             )
+
+    def count_whole(table: Run) -> TieStatistics:
+        parts = [_count_ties(table, cutoffs, score_dtype)]
+        return _merge_counts(table.name, score_dtype or table.dtype, parts, cutoffs, table.notes)
+
     if not isinstance(run, str | os.PathLike):
         table: Run = read_run(run, name=name)
-        if not len(table):  # as a search of no documents gives it
+        if not len(table):  # a search of no documents returns such a run
             raise no_rows(table.name)
-        return _of_table(table, cutoffs, score_dtype)
+        return count_whole(table)
 
-    from rankproof.evaluation.streaming.evaluate import in_parts, whole_or_parts
-    from rankproof.evaluation.streaming.merging import part_as_run
+    from rankproof.evaluation.streaming.evaluate import map_query_parts, read_whole_or_in_parts
+    from rankproof.evaluation.streaming.merging import build_partial_run
     from rankproof.evaluation.streaming.rows import Rows
 
     label = name or stem(os.fspath(run))
 
-    def whole(table: Run) -> TieStatistics:
-        return _of_table(table, cutoffs, score_dtype)
+    def count_shards(shards: list[Any]) -> TieStatistics:
+        def count(rows: Rows) -> _TieCounts:
+            return _count_ties(build_partial_run(rows, label), cutoffs, score_dtype)
 
-    def parts(shards: list[Any]) -> TieStatistics:
-        def count(rows: Rows) -> _Counted:
-            return _count(part_as_run(rows, label, "float64"), cutoffs, score_dtype)
-
-        stream, counted = in_parts(shards, count, memory, spill_dir)
+        stream, parts = map_query_parts(shards, count, memory, spill_dir)
         dtype = score_dtype or stream.dtype
-        return _together(label, dtype, counted, cutoffs, tuple(stream.notes))
+        return _merge_counts(label, dtype, parts, cutoffs, tuple(stream.notes))
 
-    return whole_or_parts(run, whole, parts, memory, spill_dir, name=label, form=format)
+    return read_whole_or_in_parts(
+        run, count_whole, count_shards, memory, spill_dir, name=label, form=format
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """The ties of some queries."""
+class _TieCounts:
+    """The ties of Q queries at K cutoffs."""
 
-    length: Int  # (q,) documents listed
-    last: Int  # (q,) documents in the last group
-    tied: int
+    length: Int  # (Q,) documents listed
+    last_group: Int  # (Q,) documents in the last group
+    tied: int  # queries with a group of two or more
     tied_documents: int
-    largest: int
-    distinct: Int  # (k, q) different scores in the top k
-    crossed: Int  # (k,) queries where a group reaches past rank k
+    largest: int  # documents in the largest group
+    distinct: Int  # (K, Q) distinct scores in the top k
+    crossed: Int  # (K,) queries where a group reaches past rank k
 
 
-def _of_table(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> TieStatistics:
-    counted = [_count(run, cutoffs, score_dtype)]
-    return _together(run.name, score_dtype or run.dtype, counted, cutoffs, run.notes)
-
-
-def _count(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _Counted:
+def _count_ties(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _TieCounts:
     ranking = rank_run(run, "input", score_dtype)
-    some = np.diff(ranking.start) > 0  # a file of the run would not name the others either
-    begin, end = ranking.start[:-1][some], ranking.start[1:][some]
+    has_documents = np.diff(ranking.start) > 0  # a file could not name a query without any
+    begin, end = ranking.start[:-1][has_documents], ranking.start[1:][has_documents]
     length = end - begin
-    groups = np.diff(ranking.group_start)
+    sizes = np.diff(ranking.group_start)
     distinct, crossed = [], []
     for cutoff in cutoffs:
         stop = begin + np.minimum(cutoff, length)
-        after = np.searchsorted(ranking.group_start, stop)
-        distinct.append(after - np.searchsorted(ranking.group_start, begin))
-        crossed.append(int((ranking.group_start[after] != stop).sum()))
-    return _Counted(
+        next_group = np.searchsorted(ranking.group_start, stop)
+        distinct.append(next_group - np.searchsorted(ranking.group_start, begin))
+        crossed.append(int((ranking.group_start[next_group] != stop).sum()))
+    return _TieCounts(
         length=length,
-        last=groups[np.searchsorted(ranking.group_start, end) - 1],
+        last_group=sizes[np.searchsorted(ranking.group_start, end) - 1],
         tied=int(ranking.tied.sum()),
-        tied_documents=int(groups[groups > 1].sum()),
-        largest=int(groups.max()),
+        tied_documents=int(sizes[sizes > 1].sum()),
+        largest=int(sizes.max()),
         distinct=np.array(distinct, np.int64).reshape(len(cutoffs), len(length)),
         crossed=np.array(crossed, np.int64),
     )
 
 
-def _together(
+def _merge_counts(
     name: str,
     dtype: str,
-    counted: Sequence[_Counted],
+    parts: Sequence[_TieCounts],
     cutoffs: Sequence[int],
     notes: tuple[str, ...],
 ) -> TieStatistics:
-    """The ties of all queries; means are correctly rounded sums and do not depend on the parts."""
-    length, last = (np.concatenate([getattr(c, f) for c in counted]) for f in ("length", "last"))
-    distinct = np.concatenate([c.distinct for c in counted], axis=1)
-    crossed = np.sum([c.crossed for c in counted], axis=0)
+    """Return the statistics of all queries.
+
+    Means are correctly rounded sums, so they do not depend on how the run was divided.
+    """
+    length = np.concatenate([part.length for part in parts])
+    last_group = np.concatenate([part.last_group for part in parts])
+    distinct = np.concatenate([part.distinct for part in parts], axis=1)
+    crossed = np.sum([part.crossed for part in parts], axis=0)
     queries, documents = len(length), int(length.sum())
     at = tuple(
         TiesAt(
             cutoff,
-            int(distinct[k].sum()) / queries,
-            math.fsum(np.minimum(cutoff, length) / distinct[k]) / queries,
-            int(crossed[k]) / queries,
+            distinct=int(distinct[k].sum()) / queries,
+            group_size=math.fsum(np.minimum(cutoff, length) / distinct[k]) / queries,
+            crossed=int(crossed[k]) / queries,
         )
         for k, cutoff in enumerate(cutoffs)
     )
     longest = int(length.max())
-    full = length == longest
-    capped = int(full.sum()) > 1 or (longest > 1 and longest % 10 == 0)
+    is_full = length == longest
+    has_limit = int(is_full.sum()) > 1 or (longest > 1 and longest % 10 == 0)
     return TieStatistics(
         name=name,
         queries=queries,
         documents=documents,
         score_dtype=dtype,
-        tied=sum(c.tied for c in counted),
-        tied_documents=sum(c.tied_documents for c in counted) / documents,
-        largest=max(c.largest for c in counted),
-        cut=int((full & (last > 1)).sum()) if capped else 0,
+        tied=sum(part.tied for part in parts),
+        tied_documents=sum(part.tied_documents for part in parts) / documents,
+        largest=max(part.largest for part in parts),
+        cut=int((is_full & (last_group > 1)).sum()) if has_limit else 0,
         at=at,
         notes=notes,
     )

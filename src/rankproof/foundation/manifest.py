@@ -1,4 +1,9 @@
-"""How a result was made: version, configuration, inputs by digest, seed, machine."""
+"""Record how a result was made: version, configuration, inputs by digest, seed, machine.
+
+A result that cannot be made again proves little. Each result file therefore has a manifest, from
+which `rankproof verify` makes it again. It holds no folder and no secret, so that it may be
+published.
+"""
 
 from __future__ import annotations
 
@@ -20,34 +25,33 @@ from rankproof.foundation.redaction import redact_for_publication
 from rankproof.foundation.version import __version__
 
 _BLOCK = 1 << 22
-_LARGE = 1 << 24  # bytes of a file that takes long enough to be digested ahead
+_LARGE = 1 << 24  # bytes from which a digest takes long enough to begin early
 
 READ_ONCE: dict[str, tuple[int, str]] = {}  # size and SHA-256 of pipes, which cannot be read again
-command: list[str] | None = None  # what was asked for, where it was on the command line
+command: list[str] | None = None  # the words of the command line, if there is one
 
-
-_ahead: dict[str, Future[str]] = {}  # digests that are being made
+_ahead: dict[str, Future[str]] = {}  # digests being computed
 
 
 def digest_ahead(paths: Iterable[str]) -> None:
-    """Begin to digest large files beside other work: `digest_file` then waits for the rest."""
+    """Begin to digest large files in a thread; `digest_file` waits for the result."""
     large = [path for path in paths if Path(path).is_file() and Path(path).stat().st_size > _LARGE]
     _ahead.update((path, Future()) for path in large)
 
-    def work() -> None:
+    def digest_all() -> None:
         for path in large:
             try:
                 _ahead[path].set_result(_digest_file(path))
             except OSError as error:
                 _ahead[path].set_exception(error)
 
-    Thread(target=work, daemon=True).start()
+    Thread(target=digest_all, daemon=True).start()
 
 
 def digest_file(path: str | Path) -> str:
-    """SHA-256 of a file's bytes."""
-    begun = _ahead.pop(str(path), None)
-    return begun.result() if begun is not None else _digest_file(path)
+    """Return the SHA-256 of a file's bytes."""
+    pending = _ahead.pop(str(path), None)
+    return pending.result() if pending is not None else _digest_file(path)
 
 
 def _digest_file(path: str | Path) -> str:
@@ -60,9 +64,9 @@ def _digest_file(path: str | Path) -> str:
 
 
 def input_digest(path: str | Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of an input; of a folder, of the digests of its files by name.
+    """Return name, size and SHA-256 of an input; for a folder, of the digests of its files by name.
 
-    A pipe cannot be read again: what was counted as it was read is told, if it was.
+    A pipe cannot be read again, so its digest must have been taken while it was read.
     """
     place = Path(path)
     if str(path) in READ_ONCE:
@@ -71,14 +75,14 @@ def input_digest(path: str | Path) -> dict[str, Any]:
         return {"file": name, "size": size, "sha256": sha}
     try:
         if place.is_dir():
-            files = sorted(file for file in _results(place) if file.is_file())
-            known = {
+            files = sorted(file for file in _iter_inputs(place) if file.is_file())
+            digests = {
                 printable_path(file.relative_to(place).as_posix()): digest_file(file)
                 for file in files
             }
             size = sum(file.stat().st_size for file in files)
             name = printable_path(place.resolve().name)
-            return {"file": name, "files": len(files), "size": size, "sha256": digest(known)}
+            return {"file": name, "files": len(files), "size": size, "sha256": digest(digests)}
         name = printable_path(place.name)
         if not place.is_file():
             return {"file": name, "size": None, "sha256": None}
@@ -91,41 +95,41 @@ def input_digest(path: str | Path) -> dict[str, Any]:
         ) from None
 
 
-def _results(folder: Path) -> Iterator[Path]:
-    """What a folder holds; of a sweep's its results, not what it keeps for the next time."""
-    swept = (folder / "sweep.json").is_file()
+def _iter_inputs(folder: Path) -> Iterator[Path]:
+    """Yield all that a folder holds, but only the results of a sweep and not its cache."""
+    is_sweep = (folder / "sweep.json").is_file()
     for path in folder.iterdir():
-        if not swept or path.suffix in (".json", ".parquet"):
+        if not is_sweep or path.suffix in (".json", ".parquet"):
             yield from path.rglob("*") if path.is_dir() else [path]
 
 
 # ------------------------------------------------------------------------------------ roles
 
-# Of files that are no runs.
+# Roles of files that are not runs, and prefixes of roles that several files have.
 _ROLES = ("qrels", "judged", "human", "golden", "correct", "sources", "provenance")
-_SEVERAL = ("run ", "pool ")
+_PREFIXES = ("run ", "pool ")
 
 
 def role_of(run: str) -> str:
-    """What a run is called among the inputs: its name, unless something else is called so."""
-    return f"run {run}" if run in _ROLES or run.startswith(_SEVERAL) else run
+    """Return the role of a run among the inputs: its name, prefixed if it could be another role."""
+    return f"run {run}" if run in _ROLES or run.startswith(_PREFIXES) else run
 
 
 def run_of(role: str) -> str | None:
-    """The name of the run that has a role; None where it is no run's."""
+    """Return the name of the run that has a role; None if the role is not of a run."""
     if role.startswith("run "):
         return role.removeprefix("run ")
-    return None if role in _ROLES or role.startswith(_SEVERAL) else role
+    return None if role in _ROLES or role.startswith(_PREFIXES) else role
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of a JSON value, written in one way only."""
+    """Return the SHA-256 of a JSON value in its canonical form: sorted keys, no blanks."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def machine() -> dict[str, Any]:
-    """What the figures of time depend on."""
+    """Return what measured times depend on."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),
@@ -138,7 +142,7 @@ def machine() -> dict[str, Any]:
 
 @cache
 def _version(package: str) -> str | None:
-    import importlib.metadata  # which parses mail, and costs more than most verbs do
+    import importlib.metadata  # takes longer to load than most commands run
 
     try:
         return importlib.metadata.version(package)
@@ -147,9 +151,9 @@ def _version(package: str) -> str | None:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of the packages that are installed."""
-    known = {package: _version(package) for package in packages}
-    return {package: version for package, version in known.items() if version is not None}
+    """Return the versions of those packages that are installed."""
+    installed = {package: _version(package) for package in packages}
+    return {package: version for package, version in installed.items() if version is not None}
 
 
 def manifest(
@@ -160,10 +164,10 @@ def manifest(
     seed: int | None = None,
     packages: Iterable[str] = ("numpy", "polars"),
 ) -> dict[str, Any]:
-    """What every result file says of how it was made.
+    """Return what a result file records of how it was made.
 
-    `inputs` are files by role; a manifest holds their names, sizes and digests, never their
-    folders, and no secret of the configuration. `command` is what was typed, where it was.
+    `inputs` are files by role, recorded by name, size and digest. Secrets are removed from the
+    configuration and from the command line.
     """
     return {
         "kind": kind,

@@ -14,11 +14,11 @@ import numpy as np
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import in_order
 from rankproof.evaluation import (
-    Evaluated,
+    EvaluatedRun,
     Policy,
+    averaged_queries,
     check_scale,
-    counts,
-    strangers,
+    no_common_query,
 )
 from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError
@@ -385,7 +385,7 @@ class View:
         *,
         depth: int | None = None,
         scale: int | None = None,
-        seen: Sequence[Evaluated] | None = None,
+        seen: Sequence[EvaluatedRun] | None = None,
     ):
         if policy.depth is not None and seen is None:  # evaluations were cut before
             runs = [in_order(r, policy.order, policy.score_dtype, policy.depth) for r in runs]
@@ -400,7 +400,7 @@ class View:
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
 
     @classmethod
-    def of(cls, seen: Sequence[Evaluated], qrels: Qrels, policy: Policy) -> View:
+    def of(cls, seen: Sequence[EvaluatedRun], qrels: Qrels, policy: Policy) -> View:
         """Of runs as they were evaluated under this policy."""
         return cls([each.run for each in seen], qrels, policy, seen=seen)
 
@@ -410,7 +410,7 @@ class View:
             check_scale(measure, self.qrels.grade, self.qrels.place)
         for reach in self.reaches:
             if not (reach.met.listed >= 0).any():
-                raise strangers(reach.run.name, reach.run.queries, self.qrels)
+                raise no_common_query(reach.run.name, reach.run.queries, self.qrels)
 
     def found(self, measures: Sequence[Measure]) -> Unjudged:
         """Every run and every pair."""
@@ -509,7 +509,7 @@ class View:
         """(Q,) the queries that the mean of an evaluation is over."""
         if self.policy.undefined == "zero":
             return np.ones(self.reaches[at].queries, np.bool_)
-        return counts(self.reaches[at].judged, measure)
+        return averaged_queries(self.reaches[at].judged, measure)
 
     def _counting(self, found: Ends, some: Bool) -> Ends:
         """NaN where neither an evaluation nor any completion counts the query."""

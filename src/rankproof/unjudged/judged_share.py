@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rankproof.data import RunLike, read_run
 from rankproof.data.sources import Format, is_folder, is_pipe
 from rankproof.data.tables import Qrels, Run, ids_of
-from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
+from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tables
 from rankproof.foundation.errors import InputError
 from rankproof.measures import Judged, Measure
 
@@ -80,7 +80,7 @@ def evaluate_named(
 
     wanted = with_judged(measures)
     unasked = holes is None and memory is None and len(runs) <= MANY
-    kept: list[Evaluated] | None = [] if holes or unasked else None
+    kept: list[EvaluatedRun] | None = [] if holes or unasked else None
     found = []
     with reading():
         for name, run in runs.items():
@@ -109,7 +109,7 @@ def evaluate_named(
     return found, View(read, qrels, policy)
 
 
-def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | None) -> bool:
+def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[EvaluatedRun] | None) -> bool:
     """Whether it is worth looking if unjudged documents could change a verdict.
 
     Nobody asked for it: runs that were read in parts are left alone.

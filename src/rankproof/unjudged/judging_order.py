@@ -15,7 +15,7 @@ from rankproof.data import read_qrels
 from rankproof.data.tables import Qrels, Run, Sampled, build_qrels
 from rankproof.data.ties import pool_of, tie_groups
 from rankproof.data.trec import check_trec_ids
-from rankproof.evaluation import Policy, counts
+from rankproof.evaluation import Policy, averaged_queries
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
@@ -112,7 +112,7 @@ def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> F
         groups = tie_groups(met.ranking, listed, query, rows, grades, pool, sampled)
         found = measure.outcomes(groups).expected
         if reach.policy.undefined == "skip":
-            found = np.where(counts(groups, measure), found, np.nan)
+            found = np.where(averaged_queries(groups, measure), found, np.nan)
         value[some] = found
         low = high
     return value

@@ -36,7 +36,7 @@ import polars as pl
 
 from rankproof.data.tables import Qrels
 from rankproof.data.ties import TieGroups
-from rankproof.evaluation import counts
+from rankproof.evaluation import averaged_queries
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, out_of, plural, signed
@@ -162,7 +162,7 @@ def estimate(
         found = m.outcomes(groups).expected
         if view.policy.undefined == "zero":
             return np.nan_to_num(found)
-        return np.where(counts(groups, m), found, np.nan)
+        return np.where(averaged_queries(groups, m), found, np.nan)
 
     everyone = range(len(view.runs))
     drawn: dict[tuple[int, Measure], list[Float]] = {(a, m): [] for a in everyone for m in measures}

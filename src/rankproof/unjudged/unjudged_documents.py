@@ -11,7 +11,14 @@ import numpy as np
 
 from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.data.ties import Pool, TieGroups, pool_of, tie_groups
-from rankproof.evaluation import Evaluated, Met, Policy, counts, meet, undefined_is_zero
+from rankproof.evaluation import (
+    EvaluatedRun,
+    MatchedRun,
+    Policy,
+    averaged_queries,
+    fill_undefined,
+    match_judgments,
+)
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures import Measure, Outcomes
@@ -84,13 +91,15 @@ class Front:
 class Reach:
     """One run on the judged queries, its unjudged documents within reach among them."""
 
-    def __init__(self, run: Run, qrels: Qrels, policy: Policy, seen: Evaluated | None = None):
+    def __init__(self, run: Run, qrels: Qrels, policy: Policy, seen: EvaluatedRun | None = None):
         # Every judged query keeps its place, so that the columns of several runs line up.
         self.policy = policy
         self.run = run
         way = replace(policy, missing="zero", condensed=False)
         self._seen = seen if seen is not None and seen.policy == way else None
-        self.met: Met = meet(run, qrels, way) if self._seen is None else self._seen.met
+        self.met: MatchedRun = (
+            match_judgments(run, qrels, way) if self._seen is None else self._seen.matched
+        )
         self._now: dict[Measure, Outcomes] = {} if self._seen is None else {**self._seen.outcomes}
         self._spans: dict[int | None, Span] = {}
         self._within: dict[int | None, TieGroups] = {}
@@ -120,7 +129,7 @@ class Reach:
         if measure not in self._now:
             found = measure.outcomes(self.judged)
             zero = self.policy.undefined == "zero"
-            self._now[measure] = undefined_is_zero(found) if zero else found
+            self._now[measure] = fill_undefined(found) if zero else found
         return self._now[measure]
 
     @cached_property
@@ -364,7 +373,7 @@ class Holed:
         """(Q,) queries that a mean is over only if a hole is relevant."""
         if not self.skips:
             return np.zeros(self.groups.queries, np.bool_)
-        return ~counts(self.groups, measure)
+        return ~averaged_queries(self.groups, measure)
 
     def with_last(self, grade: int, which: Bool) -> TieGroups:
         """Of some queries (Q,) one hole judged, where the last group that has any ends."""

@@ -1,4 +1,8 @@
-"""A run in files of any size → Evaluation, within a bound on memory."""
+"""Evaluate a run in files of any size within a bound on memory.
+
+The size of a run in memory is estimated first. A run that fits is read whole; a larger one is read
+in chunks, and a query is evaluated once all of its rows are there.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +30,20 @@ from rankproof.data.sources import (
     stem,
 )
 from rankproof.data.tables import Qrels, Run
-from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
+from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tables
+from rankproof.evaluation.checks import check_scales
 from rankproof.evaluation.streaming.merging import (
-    FEW,
+    EXAMPLE_COUNT,
     Pair,
+    PartwiseEvaluation,
     RepeatedPair,
-    check_grades,
-    evaluate_part,
-    first_queries,
-    merge,
-    repeated,
-    split,
-    strange,
+    example_queries,
+    first_rows_if_all_unjudged,
+    repeated_pair_error,
+    split_by_hash,
 )
-from rankproof.evaluation.streaming.rows import Rows, joined
-from rankproof.evaluation.streaming.shards import (
-    Chunk,
-    Paths,
-    Shard,
-    common_dtype,
-    find_shards,
-)
+from rankproof.evaluation.streaming.rows import Rows, concatenate_rows
+from rankproof.evaluation.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
 from rankproof.evaluation.streaming.spill import spill_folder
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
@@ -55,56 +52,54 @@ from rankproof.foundation.lines import LINE
 from rankproof.foundation.memory import BYTES_PER_ROW, available_memory, parse_memory
 from rankproof.measures import Measure
 
-SHARE = 0.5  # of the memory available, where no bound is named
-WAITING = 3  # chunks held before they are spilled; rows at rest take a quarter of their peak
-
+MEMORY_SHARE = 0.5  # of the available memory, unless a bound is given
+SPILL_CHUNKS = 3  # chunks held before they are spilled; rows at rest take a quarter of their peak
 
 # For a file that is read whole: the memory of a row as a multiple of BYTES_PER_ROW, and that of its
 # text as a multiple of the file.
-WHOLE: dict[Format, tuple[int, int]] = {
+WHOLE_FILE_COST: dict[Format, tuple[int, int]] = {
     **dict.fromkeys(("trec", "parquet", "arrow"), (1, 4)),
     **dict.fromkeys(("csv", "tsv"), (2, 8)),
-    **dict.fromkeys(("json", "jsonl"), (4, 16)),  # Python's own objects
+    **dict.fromkeys(("json", "jsonl"), (4, 16)),  # Python objects
 }
-SMALL = 1 << 24  # bytes of a plain file that are not worth a look
+SMALL_FILE = 1 << 24  # bytes of a plain file that always fits; its rows are not counted
+
+_T = TypeVar("_T")
 
 
-def _bound(memory: int | str | None) -> int:
-    return int(SHARE * available_memory()) if memory is None else parse_memory(memory)
+def _memory_limit(memory: int | str | None) -> int:
+    return int(MEMORY_SHARE * available_memory()) if memory is None else parse_memory(memory)
 
 
 @contextmanager
-def opened(
+def open_run(
     path: str, memory: int | str | None, spill_dir: str | os.PathLike[str] | None
 ) -> Iterator[Source]:
-    """A file to be read whole or in parts. What comes out of a pipe and is too much to hold is
-    written to disk first.
-    """
+    """Open a file or pipe; a pipe's content that is too large to hold is written to disk first."""
     if not is_pipe(path):
         yield Source(path)
         return
-    most = _bound(memory) // WHOLE["trec"][1]
-    chunks = _pipe(path)
-    held, size = [], 0
+    limit = _memory_limit(memory) // WHOLE_FILE_COST["trec"][1]
+    chunks = _read_pipe(path)
+    pending, size = [], 0
     for chunk in chunks:
-        held.append(chunk)
+        pending.append(chunk)
         size += len(chunk)
-        if size > most:
+        if size > limit:
             break
     else:
-        yield Source(path, b"".join(held))
+        yield Source(path, b"".join(pending))
         return
     with spill_folder(spill_dir) as folder:
         with (folder / "input").open("wb") as file:
-            file.writelines(chain(held, chunks))
-        held.clear()
+            file.writelines(chain(pending, chunks))
+        pending.clear()
         source = Source(folder / "input")
         source.label, source.name = label_of(path), stem(path)
         yield source
 
 
-def _pipe(path: str) -> Iterator[bytes]:
-    """What comes out of a pipe; an error of reading in one line."""
+def _read_pipe(path: str) -> Iterator[bytes]:
     try:
         yield from pipe_chunks(path)
     except OSError as error:
@@ -115,29 +110,32 @@ def _pipe(path: str) -> Iterator[bytes]:
         ) from None
 
 
-def fits(source: Source, form: Format | None, memory: int | str | None) -> bool:
-    """Whether a run may be read whole; sets how much of it may be held, should it be more."""
+def fits_in_memory(source: Source, form: Format | None, memory: int | str | None) -> bool:
+    """Return whether a run may be read whole.
+
+    Sets `source.limit`, the bytes that may be held of it: the estimate may be too low.
+    """
     shard = Shard(source, form)
-    row, text = WHOLE.get(shard.form, WHOLE["json"])
-    bound = _bound(memory)
-    source.limit = max(LINE, bound // text)
-    if not shard.streamed:
+    row_cost, text_cost = WHOLE_FILE_COST.get(shard.form, WHOLE_FILE_COST["json"])
+    limit = _memory_limit(memory)
+    source.limit = max(LINE, limit // text_cost)
+    if not shard.is_streamable:
         return True
-    if memory is None and source.plain_size is not None and shard.size < SMALL:
+    if memory is None and source.plain_size is not None and shard.size < SMALL_FILE:
         return True
-    return shard.rows * row * BYTES_PER_ROW <= bound
+    return shard.row_count * row_cost * BYTES_PER_ROW <= limit
 
 
-def streams(source: object, memory: int | str | None, form: Format | None = None) -> bool:
-    """Whether a run is read in parts: a folder always, a file if it would not fit.
+def needs_parts(source: object, memory: int | str | None, form: Format | None = None) -> bool:
+    """Return whether a run is read in parts: a folder always, a file if it would not fit.
 
-    >>> from rankproof.evaluation.streaming import streams
-    >>> streams("try/plain.trec", "1GB")
+    >>> from rankproof.evaluation.streaming import needs_parts
+    >>> needs_parts("try/plain.trec", "1GB")
     False
     """
     if not isinstance(source, str | os.PathLike) or is_pipe(os.fspath(source)):
         return False
-    return is_folder(source) or not fits(Source(source), form, memory)
+    return is_folder(source) or not fits_in_memory(Source(source), form, memory)
 
 
 def evaluate_file(
@@ -150,11 +148,11 @@ def evaluate_file(
     spill_dir: str | os.PathLike[str] | None = None,
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
-    kept: list[Evaluated] | None = None,
+    kept: list[EvaluatedRun] | None = None,
 ) -> Evaluation:
-    """A file or a folder of shards → Evaluation: whole where it fits, else in parts.
+    """Evaluate a file or a folder of shards: whole if it fits into memory, else in parts.
 
-    What is seen of a run that is read whole is added to `kept`.
+    A run that is read whole is appended to `kept`, with its intermediate results.
 
     >>> from rankproof.evaluation import Policy
     >>> from rankproof.evaluation.streaming import evaluate_file
@@ -163,43 +161,42 @@ def evaluate_file(
     30
     """
     label = name or stem(os.fspath(run))
+    evaluation = PartwiseEvaluation(qrels, measures, policy, label)
 
-    def whole(table: Run) -> Evaluation:
+    def evaluate_whole(table: Run) -> Evaluation:
         return evaluate_tables(table, qrels, measures, policy, kept)
 
-    def parts(shards: list[Shard]) -> Evaluation:
-        return _evaluate(shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label)
+    def evaluate_parts(shards: list[Shard]) -> Evaluation:
+        return _evaluate_shards(shards, evaluation, memory, spill_dir)
 
-    return whole_or_parts(run, whole, parts, memory, spill_dir, name=label, form=format)
+    return read_whole_or_in_parts(
+        run, evaluate_whole, evaluate_parts, memory, spill_dir, name=label, form=format
+    )
 
 
-_T = TypeVar("_T")
-
-
-def whole_or_parts(
+def read_whole_or_in_parts(
     run: str | os.PathLike[str],
-    whole: Callable[[Run], _T],
-    parts: Callable[[list[Shard]], _T],
+    use_whole: Callable[[Run], _T],
+    use_shards: Callable[[list[Shard]], _T],
     memory: int | str | None,
     spill_dir: str | os.PathLike[str] | None,
     *,
     name: str,
     form: Format | None,
 ) -> _T:
-    """`whole` of a run that fits into memory, `parts` of the shards of one that does not."""
+    """Return `use_whole` of a run that fits into memory, `use_shards` of one that does not."""
     path = os.fspath(run)
     check_format(form)
     if path and is_folder(path):
-        return parts(find_shards(run, form))
-    with opened(path, memory, spill_dir) as source:
-        if fits(source, form, memory):
+        return use_shards(find_shards(run, form))
+    with open_run(path, memory, spill_dir) as source:
+        if fits_in_memory(source, form, memory):
             try:
-                return whole(read_run(source, format=form, name=name))
+                return use_whole(read_run(source, format=form, name=name))
             except TooLarge:
-                shard = Shard(source, form)
-                if not shard.streamed:
+                if not Shard(source, form).is_streamable:
                     raise
-        return parts([Shard(source, form)])
+        return use_shards([Shard(source, form)])
 
 
 def evaluate_stream(
@@ -213,12 +210,12 @@ def evaluate_stream(
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
 ) -> Evaluation:
-    """`evaluate` for a file, a folder of shards or several files, in parts.
+    """Evaluate a file, a folder of shards or several files in parts.
 
-    Rows are in the order of the files, and in them of their rows. Where the rows of each query
-    stand together nothing is written to disk; otherwise rows are spilled by a hash of the query
-    and read back a part at a time. `memory` bounds what is held of the run (by default half of
-    what is available), as long as every single query fits.
+    Rows are in the order of the files, and inside a file in that of its rows. If the rows of each
+    query are adjacent, nothing is written to disk; otherwise rows are spilled by a hash of the
+    query and read back a part at a time. `memory` bounds what is held of the run (by default half
+    of what is available), as long as every single query fits.
 
     >>> from rankproof.evaluation import Policy
     >>> from rankproof.evaluation.streaming import evaluate_stream
@@ -227,89 +224,91 @@ def evaluate_stream(
     30
     """
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
-    shards = find_shards(run, format)
-    return _evaluate(shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label)
+    evaluation = PartwiseEvaluation(qrels, measures, policy, label)
+    return _evaluate_shards(find_shards(run, format), evaluation, memory, spill_dir)
 
 
-def _evaluate(
+def _evaluate_shards(
     shards: list[Shard],
-    qrels: Qrels,
-    measures: Sequence[Measure],
-    policy: Policy,
+    evaluation: PartwiseEvaluation,
     memory: int | str | None,
-    *,
     spill_dir: str | os.PathLike[str] | None,
-    label: str,
 ) -> Evaluation:
-    check_grades(qrels, measures)
+    qrels = evaluation.qrels
+    check_scales(qrels, evaluation.measures)
+    stream, parts = map_query_parts(shards, evaluation.evaluate, memory, spill_dir)
 
-    def evaluate(rows: Rows) -> Evaluation:
-        return evaluate_part(rows, qrels, measures, policy, label, "float64")
+    def find_unjudged_rows() -> pl.DataFrame | None:
+        return first_rows_if_all_unjudged((chunk.rows for chunk in stream.chunks()), qrels)
 
-    stream, found = in_parts(shards, evaluate, memory, spill_dir)
-    return merge(
-        *(found, qrels, measures, policy, label, stream.dtype, stream.first),
+    return evaluation.merge(
+        parts,
+        stream.dtype,
+        stream.first_queries,
         notes=stream.notes,
-        strange=lambda: strange((chunk.rows for chunk in stream.chunks()), qrels),
+        find_unjudged_rows=find_unjudged_rows,
     )
 
 
-def in_parts(
+def map_query_parts(
     shards: list[Shard],
     work: Callable[[Rows], _T],
     memory: int | str | None,
     spill_dir: str | os.PathLike[str] | None = None,
-) -> tuple[_Stream, list[_T]]:
-    """`work` done on all rows of some queries at a time; what is known of the whole, and each."""
-    stream = _Stream(shards, _bound(memory))
+) -> tuple[ChunkStream, list[_T]]:
+    """Return the stream that was read, and `work` of parts that each hold all rows of queries."""
+    stream = ChunkStream(shards, _memory_limit(memory))
     try:
-        found = _all(work, whole_queries(stream.chunks()))
-    except Scattered:
+        results, repeated = _map_parts(work, iter_whole_queries(stream.chunks()))
+    except ScatteredQueries:
         with spill_folder(spill_dir) as folder:
-            found = _all(work, _by_hash(stream, folder))
-    done, pairs = found
-    if pairs:
-        raise place_repeated(pairs, stream.shards, stream.step)
-    return stream, done
+            results, repeated = _map_parts(work, _iter_hash_parts(stream, folder))
+    if repeated:
+        raise locate_repeated_pair(repeated, stream.shards, stream.rows_per_chunk)
+    return stream, results
 
 
-def _all(work: Callable[[Rows], _T], parts: Iterable[Rows]) -> tuple[list[_T], list[Pair]]:
-    """`work` of each part, and the first pair that each lists twice: the file's may be in any."""
-    done: list[_T] = []
-    pairs: list[Pair] = []
+def _map_parts(work: Callable[[Rows], _T], parts: Iterable[Rows]) -> tuple[list[_T], list[Pair]]:
+    """Return `work` of each part, and the repeated pair of each part that has one.
+
+    All parts are read, since the first repeated pair of the file may be in any of them.
+    """
+    results: list[_T] = []
+    repeated: list[Pair] = []
     for rows in parts:
         try:
-            done.append(work(rows))
-        except RepeatedPair as again:
-            pairs.append(again.pair)
-        del rows  # the next part is read now
-    return done, pairs
+            results.append(work(rows))
+        except RepeatedPair as error:
+            repeated.append(error.pair)
+        del rows  # frees its memory before the next part is read
+    return results, repeated
 
 
-class _Stream:
-    """The chunks of all shards, and what is known of them after a pass."""
+class ChunkStream:
+    """The chunks of all shards, and what is known of the run after they were read."""
 
-    def __init__(self, shards: list[Shard], bound: int):
+    def __init__(self, shards: list[Shard], memory: int):
         self.shards = shards
-        self.bound = bound
-        # A chunk is read, brought together with what was held back, and evaluated: three times.
-        self.step = max(1, bound // (3 * BYTES_PER_ROW))
-        self.first = pl.Series("query", [], pl.String)
-        self.notes: dict[str, None] = {}  # what reading took for granted, each once
+        # A chunk exists three times: as read, joined with held rows, and while it is evaluated.
+        self.rows_per_chunk = max(1, memory // (3 * BYTES_PER_ROW))
+        self.first_queries = pl.Series("query", [], pl.String)
+        self.notes: dict[str, None] = {}  # what the readers assumed, each note once
         self._dtypes: dict[str, None] = {}
 
     @property
     def dtype(self) -> str:
+        """The format of all scores."""
         return common_dtype(list(self._dtypes))
 
     def chunks(self) -> Iterator[Chunk]:
+        """Read all shards in order."""
         rows = 0
         for shard in self.shards:
-            for chunk in shard.chunks(self.step):
+            for chunk in shard.chunks(self.rows_per_chunk):
                 self._dtypes[chunk.dtype] = None
                 self.notes |= dict.fromkeys(chunk.notes)
-                if len(self.first) < FEW:
-                    self.first = first_queries([self.first, chunk.rows.queries])
+                if len(self.first_queries) < EXAMPLE_COUNT:
+                    self.first_queries = example_queries([self.first_queries, chunk.rows.queries])
                 rows += len(chunk.rows)
                 warn_if_slow(rows)
                 yield chunk
@@ -319,41 +318,45 @@ class _Stream:
             raise no_rows(self.shards[0].label)
 
 
-# -------------------------------------------------------------------------- by ranges of queries
+# ---------------------------------------------------------------- if each query's rows are adjacent
 
 
-class Scattered(Exception):
-    """A query comes again after others."""
+class ScatteredQueries(Exception):
+    """A query appears again after others."""
 
 
-def whole_queries(chunks: Iterable[Chunk]) -> Iterator[Rows]:
-    """All rows of some queries at a time as they go by, those of the last query alone."""
-    seen = _Seen()
-    held: list[Rows] = []  # rows of the query that may go on in the next chunk
+def iter_whole_queries(chunks: Iterable[Chunk]) -> Iterator[Rows]:
+    """Yield all rows of some queries as soon as they were read; raise ScatteredQueries if one
+    appears again after others.
+
+    The last query of a chunk is held back, as the next chunk may continue it.
+    """
+    distinct = _DistinctIds()
+    pending: list[Rows] = []  # rows of the query held back
     for chunk in chunks:
         rows = chunk.rows
-        begins = rows.begins()
-        goes_on = bool(held) and held[-1].queries[0] == rows.queries[0]
-        new = rows.queries[1:] if goes_on else rows.queries
-        # The held query is looked for at once: it is measured together with these.
-        again = bool(held) and (new == held[-1].queries[0]).any()
-        if again or len(begins) > len(rows.queries) or not seen.add(new):
-            raise Scattered
-        last = int(begins[-1])
-        if last or not goes_on:
-            whole = [*held, rows.between(0, last)] if last else held
-            if whole:
-                yield joined(whole)
-            held = []
-        held.append(rows.between(last, len(rows)))
-    if held:
-        yield joined(held)
-    if not seen.add(pl.Series([], dtype=pl.String), last=True):
-        raise Scattered
+        starts = rows.query_starts()
+        continues = bool(pending) and pending[-1].queries[0] == rows.queries[0]
+        new = rows.queries[1:] if continues else rows.queries
+        # `distinct` looks only now and then, but the held query is evaluated with these rows.
+        returns = bool(pending) and (new == pending[-1].queries[0]).any()
+        if returns or len(starts) > len(rows.queries) or not distinct.add(new):
+            raise ScatteredQueries
+        last = int(starts[-1])
+        if last or not continues:
+            complete = [*pending, rows.slice_rows(0, last)] if last else pending
+            if complete:
+                yield concatenate_rows(complete)
+            pending = []
+        pending.append(rows.slice_rows(last, len(rows)))
+    if pending:
+        yield concatenate_rows(pending)
+    if not distinct.add(pl.Series([], dtype=pl.String), last=True):
+        raise ScatteredQueries
 
 
-class _Seen:
-    """Whether ids are all different, by their hashes: a false alarm costs time, not truth."""
+class _DistinctIds:
+    """Tells whether ids are distinct, by their hashes: a false alarm costs only time."""
 
     def __init__(self) -> None:
         self._hashes: list[Int] = []
@@ -361,7 +364,10 @@ class _Seen:
         self._checked = 0
 
     def add(self, ids: pl.Series, last: bool = False) -> bool:
-        """Looks when there are twice as many as the last time, and at the end."""
+        """Add ids; return False if a repeated one was noticed.
+
+        Ids are compared whenever their number has doubled, and at the last call.
+        """
         self._hashes.append(ids.hash().to_numpy())
         self._count += len(ids)
         if self._count < 2 * self._checked and not last:
@@ -372,66 +378,69 @@ class _Seen:
         return len(self._hashes[0]) == len(hashes)
 
 
-# --------------------------------------------------------------------------------------- by hash
+# -------------------------------------------------------------------------- if they are scattered
 
 
-def _by_hash(stream: _Stream, folder: Path) -> Iterator[Rows]:
-    """Write rows to disk by the hash of their query, then give one part after the other."""
-    total = sum(shard.rows for shard in stream.shards)
-    parts = max(1, -(-total // stream.step))
-    pieces: list[list[Path]] = [[] for _ in range(parts)]
-    held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
-    waiting = 0
+def _iter_hash_parts(stream: ChunkStream, folder: Path) -> Iterator[Rows]:
+    """Write rows to disk by the hash of their query, then yield one part after the other."""
+    total = sum(shard.row_count for shard in stream.shards)
+    parts = max(1, -(-total // stream.rows_per_chunk))
+    files: list[list[Path]] = [[] for _ in range(parts)]
+    pending: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
+    pending_rows = 0
 
-    def write() -> None:
-        for part, frames in enumerate(held):
+    def spill() -> None:
+        for part, frames in enumerate(pending):
             if frames:
-                path = folder / f"{part}-{len(pieces[part])}.arrow"
-                _write(pl.concat(frames), path)
-                pieces[part].append(path)
+                path = folder / f"{part}-{len(files[part])}.arrow"
+                _write_arrow(pl.concat(frames), path)
+                files[part].append(path)
                 frames.clear()
 
     for chunk in stream.chunks():
-        for frames, rows in zip(held, split(chunk.rows, parts), strict=True):
+        for frames, rows in zip(pending, split_by_hash(chunk.rows, parts), strict=True):
             if rows.height:
                 frames.append(rows)
-        waiting += len(chunk.rows)
-        if waiting >= WAITING * stream.step:
-            write()
-            waiting = 0
-    write()
-    for part in range(parts):
-        if pieces[part]:
-            yield Rows.of(pl.concat([pl.read_ipc(path) for path in pieces[part]]))
-            for path in pieces[part]:
-                path.unlink()
+        pending_rows += len(chunk.rows)
+        if pending_rows >= SPILL_CHUNKS * stream.rows_per_chunk:
+            spill()
+            pending_rows = 0
+    spill()
+    for paths in filter(None, files):
+        yield Rows.from_frame(pl.concat([pl.read_ipc(path) for path in paths]))
+        for path in paths:
+            path.unlink()
 
 
-def _write(frame: pl.DataFrame, path: Path) -> None:
+def _write_arrow(frame: pl.DataFrame, path: Path) -> None:
     try:
         frame.write_ipc(path, compression="lz4")
     except pl.exceptions.PolarsError as error:  # a full disk comes as one of these or as OSError
         raise OSError(0, str(error), str(path)) from None
 
 
-def place_repeated(pairs: Sequence[Pair], shards: Sequence[Shard], step: int) -> InputError:
-    """The error for the first of these pairs that comes again, with its place, found by reading
-    again.
+# ------------------------------------------------------------------------------ repeated documents
 
-    All is read: a line that is none is told of first, as where a file is read whole.
+
+def locate_repeated_pair(
+    pairs: Sequence[Pair], shards: Sequence[Shard], rows_per_chunk: int
+) -> InputError:
+    """Return the error for the first of these pairs that appears again, found by reading again.
+
+    All shards are read, so that a malformed line is reported first, as if the file were read whole.
     """
     seen: set[Pair] = set()
     error: InputError | None = None
-    for chunk in (chunk for shard in shards for chunk in shard.chunks(step)):
-        for row, pair in listed(pairs, chunk):
+    for chunk in (chunk for shard in shards for chunk in shard.chunks(rows_per_chunk)):
+        for row, pair in rows_with_pairs(pairs, chunk):
             if error is None and pair in seen:
-                error = repeated(pair, chunk.place(row))
+                error = repeated_pair_error(pair, chunk.place(row))
             seen.add(pair)
-    return error or repeated(pairs[0], shards[0].label)
+    return error or repeated_pair_error(pairs[0], shards[0].label)
 
 
-def listed(pairs: Sequence[Pair], chunk: Chunk) -> list[tuple[int, Pair]]:
-    """The rows of a chunk that hold one of these, in their order."""
+def rows_with_pairs(pairs: Sequence[Pair], chunk: Chunk) -> list[tuple[int, Pair]]:
+    """Return the rows of a chunk that hold one of the pairs, in row order."""
     wanted = pl.DataFrame(pairs, ["query", "doc"], orient="row")
     rows = chunk.rows.frame().with_row_index("row").join(wanted, ["query", "doc"], "semi")
     return [(row, (query, doc)) for row, query, doc, _ in rows.sort("row").iter_rows()]

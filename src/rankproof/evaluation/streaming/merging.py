@@ -1,10 +1,15 @@
-"""Whole queries → figures, and the figures of all parts as one Evaluation."""
+"""Evaluate a run a few whole queries at a time, and merge the parts.
+
+A query's values depend on its own rows and on its judgments alone, so parts that hold whole
+queries give the values of the whole run. Means are correctly rounded sums, which do not depend on
+how the queries were divided.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -13,16 +18,13 @@ import polars as pl
 
 from rankproof.data.tables import Qrels, Run, Sampled, build_run
 from rankproof.data.ties import Pool, TieGroups, joined
-from rankproof.evaluation import (
-    Evaluation,
-    Policy,
-    check_scale,
-    evaluate_some,
-    notes_on,
-    odd_pair,
-    odd_scores,
-    seen_together,
-    strangers,
+from rankproof.evaluation import Evaluation, Policy, evaluate_some
+from rankproof.evaluation.checks import (
+    input_notes,
+    merge_profiles,
+    no_common_query,
+    pair_warnings,
+    score_warnings,
 )
 from rankproof.evaluation.streaming.rows import Rows
 from rankproof.foundation import kernels
@@ -30,7 +32,7 @@ from rankproof.foundation.arrays import Bool, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes
 
-FEW = 4  # ids, one more than a message shows
+EXAMPLE_COUNT = 4  # ids, one more than a message shows
 Pair: TypeAlias = tuple[str, str]  # a query and a document
 
 
@@ -42,175 +44,187 @@ class RepeatedPair(Exception):
         super().__init__(pair)
 
 
-def part_of(queries: pl.Series, parts: int) -> Int:
-    """(n,) which of `parts` each query id belongs to: CRC-32 of its UTF-8, the same everywhere."""
-    hashes = (zlib.crc32(query.encode()) for query in queries)
-    return np.fromiter(hashes, np.int64, len(queries)) % parts
+@dataclass(frozen=True, slots=True)
+class PartwiseEvaluation:
+    """What a run is evaluated on, whichever part of it is read."""
+
+    qrels: Qrels
+    measures: Sequence[Measure]
+    policy: Policy
+    name: str
+
+    def evaluate(self, rows: Rows) -> Evaluation:
+        """Return the values of every judged query in rows that hold all of their queries."""
+        run = build_partial_run(rows, self.name)
+        return self._evaluate(run, self.qrels.queries.is_in(run.queries.implode()).to_numpy())
+
+    def _evaluate(self, run: Run, queries: Bool) -> Evaluation:
+        return evaluate_some(run, select_queries(self.qrels, queries), self.measures, self.policy)
+
+    def merge(
+        self,
+        parts: Iterable[Evaluation],
+        dtype: str,
+        first: pl.Series,
+        *,
+        notes: Iterable[str],
+        find_unjudged_rows: Callable[[], pl.DataFrame | None],
+    ) -> Evaluation:
+        """Return the evaluation of the whole run, its queries in the order of the judgments.
+
+        `first` has the first queries of the run, for the error that none is judged; `notes` are
+        those of reading it. `find_unjudged_rows` reads the run once more and is called only if no
+        relevant document was retrieved.
+        """
+        qrels, name = self.qrels, self.name
+        parts = list(parts)
+        numbers = [qrels.queries.search_sorted(part.queries).to_numpy() for part in parts]
+        is_listed = np.zeros(len(qrels.queries), np.bool_)
+        for number in numbers:
+            if is_listed[number].any():
+                raise AssertionError("a query was evaluated in two parts")
+            is_listed[number] = True
+        if not is_listed.any():
+            raise no_common_query(name, first, qrels)
+        missing = int((~is_listed).sum())
+        if missing and self.policy.missing == "zero":
+            parts.append(self._evaluate(build_partial_run(Rows.empty(), name), ~is_listed))
+            numbers.append(np.flatnonzero(~is_listed))
+        retrieved = sum(part.retrieved for part in parts)
+        profile = merge_profiles(p.score_profile for p in parts if p.score_profile is not None)
+        unjudged = None if retrieved else find_unjudged_rows()
+        examples = None if unjudged is None else unjudged["doc"].head(EXAMPLE_COUNT)
+        order = np.argsort(np.concatenate(numbers), kind="stable")
+        queries = qrels.queries
+        if self.policy.missing == "skip":
+            queries = queries.filter(pl.Series(is_listed))
+        return replace(
+            parts[0],
+            name=name,
+            queries=queries,
+            outcomes={
+                m: Outcomes.concatenate([part.outcomes[m] for part in parts]).select(order)
+                for m in self.measures
+            },
+            missing=missing,
+            unjudged=sum(part.unjudged for part in parts),
+            tied=sum(part.tied for part in parts),
+            policy=self.policy,
+            dtype=self.policy.score_dtype or dtype,
+            notes=(
+                *input_notes(qrels, self.measures),
+                *notes,
+                *score_warnings(name, dtype, profile),
+                *pair_warnings(name, profile, qrels, examples),
+            ),
+            ties=_merge_ties(parts, order),
+            relevant=sum(part.relevant for part in parts),
+            retrieved=retrieved,
+            score_profile=profile,
+            _summaries={},
+        )
 
 
-def split(rows: Rows, parts: int) -> list[pl.DataFrame]:
-    """Rows of a chunk by the part of their query, each in the order given."""
-    owner = part_of(rows.queries, parts)[rows.codes]
-    start, order = kernels.query_groups(owner, parts)
-    frame = rows.frame()
-    moved = frame if order is None else frame[pl.Series(order)]
-    return [moved.slice(int(a), int(b - a)) for a, b in pairwise(start)]
-
-
-def evaluate_part(
-    rows: Rows,
-    qrels: Qrels,
-    measures: Sequence[Measure],
-    policy: Policy,
-    name: str,
-    dtype: str,
-) -> Evaluation:
-    """The figures of every judged query in `rows`, which hold all documents of their queries."""
-    run = part_as_run(rows, name, dtype)
-    listed = qrels.queries.is_in(run.queries.implode())
-    return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
-
-
-def part_as_run(rows: Rows, name: str, dtype: str) -> Run:
-    """Some queries of a run as a run of their own."""
+def build_partial_run(rows: Rows, name: str) -> Run:
+    """Return the rows of some queries as a run; raise RepeatedPair if a query lists one twice."""
     try:
-        return build_run(name, rows.queries, rows.codes, rows.doc, rows.score, dtype)
-    except kernels.RepeatedDocument as again:
-        query = rows.queries[int(rows.codes[again.row])]
-        raise RepeatedPair((query, rows.doc[again.row])) from None
+        return build_run(name, rows.queries, rows.codes, rows.doc, rows.score, "float64")
+    except kernels.RepeatedDocument as repeated:
+        query = rows.queries[int(rows.codes[repeated.row])]
+        raise RepeatedPair((query, rows.doc[repeated.row])) from None
 
 
-def some_of(qrels: Qrels, chosen: Bool) -> Qrels:
-    """The judgements of some queries; grades keep their scale, which is that of all."""
+def select_queries(qrels: Qrels, selected: Bool) -> Qrels:
+    """Return the judgments of the queries whose flag (Q,) is set, on the scale of all."""
     sizes = np.diff(qrels.start)
-    rows = np.repeat(chosen, sizes)
-    start = np.zeros(int(chosen.sum()) + 1, np.int64)
-    np.cumsum(sizes[chosen], out=start[1:])
+    rows = np.repeat(selected, sizes)
+    start = np.zeros(int(selected.sum()) + 1, np.int64)
+    np.cumsum(sizes[selected], out=start[1:])
     grade = qrels.grade[rows]
-    pool = Pool(start, int(qrels.grade.max(initial=0)), grade)
     sampled = qrels.sampled
     if sampled is not None:
-        place, some = np.cumsum(chosen) - 1, np.flatnonzero(chosen[sampled.query])
-        sampled = Sampled(place[sampled.query[some]], sampled.doc.gather(some).rechunk())
+        number, kept = np.cumsum(selected) - 1, np.flatnonzero(selected[sampled.query])
+        sampled = Sampled(number[sampled.query[kept]], sampled.doc.gather(kept).rechunk())
     return Qrels(
         qrels.name,
-        qrels.queries.filter(pl.Series(chosen)),
+        qrels.queries.filter(pl.Series(selected)),
         start,
         qrels.doc.filter(pl.Series(rows)).rechunk(),
         grade,
         sampled,
-        cache={"pool": pool},
+        cache={"pool": Pool(start, int(qrels.grade.max(initial=0)), grade)},
     )
 
 
-def merge(
-    parts: Iterable[Evaluation],
-    qrels: Qrels,
-    measures: Sequence[Measure],
-    policy: Policy,
-    name: str,
-    dtype: str,
-    first: pl.Series,
-    *,
-    notes: Iterable[str],
-    strange: Callable[[], pl.DataFrame | None],
-) -> Evaluation:
-    """All parts as the evaluation of the whole run, queries in the order of the judgements.
+def _merge_ties(parts: Sequence[Evaluation], order: Int) -> TieGroups | None:
+    """Return the tie groups that random orders are drawn of, from those of the parts.
 
-    `first` are the first queries of the run, for the message that it shares none with them; `notes`
-    are of those who read it. `strange`, which reads the run once more, is asked only where no
-    relevant document was found.
+    None if no order changes a score, or if a part did not keep its groups.
     """
-    found = list(parts)
-    at = [qrels.queries.search_sorted(part.queries).to_numpy() for part in found]
-    listed = np.zeros(len(qrels.queries), np.bool_)
-    for places in at:
-        if listed[places].any():  # two parts held one query: nothing may be counted twice
-            raise AssertionError("a query was evaluated in two parts")
-        listed[places] = True
-    if not listed.any():
-        raise strangers(name, first, qrels)
-    missing = int((~listed).sum())
-    if missing and policy.missing == "zero":
-        empty = part_as_run(Rows.none(), name, dtype)
-        found.append(evaluate_some(empty, some_of(qrels, ~listed), measures, policy))
-        at.append(np.flatnonzero(~listed))
-    retrieved = sum(part.retrieved for part in found)
-    seen = seen_together(part.seen for part in found if part.seen is not None)
-    unknown = None if retrieved else strange()
-    odd = odd_pair(name, seen, qrels, None if unknown is None else unknown["doc"].head(FEW))
-    order = np.argsort(np.concatenate(at), kind="stable")
-    kept = qrels.queries if policy.missing == "zero" else qrels.queries.filter(pl.Series(listed))
-    return replace(
-        found[0],
-        name=name,
-        queries=kept,
-        outcomes={
-            m: Outcomes.concatenate([part.outcomes[m] for part in found]).select(order)
-            for m in measures
-        },
-        missing=missing,
-        unjudged=sum(part.unjudged for part in found),
-        tied=sum(part.tied for part in found),
-        policy=policy,
-        dtype=policy.score_dtype or dtype,
-        notes=(*notes_on(qrels, measures), *notes, *odd_scores(name, dtype, seen), *odd),
-        ties=_ties(found, order),
-        relevant=sum(part.relevant for part in found),
-        retrieved=retrieved,
-        seen=seen,
-        _summaries={},
-    )
-
-
-def _ties(found: Sequence[Evaluation], order: Int) -> TieGroups | None:
-    """What the parts kept to draw orders of; None where one has ties and kept nothing."""
-    ends = np.cumsum([len(part.queries) for part in found])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))  # of each query, parts one after the other
-    at = np.split(place, ends[:-1])
-    kept = [(part.ties, where) for part, where in zip(found, at, strict=True)]
-    open_ = [
-        any((outcome.max > outcome.min).any() for outcome in part.outcomes.values())
-        for part in found
+    number = np.empty(len(order), np.int64)  # of each query, one part after the other
+    number[order] = np.arange(len(order))
+    numbers = np.split(number, np.cumsum([len(part.queries) for part in parts])[:-1])
+    has_orders = [
+        any((outcomes.max > outcomes.min).any() for outcomes in part.outcomes.values())
+        for part in parts
     ]
-    if not any(open_) or any(o and ties is None for o, (ties, _) in zip(open_, kept, strict=True)):
+    is_lost = [part.ties is None for part in parts]
+    if not any(has_orders) or any(map(all, zip(has_orders, is_lost, strict=True))):
         return None
-    known = [(ties, where) for ties, where in kept if ties is not None]
-    return joined([ties for ties, _ in known], [where for _, where in known], len(order))
+    pairs = zip(parts, numbers, strict=True)
+    kept = [(part.ties, number) for part, number in pairs if part.ties is not None]
+    return joined([ties for ties, _ in kept], [number for _, number in kept], len(order))
 
 
-def strange(rows: Iterable[Rows], qrels: Qrels) -> pl.DataFrame | None:
-    """Rows that a run, of whose documents none is judged, begins with where it is read whole: a
-    query's stand together then. None where one is judged.
+# --------------------------------------------------------------------------- parts by hash
+
+
+def hash_parts(queries: pl.Series, parts: int) -> Int:
+    """Return (n,) the part of each query id: CRC-32 of its UTF-8, the same on every machine."""
+    hashes = (zlib.crc32(query.encode()) for query in queries)
+    return np.fromiter(hashes, np.int64, len(queries)) % parts
+
+
+def split_by_hash(rows: Rows, parts: int) -> list[pl.DataFrame]:
+    """Return the rows of each part, in input order."""
+    part = hash_parts(rows.queries, parts)[rows.codes]
+    start, order = kernels.query_groups(part, parts)
+    frame = rows.frame()
+    by_part = frame if order is None else frame[pl.Series(order)]
+    return [by_part.slice(int(low), int(high - low)) for low, high in pairwise(start)]
+
+
+# ----------------------------------------------------------------- examples for error messages
+
+
+def first_rows_if_all_unjudged(chunks: Iterable[Rows], qrels: Qrels) -> pl.DataFrame | None:
+    """Return the first rows of a run if none of its documents is judged, else None.
+
+    They are those that the run begins with if it is read whole, which sorts it by query.
     """
     first = pl.DataFrame(schema={"query": pl.String, "doc": pl.String})
-    for some in rows:
-        if some.doc.is_in(qrels.doc.implode()).any():
+    for rows in chunks:
+        if rows.doc.is_in(qrels.doc.implode()).any():
             return None
-        if first.height < FEW or first["query"].head(FEW).n_unique() > 1:
-            first = first_of_each(pl.concat([first, some.frame().select("query", "doc")]))
+        if first.height < EXAMPLE_COUNT or first["query"].head(EXAMPLE_COUNT).n_unique() > 1:
+            first = example_rows(pl.concat([first, rows.frame().select("query", "doc")]))
     return first
 
 
-def first_of_each(rows: pl.DataFrame) -> pl.DataFrame:
-    """A few rows of each of the first queries, those of each together."""
-    queries = first_queries([rows["query"]])
-    some = rows.filter(pl.col("query").is_in(queries.implode()))
-    return some.group_by("query", maintain_order=True).head(FEW)
+def example_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return a few rows of each of the first queries, sorted by query."""
+    queries = example_queries([rows["query"]])
+    examples = rows.filter(pl.col("query").is_in(queries.implode()))
+    return examples.group_by("query", maintain_order=True).head(EXAMPLE_COUNT)
 
 
-def first_queries(queries: Sequence[pl.Series]) -> pl.Series:
-    """The first few of these, for a message."""
-    return pl.concat(queries).unique(maintain_order=True).head(FEW)
+def example_queries(queries: Sequence[pl.Series]) -> pl.Series:
+    """Return the first few distinct queries."""
+    return pl.concat(queries).unique(maintain_order=True).head(EXAMPLE_COUNT)
 
 
-def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:
-    for measure in measures:
-        check_scale(measure, qrels.grade, qrels.place)
-
-
-def repeated(pair: Pair, place: str) -> InputError:
+def repeated_pair_error(pair: Pair, place: str) -> InputError:
+    """Return the error for a query that lists a document twice."""
     query, doc = pair
     return InputError(
         f"query {shorten(query)} lists document {shorten(doc)} a second time",

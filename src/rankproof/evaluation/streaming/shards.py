@@ -1,4 +1,8 @@
-"""Files of a run, read a chunk of rows at a time."""
+"""Read the files of a run a chunk of rows at a time.
+
+The readers of `rankproof.data` read whole files; the same parsers are fed here with pieces that
+end between two records. Errors name the row in the file, which is counted only when one occurs.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +44,19 @@ from rankproof.foundation.printable import printable_path
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-IN_PIECES = ("trec", "csv", "tsv", "json", "jsonl", "parquet", "arrow")  # the others need all of it
-LEAST_TEXT = 1 << 16  # bytes of text read at a time, at least
-LONG_LINE = 64  # bytes; where lines are longer, fewer of them are read at a time
+STREAMABLE = ("trec", "csv", "tsv", "json", "jsonl", "parquet", "arrow")
+MIN_TEXT = 1 << 16  # bytes of text read at a time, at least
+LONG_LINE = 64  # bytes; if lines are longer, fewer of them are read at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a run, and where they come from."""
+    """Some rows of a run."""
 
     rows: Rows
     place: Place  # of a row of this chunk, for a message
-    dtype: str  # the format the scores came in
-    notes: tuple[str, ...] = ()  # what reading it took for granted
+    dtype: str  # the format of the scores in the input
+    notes: tuple[str, ...] = ()  # what the reader assumed
 
 
 class Shard:
@@ -71,25 +75,25 @@ class Shard:
         self.label = self.source.label
 
     @property
-    def scanned(self) -> bool:
-        """Whether polars finds rows in the middle of it."""
+    def is_scannable(self) -> bool:
+        """True if polars can read rows from the middle of the file."""
         return self.form == "parquet" or (
             self.form == "arrow" and self.source.head.startswith(b"ARROW1")
         )
 
     @property
-    def listed(self) -> bool:
-        """Whether it is one JSON list of records."""
+    def is_json_list(self) -> bool:
+        """True if the file is one JSON list of records."""
         return self.form == "json" and self.source.head.lstrip().startswith(b"[")
 
     @property
-    def streamed(self) -> bool:
-        """Whether the file can be read in pieces, and more than once."""
-        held = self.source.path == "-" or is_pipe(self.source.path)
-        whole = self.form not in IN_PIECES or self.listed
-        path = self.source.path  # polars scans none that is not UTF-8
-        unscannable = self.scanned and (self.source.compressed or printable_path(path) != path)
-        return not unscannable and not held and not whole
+    def is_streamable(self) -> bool:
+        """True if the file can be read in chunks, and more than once."""
+        path = self.source.path
+        if path == "-" or is_pipe(path) or self.form not in STREAMABLE or self.is_json_list:
+            return False
+        is_utf8 = printable_path(path) == path  # polars scans no other paths
+        return not self.is_scannable or (is_utf8 and not self.source.compressed)
 
     @property
     def size(self) -> int:
@@ -98,69 +102,55 @@ class Shard:
             return Path(self.source.path).stat().st_size
 
     @cached_property
-    def rows(self) -> int:
-        """How many rows there are: exactly where polars can tell, else about so many."""
-        if self.scanned:
-            with self._trouble():
+    def row_count(self) -> int:
+        """The number of rows: exact if polars can scan the file, else an estimate."""
+        if self.is_scannable:
+            with self._errors_explained():
                 return int(self._scan().select(pl.len()).collect().item())
-        told = [0]
+        bytes_read = 0
 
-        def count(amount: int) -> None:
-            told[0] += amount
+        def count(size: int) -> None:
+            nonlocal bytes_read
+            bytes_read += size
 
         with self.source.open(count) as file:
             head = file.read(1 << 20)
-        # Of a compressed file as many bytes were read as the head took.
-        read = len(head) if self.source.plain_size is not None else max(1, told[0])
-        return int(self._rows_in(head) * max(1.0, self.size / max(1, read)))
+        if self.source.plain_size is not None:
+            bytes_read = len(head)
+        # Of a compressed file, `bytes_read` are the compressed bytes that the head took.
+        return int(self._count_rows(head) * max(1.0, self.size / max(1, bytes_read)))
 
-    def _rows_in(self, head: bytes) -> int:
+    def _count_rows(self, head: bytes) -> int:
         if self.form == "arrow":
             return len(head) // 24  # ids of a few bytes and a number
         return max(1, head.count(b":" if self.form == "json" else b"\n"))
 
-    def chunks(
-        self,
-        rows: int,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Iterator[Chunk]:
-        """The file, about so many rows at a time.
+    def chunks(self, rows: int, first: int = 0, last: int | None = None) -> Iterator[Chunk]:
+        """Read the file about `rows` rows at a time.
 
-        What can be read in ranges gives [first, last) alone: rows where polars finds them, else
-        the lines that begin in these bytes of plain TREC.
+        [first, last) selects rows of a scannable file, or the lines that begin in these bytes of a
+        plain TREC file. Other files are always read from beginning to end.
         """
-        if self.scanned:
-            total = self.rows if last is None else last
-            for begin in range(first, total, rows):
-                end = min(total, begin + rows)
-                yield self.scanned_rows(begin, end)
-                share = self.size * end // self.rows - self.size * begin // self.rows
-                self.source.report(share)
+        if self.is_scannable:
+            yield from self._scannable(rows, first, self.row_count if last is None else last)
             return
-        step = max(LEAST_TEXT, min(self.size_of(rows), rows * LONG_LINE))
-        plain = self.source.plain_size
+        text = max(MIN_TEXT, min(self.text_size(rows), rows * LONG_LINE))
         if self.form == "arrow":
-            yield from self._arrow(step)
+            yield from self._arrow(text)
         elif self.form == "json":
-            yield from self._json(rows, step)
+            yield from self._json(rows, text)
         elif self.form == "jsonl":
-            yield from self._json_lines(step)
+            yield from self._json_lines(text)
         elif self.form in ("csv", "tsv"):
-            yield from self._csv(step)
-        elif plain is None:
-            yield from self._compressed(step)
+            yield from self._csv(text)
+        elif self.source.plain_size is None:
+            yield from self._compressed_trec(text)
         else:
-            total = plain if last is None else last
-            for begin in range(first, total, step):
-                end = min(total, begin + step)
-                chunk = self.trec_range(begin, end)
-                if len(chunk.rows):
-                    yield chunk
-                self.source.report(end - begin)
+            end = self.source.plain_size if last is None else last
+            yield from self._plain_trec(text, first, end)
 
-    def size_of(self, rows: int) -> int:
-        """About so many bytes of text hold that many rows."""
+    def text_size(self, rows: int) -> int:
+        """Return about how many bytes of text hold so many rows."""
         head = self.source.head
         return rows * max(1, len(head) // max(1, head.count(b"\n")))
 
@@ -171,21 +161,24 @@ class Shard:
             return pl.scan_ipc(self.source.path, glob=False, hive_partitioning=False)
         return pl.scan_parquet(self.source.path, glob=False, hive_partitioning=False)
 
-    def _trouble(self) -> AbstractContextManager[None]:
+    def _errors_explained(self) -> AbstractContextManager[None]:
         return polars_reads(self.label, self.form)
 
-    def scanned_rows(self, first: int, last: int) -> Chunk:
-        """Rows [first, last) of a Parquet or Arrow file."""
-        with self._trouble():
-            scan = self._scan()
-            names = choose_columns(scan.collect_schema().names(), "run", self.label)
-            table = scan.select(names).slice(first, last - first).collect()
-        return self._from_table(table, first)
+    def _scannable(self, rows: int, first: int, last: int) -> Iterator[Chunk]:
+        for begin in range(first, last, rows):
+            end = min(last, begin + rows)
+            with self._errors_explained():
+                scan = self._scan()
+                names = choose_columns(scan.collect_schema().names(), "run", self.label)
+                table = scan.select(names).slice(begin, end - begin).collect()
+            yield self._from_table(table, begin)
+            bytes_before, bytes_after = (self.size * row // self.row_count for row in (begin, end))
+            self.source.report(bytes_after - bytes_before)
 
-    def _arrow(self, step: int) -> Iterator[Chunk]:
+    def _arrow(self, text: int) -> Iterator[Chunk]:
         first = 0
-        with self._trouble():
-            for batch in arrow_batches(self.source, max(LINE, step)):
+        with self._errors_explained():
+            for batch in arrow_batches(self.source, max(LINE, text)):
                 if batch.height:
                     names = choose_columns(batch.columns, "run", self.label)
                     yield self._from_table(batch.select(names), first)
@@ -195,25 +188,24 @@ class Shard:
         def place(row: int) -> str:
             return f"{self.label}: row {first + row + 1}"
 
-        return chunk_of(*checked_columns(table, "run", self.label, place), place)
+        return chunk_from_columns(*checked_columns(table, "run", self.label, place), place)
 
-    # --------------------------------------------------------------------- CSV, TSV, JSON lines
+    # --------------------------------------------------------------- CSV, TSV, JSON lines, JSON
 
-    def _records(self, step: int, quote: str | None) -> Iterator[bytes]:
-        """Whole records: lines, and in CSV whole where a line feed stands between quotes."""
-        held = bytearray()
+    def _records(self, size: int, quote: str | None) -> Iterator[bytes]:
+        """Yield about `size` bytes of whole records: lines, or CSV rows with quoted line feeds."""
+        pending = bytearray()
         for chunk in self.source.chunks(self.source.report):
-            held += chunk
-            end = end_of_record(held, quote) if len(held) >= step else 0
+            pending += chunk
+            end = end_of_record(pending, quote) if len(pending) >= size else 0
             if end:
-                yield bytes(held[:end])
-                del held[:end]
-            if len(held) > step + CHUNK + LINE:
+                yield bytes(pending[:end])
+                del pending[:end]
+            if len(pending) > size + CHUNK + LINE:
                 raise self.source.too_long()
-        yield bytes(held)
+        yield bytes(pending)
 
-    def _csv(self, step: int) -> Iterator[Chunk]:
-        separator = SEPARATOR[self.form]
+    def _csv(self, size: int) -> Iterator[Chunk]:
         header = b""
         rows = lines = 0
 
@@ -222,9 +214,9 @@ class Shard:
             if not frame.height:
                 return 0, None
             columns = checked_columns(frame.select(names), "run", self.label, place, text=True)
-            return frame.height, chunk_of(*columns, place)
+            return frame.height, chunk_from_columns(*columns, place)
 
-        for records in self._records(step, quote_of(separator)):
+        for records in self._records(size, quote_of(SEPARATOR[self.form])):
             block = records
             if not header.strip(b"\r\n"):
                 header, block = csv_header(header + block, self.form)
@@ -237,175 +229,180 @@ class Shard:
             if chunk is not None:
                 yield chunk
 
-    def _json_lines(self, step: int) -> Iterator[Chunk]:
+    def _json_lines(self, size: int) -> Iterator[Chunk]:
         reader = JsonLines(self.source, "run")
         lines = 0
-        for block in self._records(step, None):
+        for block in self._records(size, None):
             if block.strip():
-                yield _whole(reader.columns(block, lines))
+                yield _checked_chunk(reader.columns(block, lines))
             lines += block.count(b"\n")
 
-    def _json(self, rows: int, step: int) -> Iterator[Chunk]:
-        members = json_queries(self.source, self.source.chunks(self.source.report), max(LINE, step))
+    def _json(self, rows: int, size: int) -> Iterator[Chunk]:
+        members = json_queries(self.source, self.source.chunks(self.source.report), max(LINE, size))
         first: Columns | None = None
         for columns in read_members(members, "run", self.label, rows):
             first = first or columns
             if RANKS in {first.dtype, columns.dtype} and first.dtype != columns.dtype:
                 ranked = first if first.dtype == RANKS else columns
                 raise without_scores(f"{self.label}[{shorten(ranked.queries[0])}]")
-            yield _whole(columns)
+            yield _checked_chunk(columns)
 
     # ------------------------------------------------------------------------------------- TREC
 
-    def trec_range(self, begin: int, end: int) -> Chunk:
-        """The lines that begin in [begin, end) of a plain TREC file."""
-        columns = read_range(self.source, "run", begin, end)
-        inside = max(0, begin - self.source.bom)  # of the content, which has no byte-order mark
-        if columns is None or is_large(columns.value):
-            with self.source.errors_explained():
-                data = b"".join(map(bytes, range_blocks(self.source, begin, end)))
-            columns = self._general(data, inside)
-        return self._from_columns(columns, inside)
+    def _plain_trec(self, size: int, first: int, last: int) -> Iterator[Chunk]:
+        for begin in range(first, last, size):
+            end = min(last, begin + size)
+            columns = read_range(self.source, "run", begin, end)
+            offset = max(0, begin - self.source.bom)  # in the text after the byte-order mark
+            if columns is None or is_large(columns.value):
+                with self.source.errors_explained():
+                    data = b"".join(map(bytes, range_blocks(self.source, begin, end)))
+                columns = self._parse_any(data, offset)
+            chunk = self._trec_chunk(columns, offset)
+            if len(chunk.rows):
+                yield chunk
+            self.source.report(end - begin)
 
-    def _compressed(self, step: int) -> Iterator[Chunk]:
-        held: list[bytes] = []
-        begin = size = 0
+    def _compressed_trec(self, size: int) -> Iterator[Chunk]:
+        pending: list[bytes] = []
+        offset = pending_size = 0
         for block in blocks_of(self.source, self.source.chunks(self.source.report)):
-            held.append(block)
-            size += len(block)
-            if size >= step:
-                yield from self._block(held, begin)
-                begin, size, held = begin + size, 0, []
-        yield from self._block(held, begin)
+            pending.append(block)
+            pending_size += len(block)
+            if pending_size >= size:
+                yield from self._trec_blocks(pending, offset)
+                offset, pending_size, pending = offset + pending_size, 0, []
+        yield from self._trec_blocks(pending, offset)
 
-    def _block(self, blocks: list[bytes], begin: int) -> Iterator[Chunk]:
+    def _trec_blocks(self, blocks: list[bytes], offset: int) -> Iterator[Chunk]:
         columns = read_blocks(self.source, "run", blocks)
         if columns is None or is_large(columns.value):
-            columns = self._general(b"".join(blocks), begin)
+            columns = self._parse_any(b"".join(blocks), offset)
         if len(columns.codes):
-            yield self._from_columns(columns, begin)
+            yield self._trec_chunk(columns, offset)
 
-    def _general(self, data: bytes, begin: int) -> Columns:
-        """What the fast reader did not understand; the error, if it is one."""
+    def _parse_any(self, data: bytes, offset: int) -> Columns:
+        """Parse text that the fast reader did not understand; raise the error if it is invalid."""
 
-        def before() -> int:
+        def count_lines_before() -> int:
             lines, last = 0, b"\n"
-            for chunk in self._before(begin):
-                lines, last = lines + chunk.count(b"\n"), chunk[-1:]
-            return lines + (last != b"\n")  # a line that begins before ends there
+            for text in self._text_before(offset):
+                lines, last = lines + text.count(b"\n"), text[-1:]
+            return lines + (last != b"\n")  # a line that begins before `offset` ends there
 
-        return parse(self.source, data, "run", self._place(begin), before)
+        return parse(self.source, data, "run", self._place(offset), count_lines_before)
 
-    def _before(self, begin: int) -> Iterator[bytes]:
-        """The content up to a byte."""
-        for chunk in self.source.chunks():
-            if begin <= 0:
+    def _text_before(self, offset: int) -> Iterator[bytes]:
+        for text in self.source.chunks():
+            if offset <= 0:
                 return
-            yield chunk[:begin]
-            begin -= len(chunk)
+            yield text[:offset]
+            offset -= len(text)
 
-    def _place(self, begin: int) -> Place:
-        """Rows of a chunk are counted in the file when a message needs one."""
+    def _place(self, offset: int) -> Place:
+        """Return the locator of rows of a chunk that begins at a byte of the text."""
 
         def place(row: int) -> str:
-            before = 0
-            # A line that goes on behind counts as a whole: cut off, it may be blanks alone.
-            plain = self.source.plain_size is not None
+            rows_before = 0
+            # A line that continues after `offset` counts whole: cut off, it may be blank.
+            is_plain = self.source.plain_size is not None
             blocks: Iterable[bytes] = (
-                map(bytes, range_blocks(self.source, 0, begin + self.source.bom))
-                if plain and begin
-                else blocks_of(self.source, self._before(begin))
+                map(bytes, range_blocks(self.source, 0, offset + self.source.bom))
+                if is_plain and offset
+                else blocks_of(self.source, self._text_before(offset))
             )
             for block in blocks:
                 lines = (line.strip(b" \t\r\x0b\x0c") for line in block.split(b"\n"))
-                before += sum(bool(line) and not line.startswith(b"#") for line in lines)
-            return place_in(self.source)(before + row)
+                rows_before += sum(bool(line) and not line.startswith(b"#") for line in lines)
+            return place_in(self.source)(rows_before + row)
 
         return place
 
-    def _from_columns(self, columns: Columns, begin: int) -> Chunk:
+    def _trec_chunk(self, columns: Columns, offset: int) -> Chunk:
         notes = tuple(f"{self.source.name}: {note}" for note in columns.notes)
-        return _whole(replace(columns, place=self._place(begin), notes=notes))
+        return _checked_chunk(replace(columns, place=self._place(offset), notes=notes))
 
 
-def _whole(columns: Columns) -> Chunk:
+def _checked_chunk(columns: Columns) -> Chunk:
     queries, doc = as_polars(columns.queries, "query"), as_polars(columns.doc, "doc")
     _check_scores(columns.value, columns.rest, columns.place)
     rows = Rows(queries, columns.codes, doc, columns.value)
     return Chunk(rows, columns.place, columns.dtype, columns.notes)
 
 
-def chunk_of(
+def chunk_from_columns(
     query: pl.Series, doc: pl.Series, score: Float, dtype: str, rest: Float | None, place: Place
 ) -> Chunk:
+    """Return the chunk of columns that hold one row each."""
     _check_scores(score, rest, place)
     return Chunk(Rows(*encode(query), doc, score), place, dtype)
 
 
 def _check_scores(score: Float, rest: Float | None, place: Place) -> None:
-    wrong = np.isnan(score)
-    if wrong.any():
-        raise not_a_number("run", np.nan, place(int(wrong.argmax())))
-    if rest is not None:  # in parts there is nothing beside a score to tell it from others
-        large = np.flatnonzero(rest)
-        # The shortest text of a float64, such as -1e30, stands for no other number.
-        values, which = np.unique(score[large], return_inverse=True)
-        own = np.array([float(Fraction(repr(x)) - Fraction(x)) for x in values.tolist()])
-        unsure = large[rest[large] != own[which]]
-        if len(unsure):
-            at = int(unsure[0])
-            whole = int(Fraction(score[at]) + Fraction(rest[at]))
-            raise InputError(
-                f"score {shorten(whole)} is past 2^53 and not a float64: reading it would "
-                "make ties",
-                place=place(at),
-                remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
-            )
+    """Refuse scores that are not numbers, or that differ by less than float64 shows.
+
+    A run that is read whole keeps such scores apart by `rest`; a run in parts has no `rest`.
+    """
+    invalid = np.isnan(score)
+    if invalid.any():
+        raise not_a_number("run", np.nan, place(int(invalid.argmax())))
+    if rest is None:
+        return
+    inexact = np.flatnonzero(rest)
+    # The shortest text of a float64, such as -1e30, stands for no other number.
+    values, which = np.unique(score[inexact], return_inverse=True)
+    shortest = np.array([float(Fraction(repr(x)) - Fraction(x)) for x in values.tolist()])
+    ambiguous = inexact[rest[inexact] != shortest[which]]
+    if len(ambiguous):
+        row = int(ambiguous[0])
+        exact = int(Fraction(score[row]) + Fraction(rest[row]))
+        raise InputError(
+            f"score {shorten(exact)} is past 2^53 and not a float64: reading it would make ties",
+            place=place(row),
+            remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
+        )
 
 
 def find_shards(source: Paths, form: Format | None = None) -> list[Shard]:
-    """A file, the files of a folder by name (those that begin with . or _ left out), or several."""
-    if isinstance(source, str | os.PathLike):
-        if not is_folder(source):
-            shard = Shard(source, form)
-            if not is_pipe(os.fspath(source)):  # which is held
-                check_streamed(shard)
-            return [shard]
-        paths = sorted(
-            path
-            for path in Path(source).rglob("*")
-            if path.is_file() and not hidden(path.relative_to(source).parts)
-        )
+    """Return the shards of a file, of a folder (by path, without hidden files) or of a list."""
+    if not isinstance(source, str | os.PathLike):
+        shards = [Shard(path, form) for path in source]
+        if not shards:
+            raise InputError("no file was named", remedy="name at least one shard of the run")
+    elif is_folder(source):
+        files = (path for path in Path(source).rglob("*") if path.is_file())
+        paths = sorted(path for path in files if not is_hidden(path.relative_to(source).parts))
         if not paths:
             raise InputError(
                 "this is a directory without files", place=str(source), remedy="name a run"
             )
         shards = [Shard(path, form) for path in paths]
     else:
-        shards = [Shard(path, form) for path in source]
-        if not shards:
-            raise InputError("no file was named", remedy="name at least one shard of the run")
+        shards = [Shard(source, form)]
+        if is_pipe(os.fspath(source)):  # its content is held
+            return shards
     for shard in shards:
-        check_streamed(shard)
+        check_streamable(shard)
     return shards
 
 
-def hidden(parts: Sequence[str]) -> bool:
-    """Whether a path is one that the field's writers leave beside the data: _SUCCESS, .crc."""
+def is_hidden(parts: Sequence[str]) -> bool:
+    """True if a path is one that programs write beside data, such as _SUCCESS or .crc."""
     return any(part.startswith((".", "_")) for part in parts)
 
 
-def check_streamed(shard: Shard) -> None:
-    if not shard.streamed:
+def check_streamable(shard: Shard) -> None:
+    """Refuse a shard that can only be read whole."""
+    if not shard.is_streamable:
         what, remedy = f"a {shard.form} file", "write it as TREC, CSV, JSON lines or Parquet"
-        if shard.listed:
+        if shard.is_json_list:
             what = "a JSON list"
-        elif shard.form in IN_PIECES:
+        elif shard.form in STREAMABLE:
             how = "compressed as a whole" if shard.source.compressed else "a pipe"
             what, remedy = f"{what} that is {how}", "write it to a file, not compressed"
         raise InputError(f"{what} cannot be read in pieces", place=shard.label, remedy=remedy)
 
 
 def common_dtype(dtypes: Sequence[str]) -> str:
-    """The format of all shards, float64 where they differ."""
+    """Return the score format of all shards; float64 if they differ."""
     return dtypes[0] if len(set(dtypes)) == 1 else "float64"

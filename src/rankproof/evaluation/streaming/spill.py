@@ -1,4 +1,4 @@
-"""A folder on disk that goes away with the process, however it ends."""
+"""A folder on disk that is removed with the process, however the process ends."""
 
 from __future__ import annotations
 
@@ -23,47 +23,48 @@ PREFIX = "rankproof-spill-"
 
 @contextmanager
 def spill_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder, removed at the end: also after an error, Ctrl-C or SIGTERM.
+    """Make a new folder and remove it at the end, also after an error, Ctrl-C or SIGTERM.
 
-    A killed process cannot remove its own; the next one to spill here does. Each holds a lock in
-    its folder, which the system lets go when the process is gone.
+    A killed process cannot remove its folder; the next process that spills here does. It knows it
+    by its lock, which the operating system releases when the process is gone.
     """
-    above = Path(tempfile.gettempdir() if parent is None else parent)
-    if not above.is_dir():
-        raise InputError("there is no such folder", place=str(above), remedy="make it first")
-    with _terminable():
+    root = Path(tempfile.gettempdir() if parent is None else parent)
+    if not root.is_dir():
+        raise InputError("there is no such folder", place=str(root), remedy="make it first")
+    with _unwound_by_signals():
         try:
-            _sweep(above)
-            folder, lock = _make(above)
+            _remove_abandoned(root)
+            folder, lock = _make_locked(root)
         except OSError as error:
-            raise _no_room(above, error) from None
+            raise _disk_error(root, error) from None
         try:
             yield folder
         except OSError as error:
             if error.filename is not None and str(folder) not in str(error.filename):
                 raise
-            raise _no_room(above, error) from None
+            raise _disk_error(root, error) from None
         finally:
-            if os.name == "nt":  # where a locked file cannot be removed
+            if os.name == "nt":  # a locked file cannot be removed there
                 lock.release()
             shutil.rmtree(folder, ignore_errors=True)
             lock.release()
 
 
-def _no_room(above: Path, error: OSError) -> InputError:
+def _disk_error(root: Path, error: OSError) -> InputError:
     return InputError(
         f"cannot spill there ({error.strerror or error})",
-        place=str(above),
+        place=str(root),
         remedy="make room, or name another folder (--spill-dir, spill_dir=)",
     )
 
 
-def _make(above: Path) -> tuple[Path, FileLock]:
+def _make_locked(root: Path) -> tuple[Path, FileLock]:
+    """Make a folder and lock it; try again if another process removes it in between."""
     from filelock import FileLock, Timeout  # loaded when something is spilled
 
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
-        with suppress(FileNotFoundError, Timeout):  # a sweeper was between the two lines
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+        with suppress(FileNotFoundError, Timeout):
             lock = FileLock(folder / "lock", thread_local=False)
             lock.acquire(blocking=False)
             if folder.exists():
@@ -71,14 +72,15 @@ def _make(above: Path) -> tuple[Path, FileLock]:
             lock.release()
 
 
-def _sweep(above: Path) -> None:
-    """Remove what dead processes left."""
+def _remove_abandoned(root: Path) -> None:
+    """Remove the folders of processes that are gone."""
     from filelock import FileLock, Timeout
 
-    for folder in above.glob(f"{PREFIX}*"):
-        with suppress(OSError, Timeout):  # another user's, at work, or a sweeper was faster
+    for folder in root.glob(f"{PREFIX}*"):
+        # Skip the folders of other users, those in use, and those that another process removes.
+        with suppress(OSError, Timeout):
             if not (folder / "lock").exists():
-                folder.rmdir()  # only if it is empty: its maker has not come to the lock yet
+                folder.rmdir()  # succeeds if it is empty: its process has not locked it yet
                 continue
             lock = FileLock(folder / "lock", thread_local=False)
             lock.acquire(blocking=False)
@@ -89,20 +91,20 @@ def _sweep(above: Path) -> None:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, unless it handles them itself."""
-    held = {}
+def _unwound_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise SystemExit, unless the program handles them itself."""
+    handlers = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                held[number] = signal.signal(number, _leave)
+                handlers[number] = signal.signal(number, _exit)
     try:
         yield
     finally:
-        for number, handler in held.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
