@@ -13,6 +13,7 @@ import polars as pl
 
 from rankproof.data.tables import as_series, ids_of
 from rankproof.data.ties import TieGroups
+from rankproof.evaluation.checks import ScoreProfile
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.phrasing import out_of, plural
