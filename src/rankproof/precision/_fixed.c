@@ -1,10 +1,10 @@
-/* Sums of products whose bits do not depend on the processor.
+/* Dot products whose bits do not depend on the processor.
  *
  * The product of two float32 numbers is exact in float64. LANES running sums take the products in
  * turn, product i in lane i mod LANES; the lanes are then added pairwise, lane j to lane j + half.
- * IEEE arithmetic leaves nothing open in that: vector units of any width, with or without fused
- * multiplication, give the same bits, and so do precision/fixed_sum.py and precision/gpu_scores.py.
- */
+ * IEEE arithmetic leaves nothing open in that, so vector units of any width, with or without fused
+ * multiplication, give the same bits, and so do the twins: precision/fixed_sum.py and
+ * precision/gpu_scores.py. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -38,7 +38,10 @@ typedef float NarrowAt __attribute__((vector_size(4 * WIDE), aligned(4)));
 #define FETCH(address) (void)(address)
 #endif
 
-/* The sum of products of `a`, which is float64 already, with `b`; `next` is wanted after it. */
+/* --------------------------------------------------------------------------- dot products */
+
+/* Return the dot product of `a`, which is float64 already, with `b`; `next` is prefetched for the
+ * call after this one. */
 INLINE double fixed_sum(const double *a, const float *b, int64_t count, const float *next) {
     double lanes[LANES] = {0.0};
     int64_t i = 0;
@@ -70,11 +73,13 @@ INLINE double fixed_sum(const double *a, const float *b, int64_t count, const fl
     return lanes[0];
 }
 
+/* Convert float32 to float64. */
 INLINE void widen(const float *from, double *to, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i] = (double)from[i];
 }
 
-/* The sum of products in float32, in LANES running sums: off by count / LANES + 8 roundings. */
+/* Return the dot product in float32, in LANES running sums. Its error is at most count / LANES + 8
+ * roundings. */
 INLINE float quick_sum(const float *a, const float *b, int64_t count) {
     float lanes[LANES] = {0.0f};
     int64_t i = 0;
@@ -96,7 +101,7 @@ INLINE float quick_sum(const float *a, const float *b, int64_t count) {
     return lanes[0];
 }
 
-/* A matrix of float32 whose rows may lie apart. */
+/* A matrix of float32; its rows need not be adjacent. */
 typedef struct {
     const char *at;
     int64_t rows, columns, stride;
@@ -106,8 +111,8 @@ static inline const float *row_of(const Matrix *m, int64_t row) {
     return (const float *)(m->at + row * m->stride);
 }
 
-/* Pairs of queries low … high−1 with documents, those of each query ascending: the documents pass
- * through the cache a block at a time. */
+/* Score the pairs of queries [low, high), whose documents ascend, with documents from row `first`
+ * on. If documents occur more than once, they pass through the cache a block at a time. */
 EVERY_PROCESSOR
 static void score_pairs(const Matrix *queries, const Matrix *documents, int64_t first,
                         const int64_t *start, const int64_t *rows, float *out, int64_t low,
@@ -138,6 +143,7 @@ static void score_pairs(const Matrix *queries, const Matrix *documents, int64_t 
     }
 }
 
+/* Set out[i] to the dot product of row i of a and of b. */
 EVERY_PROCESSOR
 static void score_rows(const Matrix *a, const Matrix *b, double *out, int64_t low, int64_t high,
                        double *wide) {
@@ -148,10 +154,10 @@ static void score_rows(const Matrix *a, const Matrix *b, double *out, int64_t lo
     }
 }
 
-/* Numbers not below the lengths of rows; NaN where a number is not finite. */
+/* Set out[i] to an upper bound of the length of row i; NaN if a number is not finite. */
 EVERY_PROCESSOR
 static void bound_rows(const Matrix *a, float *out, int64_t low, int64_t high, double *wide) {
-    /* Twice what the roundings lose, the last one, of the root, among them. */
+    /* Twice the error of all roundings, including that of the root. */
     double more = 1.0 + (double)(a->columns / LANES + 16) * 0x1p-23;
     for (int64_t i = low; i < high; i++) {
         const float *row = row_of(a, i);
@@ -166,12 +172,14 @@ static void bound_rows(const Matrix *a, float *out, int64_t low, int64_t high, d
     }
 }
 
+/* Set out[i] to the float32 dot product of the query with row i. */
 EVERY_PROCESSOR
 static void multiply_rows(const float *query, const Matrix *m, float *out, int64_t low,
                           int64_t high) {
     for (int64_t i = low; i < high; i++) out[i] = quick_sum(query, row_of(m, i), m->columns);
 }
 
+/* Divide row i by by[i] in float64, rounding once. */
 EVERY_PROCESSOR
 static void divide_rows(const Matrix *a, const double *by, float *out, int64_t low, int64_t high) {
     for (int64_t i = low; i < high; i++) {
@@ -181,12 +189,16 @@ static void divide_rows(const Matrix *a, const double *by, float *out, int64_t l
     }
 }
 
-/* The type of a buffer's numbers, a letter of Python's struct; 0 for what is not one plain letter. */
+/* ------------------------------------------------------------------ arguments from Python */
+
+/* Return the type of a buffer's numbers, a letter of Python's struct; 0 if it is not one plain
+ * letter. */
 static char type_of(const Py_buffer *buffer) {
     const char *format = buffer->format;
     return format && format[0] && !format[1] ? format[0] : 0;
 }
 
+/* Borrow a matrix; return -1 with an error set if it is not one of float32. */
 static int take_matrix(PyObject *object, Py_buffer *buffer, Matrix *m) {
     if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT)) return -1;
     if (buffer->ndim != 2 || buffer->itemsize != 4 || type_of(buffer) != 'f' ||
@@ -199,7 +211,7 @@ static int take_matrix(PyObject *object, Py_buffer *buffer, Matrix *m) {
     return 0;
 }
 
-/* Numbers side by side: d, f, or q for whole ones of eight bytes. */
+/* Borrow contiguous numbers: d, f, or q for whole numbers of eight bytes. */
 static int take(PyObject *object, Py_buffer *buffer, int writable, char type) {
     int flags = (writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) | PyBUF_FORMAT;
     if (PyObject_GetBuffer(object, buffer, flags)) return -1;
@@ -217,8 +229,8 @@ static void release(Py_buffer *buffers, int count) {
     while (count-- > 0) PyBuffer_Release(&buffers[count]);
 }
 
-/* A letter says of each object what it must hold: m a matrix, else numbers, to be written where
- * the letter is a capital. */
+/* Borrow several objects. The letter for each says what it must hold: m a matrix, else numbers,
+ * which are written if the letter is a capital. */
 static int take_all(PyObject **objects, const char *types, Py_buffer *buffers, Matrix *m) {
     for (int i = 0; types[i]; i++)
         if (types[i] == 'm' ? take_matrix(objects[i], &buffers[i], m++)
@@ -240,16 +252,19 @@ static int take_all(PyObject **objects, const char *types, Py_buffer *buffers, M
     fesetenv(&before);         \
     Py_END_ALLOW_THREADS
 
-/* What is asked must lie in what was given; NULL, for the caller to return. */
+/* Release the buffers and return NULL with an error: the indices are outside the arrays. */
 static PyObject *refuse(Py_buffer *buffers, int count) {
     release(buffers, count);
     PyErr_SetString(PyExc_ValueError, "the arrays do not hold what is asked of them");
     return NULL;
 }
 
-/* pairs(queries, documents, first, start, rows, out, low, high): out[i] of query q is the score of
- * rows[i], start[q] ≤ i < start[q+1], where `documents` holds that row: it is the rows from `first`
- * on. */
+/* -------------------------------------------------------------------- functions for Python */
+
+/* pairs(queries, documents, first, start, rows, out, low, high)
+ *
+ * Set out[i] to the score of query q with document rows[i], for start[q] ≤ i < start[q+1], if
+ * `documents`, which are the rows from `first` on, hold it. Twin: `pairs` of fixed_sum.py. */
 static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
     PyObject *objects[5];
     long long first, low, high;
@@ -285,7 +300,7 @@ static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* rows(a, b, out, low, high): out[i] the sum of products of row i of a and of b. */
+/* rows(a, b, out, low, high): set out[i] to the dot product of row i of a and of b. */
 static PyObject *fixed_rows(PyObject *self, PyObject *args) {
     PyObject *objects[3];
     long long low, high;
@@ -307,8 +322,8 @@ static PyObject *fixed_rows(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* bounds(values, out, low, high): out[i] float32, not below the length of row i; NaN where one of
- * its numbers is not finite. */
+/* bounds(values, out, low, high): set out[i] (float32) to an upper bound of the length of row i;
+ * NaN if one of its numbers is not finite. */
 static PyObject *fixed_bounds(PyObject *self, PyObject *args) {
     PyObject *objects[2];
     long long low, high;
@@ -328,8 +343,8 @@ static PyObject *fixed_bounds(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* products(query, documents, out, low, high): out[i] the product of the first row of `query` with
- * row i of the documents, in float32 and in whatever order is fast. */
+/* products(query, documents, out, low, high): set out[i] to the dot product of the first row of
+ * `query` with document i, in float32 and in whatever order is fast. */
 static PyObject *fixed_products(PyObject *self, PyObject *args) {
     PyObject *objects[3];
     long long low, high;
@@ -346,7 +361,7 @@ static PyObject *fixed_products(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* divide(values, by, out, low, high): each row by its own number, in float64, rounded once. */
+/* divide(values, by, out, low, high): divide each row by its own number, in float64, rounded once. */
 static PyObject *fixed_divide(PyObject *self, PyObject *args) {
     PyObject *objects[3];
     long long low, high;
@@ -363,7 +378,7 @@ static PyObject *fixed_divide(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* usual(): what this thread was told of its arithmetic, for `restore`; from now on as IEEE has it. */
+/* usual(): switch this thread to IEEE arithmetic; return its settings before, for `restore`. */
 static PyObject *fixed_usual(PyObject *self, PyObject *args) {
     fenv_t before;
     fegetenv(&before);

@@ -1,10 +1,9 @@
-/* The documents of a stream that can be among the k best, and how many tie with the last of them.
+/* The k best documents of a stream of scores, and how many tie with the last of them.
  *
- * A score that a product found is only known to lie between two bounds. A document stays as long
- * as its upper bound reaches the bar: the k-th best of the lower bounds, which k earlier documents
- * are sure to reach. Where the bounds meet the score is known, and what is left is what ranks; of
- * equal scores the earlier document is better.
- */
+ * A score from a fast product is only known to lie between two bounds. A document stays as long as
+ * its upper bound reaches the bar: the k-th best of the lower bounds, which k earlier documents are
+ * sure to reach. If the bounds are equal, the score is exact, and the documents left are the k
+ * best; of equal scores the earlier document is better. Twin: precision/topk.py. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -33,6 +32,9 @@ static inline int LOWEST(uint32_t bits) {
 }
 #endif
 
+/* ------------------------------------------------------------------- keys that sort as scores */
+
+/* Return bits that order as scores do. */
 INLINE uint32_t ordered(float score) {
     uint32_t bits;
     score += 0.0f; /* −0 and 0 are one score */
@@ -40,6 +42,7 @@ INLINE uint32_t ordered(float score) {
     return bits ^ ((0u - (bits >> 31)) | 0x80000000u);
 }
 
+/* Return the score of a key. */
 INLINE float score_of(uint64_t key) {
     uint32_t bits = (uint32_t)(key >> 32);
     bits = bits & 0x80000000u ? bits & 0x7FFFFFFFu : ~bits;
@@ -48,13 +51,13 @@ INLINE float score_of(uint64_t key) {
     return score;
 }
 
-/* Larger is better: the score, and of equal scores the smaller number. Keys are distinct. */
+/* Return a key, larger for better documents: the score, then the smaller number. Keys are distinct. */
 INLINE uint64_t key_of(float score, uint32_t number) {
     return (uint64_t)ordered(score) << 32 | (uint32_t)~number;
 }
 
-/* Brings the k largest of count keys to the front, the least of them at k − 1: quickselect with a
- * median of three. Keys are distinct, and the partition does not branch on them. */
+/* Move the k largest keys to the front, the least of them to k − 1: quickselect with a median of
+ * three, whose partition does not branch on keys. */
 INLINE void select_largest(uint64_t *keys, int64_t count, int64_t k) {
     int64_t low = 0, high = count - 1;
     while (low < high) {
@@ -81,18 +84,21 @@ INLINE void select_largest(uint64_t *keys, int64_t count, int64_t k) {
     }
 }
 
-/* A floating-point format that scores are rounded to; 24 bits are float32 itself. */
+/* ------------------------------------------------------------------------ narrower formats */
+
+/* A floating-point format that scores are rounded to; with 24 bits, float32 itself. */
 typedef struct {
-    int bits;      /* of the significand */
-    double normal; /* the smallest number that has them all */
-    double least;  /* the smallest positive number */
-    double most;   /* the largest finite one */
-    int holds;     /* what lies beyond is held there, and not infinite */
+    int bits;      /* bits of the significand */
+    double normal; /* smallest number with all bits */
+    double least;  /* smallest positive number */
+    double most;   /* largest finite number */
+    int holds;     /* larger numbers become `most`, and not infinite */
 } Format;
 
-/* To the nearest number of the format, halves to even.
+/* Round to the nearest number of the format, halves to even. Twin: `round_to` of
+ * precision/formats.py.
  *
- * A number of 1.5 · 2⁵² units has no digits below the unit: adding it rounds, and taking it away
+ * A number of 1.5 · 2⁵² units has no digits below the unit: adding it rounds, and subtracting it
  * again is exact. The unit is 2^(1 − bits) of the power of two below the magnitude. */
 INLINE float narrow(const Format *f, float score) {
     double magnitude = fabs((double)score);
@@ -112,29 +118,32 @@ INLINE float narrow(const Format *f, float score) {
 
 EVERY_PROCESSOR
 static void narrow_all(const Format *f, float *scores, int64_t count) {
-    Format held = *f; /* which nothing written here can change */
+    Format held = *f; /* a copy that the loop cannot change, so that compilers vectorize it */
     for (int64_t i = 0; i < count; i++) scores[i] = narrow(&held, scores[i]);
 }
 
-/* How far from the score of document j of this block its fixed sum may be: see fixed_sum.py. */
+/* ------------------------------------------------------------------------------ shortlists */
+
+/* How far the exact score of document j of a block may be from its product: factor · lengths[j] +
+ * extra. See fixed_sum.py. */
 typedef struct {
-    float factor;         /* × length[j] */
-    float extra;          /* + this */
-    const float *lengths; /* NULL where the scores are exact */
+    float factor;         /* times lengths[j] */
+    float extra;          /* plus this */
+    const float *lengths; /* NULL if the scores are exact */
 } Slack;
 
 typedef struct {
-    float *low, *high;   /* bounds, room for `room` of them */
+    float *low, *high;   /* bounds, with room for `room` documents */
     uint32_t *documents; /* ascending */
     int64_t *count;
-    int64_t *limit; /* when this many are held, look which can go */
+    int64_t *limit; /* number of documents at which to look for some to drop */
     float *bar;     /* NaN before there are k */
-    int64_t *tied;  /* documents left out whose score is sure to be `bar` */
+    int64_t *tied;  /* dropped documents whose score is sure to be `bar` */
     int64_t k, room;
     uint64_t *scratch; /* room for `room` */
 } Shortlist;
 
-/* Lets go of what cannot be among the k best any more. */
+/* Drop the documents that can no longer be among the k best. */
 EVERY_PROCESSOR
 static void compact(Shortlist *s) {
     int64_t count = *s->count, kept = 0;
@@ -144,11 +153,11 @@ static void compact(Shortlist *s) {
     float bar = score_of(s->scratch[s->k - 1]);
     int needed = (int)s->k, tied = 0;
     for (int64_t i = 0; i < count; i++) needed -= s->low[i] > bar;
-    /* Which of them stay is not predictable: there are no branches on it. */
+    /* Which documents stay cannot be predicted, so nothing branches on it. */
     for (int64_t i = 0; i < count; i++) {
         float low = s->low[i], high = s->high[i];
         uint32_t document = s->documents[i];
-        int proves = (low == bar) & (needed > 0); /* the first that reach the bar prove it */
+        int proves = (low == bar) & (needed > 0); /* the first k that reach the bar prove it */
         int ties = (low == bar) & (high == bar) & !proves;
         needed -= proves;
         tied += ties;
@@ -163,11 +172,11 @@ static void compact(Shortlist *s) {
     *s->count = kept;
 }
 
-/* A number below every score that the format rounds to the bar or above. */
+/* Return a number below every score that the format rounds to the bar or above. */
 static float edge_of(const Shortlist *s, const Format *f, const Slack *e) {
     float bar = *s->bar;
     if (!e->lengths || isnan(bar)) return bar;
-    if (f->holds && bar <= -f->most) return -INFINITY; /* all that lies below is held there */
+    if (f->holds && bar <= -f->most) return -INFINITY; /* all lower scores are rounded up to it */
     double edge = bar;
     if (f->bits < 24)
         edge = bar > f->most ? f->most : bar - fabs((double)bar) * ldexp(2.0, -f->bits) - f->least;
@@ -176,7 +185,7 @@ static float edge_of(const Shortlist *s, const Format *f, const Slack *e) {
     return below > edge ? nextafterf(below, -INFINITY) : below;
 }
 
-/* Holds a document if it can be among the k best; 1 where it does. */
+/* Add a document if it can be among the k best; return 1 if it does. */
 INLINE int hold(Shortlist *s, const Format *f, const Slack *e, float score, int64_t j,
                 int64_t document) {
     float low = score, high = score;
@@ -184,7 +193,7 @@ INLINE int hold(Shortlist *s, const Format *f, const Slack *e, float score, int6
         double away = (double)e->factor * e->lengths[j] + e->extra;
         low = (float)(score - away);
         high = (float)(score + away);
-        low = low > -INFINITY ? low : -INFINITY; /* NaN may be anything */
+        low = low > -INFINITY ? low : -INFINITY; /* a NaN may have any score */
         high = high < INFINITY ? high : INFINITY;
         if (f->bits < 24) {
             low = narrow(f, low);
@@ -203,7 +212,7 @@ INLINE int hold(Shortlist *s, const Format *f, const Slack *e, float score, int6
     return stays;
 }
 
-/* Whether the shortlist is full of documents that cannot be told apart by their bounds. */
+/* Return whether the shortlist is full of documents whose bounds overlap. */
 static int full(Shortlist *s) {
     if (*s->count < *s->limit) return 0;
     compact(s);
@@ -215,7 +224,8 @@ static int full(Shortlist *s) {
 
 #define STEP 32
 
-/* Goes on from column `at`; where it stopped, which is `count` when all is done. */
+/* Offer the scores of a row from column `at` on; return where it stopped, which is `count` at the
+ * end. */
 EVERY_PROCESSOR
 static int64_t offer_row(Shortlist *s, const Format *f, const Slack *e, const float *scores,
                          int64_t at, int64_t count, int64_t first) {
@@ -227,7 +237,7 @@ static int64_t offer_row(Shortlist *s, const Format *f, const Slack *e, const fl
     float edge = edge_of(s, f, e), factor = e->factor;
     const float *lengths = e->lengths;
     for (int64_t j = at; j < count; j += STEP) {
-        /* Neither a NaN nor a bar that is not there yet lets a document go. */
+        /* A NaN, or a bar that is not known yet, drops no document. */
         uint32_t reached = 0;
         if (count - j < STEP) {
             for (int i = 0; i < count - j; i++) {
@@ -257,8 +267,11 @@ static int64_t offer_row(Shortlist *s, const Format *f, const Slack *e, const fl
     return count;
 }
 
+/* ------------------------------------------------------------------ arguments from Python */
+
 #define HELD 7 /* low, high, documents, count, limit, bar, tied */
 
+/* Return the shortlist of one query. */
 static Shortlist of_query(Py_buffer *b, int64_t q, int64_t k, int64_t room, uint64_t *scratch) {
     return (Shortlist){(float *)b[0].buf + q * room, (float *)b[1].buf + q * room,
                        (uint32_t *)b[2].buf + q * room, (int64_t *)b[3].buf + q,
@@ -270,7 +283,8 @@ static void release(Py_buffer *buffers, int count) {
     while (count-- > 0) PyBuffer_Release(&buffers[count]);
 }
 
-/* Whether a buffer lacks `count` numbers of this type: f, I, or a whole number of eight bytes. */
+/* Return whether a buffer lacks `count` numbers of a type: f, I, or q for whole numbers of eight
+ * bytes. */
 static int lacks(const Py_buffer *b, char type, int64_t count) {
     char has = b->format && b->format[0] && !b->format[1] ? b->format[0] : 0;
     int alike = type == 'q' ? b->itemsize == 8 && (has == 'q' || has == 'l')
@@ -278,7 +292,8 @@ static int lacks(const Py_buffer *b, char type, int64_t count) {
     return !alike || b->len / b->itemsize < count;
 }
 
-/* The shortlists of queries low … high−1, `room` documents each, of which k are wanted. */
+/* Borrow the shortlists of queries [low, high), `room` documents each, of which k are wanted;
+ * return -1 with an error set if they are invalid. */
 static int take_held(PyObject *held, Py_buffer *b, int64_t k, int64_t room, int64_t low,
                      int64_t high) {
     int wrong = k < 0 || room <= k || room > INT32_MAX || low < 0 || high < low || high > INT32_MAX;
@@ -304,9 +319,13 @@ static int take_held(PyObject *held, Py_buffer *b, int64_t k, int64_t room, int6
     return -1;
 }
 
-/* offer(held, k, room, scores, width, first, factors, extras, lengths or None, bits, normal,
- * least, most, holds, at, low, high): documents first, first+1, … with scores (Q, width) for
- * queries low … high−1, each from column at[q] on; at[q] becomes where it stopped. */
+/* -------------------------------------------------------------------- functions for Python */
+
+/* offer(held, k, room, scores, width, first, factors, extras, lengths or None, bits, normal, least,
+ * most, holds, at, low, high)
+ *
+ * Offer documents first, first+1, … with scores (Q, width) to queries [low, high), each from column
+ * at[q] on; at[q] becomes the column where it stopped. Twin: `Shortlist.offer` without compiled code. */
 static PyObject *topk_offer(PyObject *self, PyObject *args) {
     PyObject *held, *objects[5];
     long long width, first, k, room, low, high;
@@ -318,7 +337,7 @@ static PyObject *topk_offer(PyObject *self, PyObject *args) {
     Py_buffer b[HELD], given[5];
     if (take_held(held, b, k, room, low, high)) return NULL;
     int exact = objects[3] == Py_None;
-    if (exact) objects[3] = objects[2]; /* not looked at */
+    if (exact) objects[3] = objects[2]; /* not used */
     for (int i = 0; i < 5; i++)
         if (PyObject_GetBuffer(objects[i], &given[i],
                                (i == 4 ? PyBUF_CONTIG : PyBUF_CONTIG_RO) | PyBUF_FORMAT)) {
@@ -331,7 +350,7 @@ static PyObject *topk_offer(PyObject *self, PyObject *args) {
                 lacks(&given[2], 'f', high) || lacks(&given[3], 'f', exact ? 0 : width) ||
                 lacks(&given[4], 'q', high);
     for (int64_t q = low; q < high && !wrong; q++) {
-        /* One that is full takes no more before it has been settled. */
+        /* A full shortlist takes no document before it was settled. */
         int64_t at = ((int64_t *)given[4].buf)[q];
         int full = ((int64_t *)b[3].buf)[q] >= ((int64_t *)b[4].buf)[q];
         wrong = at < 0 || at > width || (at < width && full);
@@ -391,7 +410,8 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* close(held, k, room, keys, kept, low, high): the keys of the first `kept` that each holds. */
+/* close(held, k, room, keys, kept, low, high): write the keys of the first `kept` documents of each
+ * shortlist. */
 static PyObject *topk_close(PyObject *self, PyObject *args) {
     PyObject *held, *object;
     long long k, room, kept, low, high;
@@ -420,9 +440,10 @@ static PyObject *topk_close(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* move(held, k, room, queries, start, numbers, scores or None, total): of queries[i], one of `total`,
- * the documents it holds to numbers[start[i]] on; or, where scores are given, those from
- * scores[start[i]] on to both its bounds. */
+/* move(held, k, room, queries, start, numbers, scores or None, total)
+ *
+ * Copy the documents of queries[i], one of `total`, to numbers[start[i]] and on; or, with scores,
+ * copy those from scores[start[i]] on to both bounds. */
 static PyObject *topk_move(PyObject *self, PyObject *args) {
     PyObject *held, *objects[4];
     long long k, room, total;
@@ -466,7 +487,7 @@ static PyObject *topk_move(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* narrow(values, bits, normal, least, most, holds, low, high): values low … high−1, in place. */
+/* narrow(values, bits, normal, least, most, holds, low, high): round values [low, high) in place. */
 static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     PyObject *values;
     Format f;
@@ -492,7 +513,9 @@ static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* The k-th best of the scores, by keys of which there is room for more than k. */
+/* ---------------------------------------------------------------- scores near the k-th best */
+
+/* Return the k-th best score; `keys` has room for more than k. */
 EVERY_PROCESSOR
 static float kth_best(const float *scores, int64_t count, int64_t k, uint64_t *keys, int64_t room) {
     float bar = -INFINITY;
@@ -514,11 +537,12 @@ static float kth_best(const float *scores, int64_t count, int64_t k, uint64_t *k
     return score_of(keys[k - 1]);
 }
 
+/* Write the rows whose score is at least `edge`; return how many, or -1 if there is no room. */
 EVERY_PROCESSOR
 static int64_t reaching(const float *scores, int64_t count, double edge, int64_t *rows,
                         int64_t room) {
     int64_t found = 0;
-    float below = (float)edge; /* and not above it */
+    float below = (float)edge; /* rounded down */
     if (below > edge) below = nextafterf(below, -INFINITY);
     for (int64_t j = 0; j < count; j += STEP) {
         int64_t last = count - j < STEP ? count : j + STEP;
@@ -533,8 +557,8 @@ static int64_t reaching(const float *scores, int64_t count, double edge, int64_t
     return found;
 }
 
-/* near(scores, k, slack, rows): how many scores lie no further than the slack below the k-th best;
- * their places, ascending, go to `rows`. −1 where it has no room for them. */
+/* near(scores, k, slack, rows) -> count: write the rows, ascending, whose score is at most `slack`
+ * below the k-th best; -1 if there is no room. Twin: `near` of topk.py. */
 static PyObject *topk_near(PyObject *self, PyObject *args) {
     PyObject *scores_, *rows_;
     long long k;

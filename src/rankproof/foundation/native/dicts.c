@@ -1,15 +1,11 @@
-/* Dicts of dicts to dicts of figures in one pass. A part of _native.c. */
+/* Dicts of dicts, as scripts hold runs and judgments, ranked and measured in one pass without
+ * columns of ids. Part of _native.c; the long way through tables gives the same
+ * (compat/dict_groups.py). */
 
-/* ------------------------------------------------------------ dicts of dicts, as scripts have them */
+/* ---------------------------------------------------------------------- scores and ties */
 
-#if defined(__GNUC__)
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define PREFETCH(address) ((void)(address))
-#endif
-
-/* A number that a list may hold as a score; 0 where it is none, and nothing is raised. */
-static int plain_score(PyObject *value, int narrow, double *out) {
+/* Read a score, rounded to float32 if `narrow`; return 0, without an error, if it is not a number. */
+static int read_score(PyObject *value, int narrow, double *out) {
     if (PyFloat_Check(value)) {
         *out = PyFloat_AsDouble(value);
     } else if (PyLong_CheckExact(value)) {
@@ -25,25 +21,25 @@ static int plain_score(PyObject *value, int narrow, double *out) {
     return *out == *out;
 }
 
-/* A document that ties with others: its id, and the eight bytes of it after those that all of the tie
- * share, as a number, so that most comparisons are of numbers. */
+/* A tied document: its id, and the eight bytes after the prefix that all ids of the tie share, as a
+ * number that decides most comparisons. */
 typedef struct {
     uint64_t head;
     const char *text;
     PyObject *id;
     int64_t row;
-} Tied;
+} TiedDocument;
 
-static inline int compare_tied(const Tied *a, const Tied *b) {
+static inline int compare_documents(const TiedDocument *a, const TiedDocument *b) {
     if (a->head != b->head) return a->head < b->head ? -1 : 1;
     return a->id == b->id ? 0 : PyUnicode_Compare(a->id, b->id);
 }
 
-static int compare_falling(const void *a, const void *b) { return compare_tied(b, a); }
+static int compare_descending(const void *a, const void *b) { return compare_documents(b, a); }
 
-/* Of documents that tie, the `some` first of them judged: brings these into the order of their ids,
- * the greatest first, and says how many of all come before each. 0 where an id is not plain text. */
-static int settle_tie(Tied *tied, int64_t count, int64_t some, int64_t *before) {
+/* Sort the first `some` of `count` tied documents, the judged ones, by id, greatest first, and set
+ * before[i] to the number of all that come before them. Return 0 if an id is not valid text. */
+static int order_tie(TiedDocument *tied, int64_t count, int64_t some, int64_t *before) {
     const char *model = NULL;
     Py_ssize_t size, shared = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -57,7 +53,7 @@ static int settle_tie(Tied *tied, int64_t count, int64_t some, int64_t *before) 
         while (same < shared && same < size && tied[i].text[same] == model[same]) same++;
         shared = same;
     }
-    for (int64_t i = 0; i < count; i++) { /* a text ends with 0, behind which nothing is read */
+    for (int64_t i = 0; i < count; i++) { /* text ends with 0, and nothing is read past it */
         const unsigned char *s = (const unsigned char *)tied[i].text + shared;
         tied[i].head = 0;
         for (int at = 0; at < 8; at++) {
@@ -65,13 +61,13 @@ static int settle_tie(Tied *tied, int64_t count, int64_t some, int64_t *before) 
             s += *s != 0;
         }
     }
-    qsort(tied, (size_t)some, sizeof *tied, compare_falling);
+    qsort(tied, (size_t)some, sizeof *tied, compare_descending);
     memset(before, 0, (size_t)(some + 1) * sizeof *before);
     for (int64_t i = some; i < count; i++) {
         int64_t low = 0;
         for (int64_t high = some; low < high;) {
             int64_t middle = (low + high) / 2;
-            if (compare_tied(&tied[middle], &tied[i]) > 0)
+            if (compare_documents(&tied[middle], &tied[i]) > 0)
                 low = middle + 1;
             else
                 high = middle;
@@ -83,8 +79,8 @@ static int settle_tie(Tied *tied, int64_t count, int64_t some, int64_t *before) 
     return 1;
 }
 
-/* Room for `count` numbers, most of which are to come: NULL when out of memory. */
-static int64_t *roomier(int64_t *memory, int64_t *room, int64_t count) {
+/* Return memory for `count` numbers, with some to spare; NULL if out of memory. */
+static int64_t *grow_column(int64_t *memory, int64_t *room, int64_t count) {
     if (memory && count <= *room) return memory;
     int64_t size = *room * 2 > count ? *room * 2 : count + 1024;
     int64_t *more = realloc(memory, (size_t)size * sizeof *more);
@@ -93,37 +89,37 @@ static int64_t *roomier(int64_t *memory, int64_t *room, int64_t count) {
     return more;
 }
 
-/* Room to settle a list in. */
+/* Memory to rank one list. */
 typedef struct {
     int64_t room;
     Item *items, *space;
-    Tied *tied;
-    PyObject **docs, **known; /* of each row its id, and its grade or NULL */
+    TiedDocument *tied;
+    PyObject **docs, **known; /* of each row: its id, and its grade or NULL */
     double *score;
     int64_t *before;
-    uint64_t sieve[16]; /* a bit for each judged id, so that most others are told by it */
+    uint64_t judged_filter[16]; /* Bloom filter of the judged ids: it rules out most others */
     struct {
         PyObject *object;
         int64_t grade;
-    } seen[16]; /* grades are few */
-} Desk;
+    } seen[16]; /* converted grades; there are few different ones */
+} Workspace;
 
-static int desk_fit(Desk *d, int64_t count) {
-    if (d->items && count < d->room) return 1; /* `before` is one longer */
+static int workspace_reserve(Workspace *d, int64_t count) {
+    if (d->items && count < d->room) return 1; /* `before` needs one more */
     free(d->items);
     d->room = 2 * count + 1;
-    d->items = malloc((size_t)d->room * (2 * sizeof(Item) + sizeof(Tied) + 4 * 8));
+    d->items = malloc((size_t)d->room * (2 * sizeof(Item) + sizeof(TiedDocument) + 4 * 8));
     if (!d->items) return 0;
-    d->space = d->items + d->room, d->tied = (Tied *)(d->space + d->room);
+    d->space = d->items + d->room, d->tied = (TiedDocument *)(d->space + d->room);
     d->docs = (PyObject **)(d->tied + d->room), d->known = d->docs + d->room;
     d->score = (double *)(d->known + d->room), d->before = (int64_t *)(d->score + d->room);
     return 1;
 }
 
-static inline size_t sieve_bit(PyObject *id) { return (size_t)PyObject_Hash(id) & 1023; }
+static inline size_t filter_bit(PyObject *id) { return (size_t)PyObject_Hash(id) & 1023; }
 
-/* A grade as a number; 0 where it is none. */
-static inline int plain_grade(Desk *d, PyObject *value, int64_t *out) {
+/* Read a grade; return 0 if it is not a whole number. */
+static inline int read_grade(Workspace *d, PyObject *value, int64_t *out) {
     size_t at = (size_t)value / 32 % 16;
     if (d->seen[at].object != value) {
         int overflow = 1;
@@ -137,7 +133,8 @@ static inline int plain_grade(Desk *d, PyObject *value, int64_t *out) {
 
 enum { BLOCK = 32 };
 
-/* The next few members of a dict; they are fetched side by side, since each lies elsewhere. */
+/* Return the number of dict members fetched next; their objects are prefetched together, since each
+ * lies elsewhere in memory. */
 static Py_ssize_t next_block(PyObject *dict, Py_ssize_t *place, PyObject **id, PyObject **value) {
     Py_ssize_t count = 0;
     while (count < BLOCK && PyDict_Next(dict, place, &id[count], &value[count])) {
@@ -148,35 +145,37 @@ static Py_ssize_t next_block(PyObject *dict, Py_ssize_t *place, PyObject **id, P
     return count;
 }
 
-/* Of two dicts, document → score and document → grade: the grades, and of the documents that both
- * have, by rank, rank and grade. Ties go by id, the greatest first, or stand as they are listed. How
- * many both have; -1 where that is not all there is to it, or with an error set. */
-static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow, int by_id,
+/* Rank the judged documents of one list, given as the dicts document → score and document → grade.
+ * Writes all grades to `pooled`, and rank and grade of each judged document that is listed, by
+ * rank. Ties go by id, greatest first, or as listed. Return how many are listed; -1 if the dicts
+ * need the long way, or with an error set. */
+static int64_t rank_judged(Workspace *d, PyObject *list, PyObject *judged, int narrow, int by_id,
                            int64_t *pooled, int64_t *rank, int64_t *grade) {
-    enum { FEW = 16 }; /* whose ranks are counted rather than all sorted */
+    enum { FEW = 16 }; /* if so few are judged, their ranks are counted instead of sorting all */
     PyObject *id[BLOCK], *value[BLOCK];
     int64_t count = 0, shared = 0, kept = 0, found = 0;
-    int sieved = 2 * PyDict_Size(judged) < PyDict_Size(list) && PyDict_Size(judged) < 256;
-    /* An OrderedDict may have an order of its own. */
+    int is_filtered = 2 * PyDict_Size(judged) < PyDict_Size(list) && PyDict_Size(judged) < 256;
+    /* An OrderedDict may iterate in an order of its own. */
     if (!by_id && PyType_GetSlot(Py_TYPE(list), Py_tp_iter) != PyType_GetSlot(&PyDict_Type, Py_tp_iter))
         return -1;
-    if (sieved) memset(d->sieve, 0, sizeof d->sieve);
+    if (is_filtered) memset(d->judged_filter, 0, sizeof d->judged_filter);
     for (Py_ssize_t place = 0, some; (some = next_block(judged, &place, id, value));) {
         for (Py_ssize_t i = 0; i < some; i++) {
-            if (!PyUnicode_CheckExact(id[i]) || !plain_grade(d, value[i], pooled++)) return -1;
-            if (sieved) d->sieve[sieve_bit(id[i]) / 64] |= (uint64_t)1 << sieve_bit(id[i]) % 64;
+            if (!PyUnicode_CheckExact(id[i]) || !read_grade(d, value[i], pooled++)) return -1;
+            size_t bit = is_filtered ? filter_bit(id[i]) : 0;
+            if (is_filtered) d->judged_filter[bit / 64] |= (uint64_t)1 << bit % 64;
         }
     }
-    if (!desk_fit(d, PyDict_Size(list))) {
+    if (!workspace_reserve(d, PyDict_Size(list))) {
         PyErr_NoMemory();
         return -1;
     }
     for (Py_ssize_t place = 0, some; (some = next_block(list, &place, id, value));) {
         for (Py_ssize_t i = 0; i < some; i++, count++) {
-            if (!PyUnicode_CheckExact(id[i]) || !plain_score(value[i], narrow, &d->score[count]))
+            if (!PyUnicode_CheckExact(id[i]) || !read_score(value[i], narrow, &d->score[count]))
                 return -1;
-            size_t bit = sieved ? sieve_bit(id[i]) : 0;
-            int lacks = sieved && !(d->sieve[bit / 64] >> bit % 64 & 1);
+            size_t bit = is_filtered ? filter_bit(id[i]) : 0;
+            int lacks = is_filtered && !(d->judged_filter[bit / 64] >> bit % 64 & 1);
             d->docs[count] = id[i];
             d->known[count] = lacks ? NULL : PyDict_GetItemWithError(judged, id[i]);
             shared += d->known[count] != NULL;
@@ -187,7 +186,7 @@ static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow
         d->items[kept] = (Item){d->score[row], row};
         kept += !few || d->known[row];
     }
-    sort_items(d->items, d->space, kept);
+    sort_by_score(d->items, d->space, kept);
     for (int64_t first = 0, last; first < kept; first = last) {
         double score = d->items[first].score;
         int64_t begin = found, some = 0;
@@ -201,13 +200,13 @@ static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow
             int64_t row = d->items[i].row;
             if (!d->known[row]) continue;
             rank[found] = above + 1 + (i - first);
-            plain_grade(d, d->known[row], &grade[found++]);
+            read_grade(d, d->known[row], &grade[found++]);
             if (same == 1) break;
             d->tied[some].id = d->docs[row];
             d->tied[some++].row = row;
         }
         if (!some) continue;
-        if (!by_id) { /* others may stand between those that were kept */
+        if (!by_id) { /* unjudged documents may be listed between those kept */
             for (int64_t i = 0, row = 0, at = 0; i < some && few; row++) {
                 if (row == d->tied[i].row) rank[begin + i++] = above + 1 + at;
                 at += d->score[row] == score;
@@ -219,17 +218,17 @@ static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow
             int64_t row = few ? i : d->items[i].row;
             if (d->score[row] == score && !d->known[row]) d->tied[others++].id = d->docs[row];
         }
-        if (!settle_tie(d->tied, same, some, d->before)) return -1;
+        if (!order_tie(d->tied, same, some, d->before)) return -1;
         for (int64_t i = 0; i < some; i++) {
             rank[begin + i] = above + 1 + d->before[i];
-            plain_grade(d, d->known[d->tied[i].row], &grade[begin + i]);
+            read_grade(d, d->known[d->tied[i].row], &grade[begin + i]);
         }
     }
     return found;
 }
 
-/* The next query that both dicts have, and its own two; 0 at the end, or where something is not as
- * it mostly is, which `good` then says. */
+/* Fetch the next query that both dicts have, and its two inner dicts; return 0 at the end, or with
+ * `good` cleared where the dicts need the long way. */
 static int next_query(PyObject *run, PyObject *qrels, Py_ssize_t *place, PyObject **query,
                       PyObject **list, PyObject **judged, int *good) {
     while (*good && PyDict_Next(run, place, query, list)) {
@@ -242,10 +241,14 @@ static int next_query(PyObject *run, PyObject *qrels, Py_ssize_t *place, PyObjec
     return 0;
 }
 
-/* settle(run, qrels, narrow, by_id): of two dicts of dicts the queries that both have, and columns:
- * how many documents each lists and how many are judged; the grades, query by query; and of those
- * that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is
- * no dict, id, score or grade as these mostly are. */
+/* ------------------------------------------------------------ functions for compat */
+
+/* settle(run, qrels, narrow, by_id) -> (queries, listed, judged, grades, query, rank, grade), or
+ * None
+ *
+ * Rank the judged documents of every query that both dicts of dicts have: numbers of documents
+ * listed and judged, the grades of all judgments, and query, rank and grade of those that are
+ * listed. None if something is not a plain dict, id, score or grade. Called by compat.dict_groups. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     PyObject *run, *qrels, *query, *list, *judged;
     int narrow, by_id;
@@ -254,20 +257,20 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
     enum { LISTED, JUDGED, GRADE, QUERY, RANK, HELD, COLUMNS };
     int64_t *column[COLUMNS] = {0}, room[COLUMNS] = {0};
     int64_t total = 0, listed = 0, queries = 0;
-    Desk desk = {.items = NULL};
+    Workspace workspace = {.items = NULL};
     PyObject *names = PyList_New(0), *result = NULL;
     int good = names != NULL;
     Py_ssize_t place = 0;
     while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
         int64_t own = PyDict_Size(judged);
         for (int c = 0; c < COLUMNS && good; c++) {
-            int64_t *more = roomier(column[c], &room[c], c < GRADE ? queries + 1 : total + own);
+            int64_t *more = grow_column(column[c], &room[c], c < GRADE ? queries + 1 : total + own);
             good = more != NULL;
             if (more) column[c] = more;
         }
         if (!good) PyErr_NoMemory();
         if (!good || PyList_Append(names, query)) break;
-        int64_t found = settle_list(&desk, list, judged, narrow, by_id, column[GRADE] + total,
+        int64_t found = rank_judged(&workspace, list, judged, narrow, by_id, column[GRADE] + total,
                                     column[RANK] + listed, column[HELD] + listed);
         good = found >= 0;
         for (int64_t i = 0; i < found; i++) column[QUERY][listed + i] = queries;
@@ -276,7 +279,7 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
         listed += found;
         total += own;
     }
-    free(desk.items);
+    free(workspace.items);
     int failed = PyErr_Occurred() != NULL;
     if (!failed && good && queries) {
         int64_t length[COLUMNS] = {queries, queries, total, listed, listed, listed};
@@ -297,7 +300,8 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* nest(rows, query, doc, value): {query: {document: value}} of tuples, which hold them there. */
+/* nest(rows, query, doc, value): return {query: {document: value}} of tuples, which hold them at
+ * these positions. Called by compat.ir_measures. */
 static PyObject *native_nest(PyObject *self, PyObject *args) {
     PyObject *rows, *last = NULL, *inner = NULL;
     Py_ssize_t at[3];
@@ -316,7 +320,7 @@ static PyObject *native_nest(PyObject *self, PyObject *args) {
             if (!inner && !bad) {
                 PyObject *fresh = PyDict_New();
                 bad = !fresh || PyDict_SetItem(made, last, fresh);
-                inner = fresh; /* which `made` holds */
+                inner = fresh; /* held by `made` */
                 Py_XDECREF(fresh);
             }
         }
@@ -325,13 +329,13 @@ static PyObject *native_nest(PyObject *self, PyObject *args) {
     return made;
 }
 
-/* Rows of figures as dicts; figures come again and again, so objects of some are kept. */
+/* Rows of a table as dicts. Values repeat often, so their Python objects are cached. */
 enum { KEPT_BITS = 12 };
 
 typedef struct {
     PyObject *made, *template, *names;
     Py_ssize_t width;
-    double *earlier; /* what the template holds */
+    double *earlier; /* the values in the template */
     struct {
         double number;
         PyObject *object;
@@ -348,7 +352,7 @@ static Rows *rows_new(PyObject *template, PyObject *names) {
     return rows;
 }
 
-/* The dict of rows, which the caller owns; NULL with an error set. */
+/* Return the dict of rows, a new reference; NULL with an error set. */
 static PyObject *rows_finish(Rows *rows) {
     if (!rows) return NULL;
     PyObject *made = rows->made;
@@ -359,7 +363,7 @@ static PyObject *rows_finish(Rows *rows) {
     return made;
 }
 
-static PyObject *rows_number(Rows *rows, double number) {
+static PyObject *rows_float(Rows *rows, double number) {
     uint64_t word;
     memcpy(&word, &number, 8);
     size_t at = word * 0x9E3779B97F4A7C15u >> (64 - KEPT_BITS);
@@ -373,12 +377,12 @@ static PyObject *rows_number(Rows *rows, double number) {
     return rows->kept[at].object;
 }
 
-/* Adds {query: a copy of the template with these figures}; 0 with an error set. */
+/* Add {query: a copy of the template with these values}; return 0 with an error set. */
 static int rows_add(Rows *rows, PyObject *query, const double *figures) {
     int first = !PyDict_Size(rows->made);
     for (Py_ssize_t n = 0; n < rows->width; n++) {
         if (!first && !memcmp(&figures[n], &rows->earlier[n], 8)) continue;
-        PyObject *number = rows_number(rows, figures[n]);
+        PyObject *number = rows_float(rows, figures[n]);
         if (!number || PyDict_SetItem(rows->template, PyList_GetItem(rows->names, n), number))
             return 0;
         rows->earlier[n] = figures[n];
@@ -389,8 +393,9 @@ static int rows_add(Rows *rows, PyObject *query, const double *figures) {
     return good;
 }
 
-/* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
- * holds a row of float64 for each query. The template is written over. */
+/* rows(queries, template, names, table): return {query: a copy of the template with its values}.
+ * `table` has a row of float64 for each query; the template is overwritten. Called by
+ * compat.pytrec_eval. */
 static PyObject *native_rows(PyObject *self, PyObject *args) {
     PyObject *queries, *template, *names, *table_;
     if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
@@ -399,7 +404,7 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
     Lease lease;
     lease_open(&lease);
     Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
-    const double *table = lease_array(&lease, table_, REAL, count * width, READ);
+    const double *table = lease_array(&lease, table_, F64, count * width, READ);
     Rows *rows = table ? rows_new(template, names) : NULL;
     for (Py_ssize_t q = 0; q < count && !PyErr_Occurred(); q++)
         rows_add(rows, PyList_GetItem(queries, q), table + q * width);
@@ -407,9 +412,11 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
     return rows_finish(rows);
 }
 
-/* tabulate(run, qrels, rel, which, at, template, names): `settle` by float32 and id, `figures` and
- * `rows` in one pass, in which what is read of a query is still at hand. Queries without judgements
- * are passed over. None where `settle` would say so, and where `figures` would refuse a grade. */
+/* tabulate(run, qrels, rel, which, at, template, names) -> {query: {measure: value}}, or None
+ *
+ * Do `settle` (by float32 and id), `figures` and `rows` in one pass, while each query is in the
+ * cache. Queries without judgments are skipped. None where `settle` returns it or `figures` refuses
+ * a grade. Called by compat.pytrec_eval. */
 static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     PyObject *run, *qrels, *which_, *at_, *template, *names, *query, *list, *judged;
     long long rel;
@@ -418,16 +425,16 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease;
     lease_open(&lease);
-    Wanted w = {.rel = rel};
-    lease_wanted(&lease, &w, which_, at_);
-    int good = lease_check(&lease, w.count == PyList_Size(names), "expected a name for each figure");
+    MeasureList w = {.rel = rel};
+    lease_measures(&lease, &w, which_, at_);
+    int good = lease_require(&lease, w.count == PyList_Size(names), "expected a name for each figure");
     Rows *rows = good ? rows_new(template, names) : NULL;
-    Listed q = {.memory = NULL};
-    Desk desk = {.items = NULL};
+    RankedQuery q = {.memory = NULL};
+    Workspace workspace = {.items = NULL};
     int64_t *room = NULL, most = 0;
-    double *figures = lease_room(&lease, w.count, sizeof *figures, 0);
+    double *figures = lease_memory(&lease, w.count, sizeof *figures, 0);
     good = rows && figures;
-    int collects = PyGC_Disable(); /* nothing here makes a cycle */
+    int collects = PyGC_Disable(); /* no reference cycles are made here */
     Py_ssize_t place = 0;
     while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
         int64_t pool = PyDict_Size(judged);
@@ -438,14 +445,14 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
             room = malloc((size_t)most * 3 * sizeof *room);
         }
         int64_t *pooled = room, *rank = room + most, *grade = rank + most;
-        int64_t found = room ? settle_list(&desk, list, judged, 1, 1, pooled, rank, grade) : -1;
+        int64_t found = room ? rank_judged(&workspace, list, judged, 1, 1, pooled, rank, grade) : -1;
         good = found >= 0;
         for (int64_t i = 0; i < pool && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
         if (!good) {
             if (!room) PyErr_NoMemory();
             break;
         }
-        if (!make_figures(&q, &w, PyDict_Size(list), rank, grade, found, pooled, pool, figures)) {
+        if (!compute_values(&q, &w, PyDict_Size(list), rank, grade, found, pooled, pool, figures)) {
             PyErr_NoMemory();
             break;
         }
@@ -453,8 +460,8 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     }
     if (collects) PyGC_Enable();
     free(room);
-    free(desk.items);
-    listed_free(&q);
+    free(workspace.items);
+    ranked_query_free(&q);
     Py_XDECREF(lease_close(&lease));
     PyObject *made = rows_finish(rows);
     if (!made || good) return made;

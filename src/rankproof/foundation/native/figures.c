@@ -1,22 +1,24 @@
-/* Lists in which nothing ties, and trec_eval's figures of them. A part of _native.c. */
+/* Measures of lists without ties, among them all of trec_eval's. Part of _native.c. */
 
-/* ------------------------------------------------------------------- lists without ties, in order */
+/* ----------------------------------------------------------------------- sums over lists */
 
-/* precisions(query, rank, grade, rel, cut, total): adds to each query's total, up to its cut, the
- * number of relevant documents so far over the rank of each of them. */
+/* precisions(query, rank, grade, rel, cut, total)
+ *
+ * Add number/rank of each relevant document up to the cut to the total of its query. Twin:
+ * kernels.precision_sum. */
 static PyObject *native_precisions(PyObject *self, PyObject *args) {
     PyObject *query_, *rank_, *grade_, *cut_, *total_;
     long long rel;
     if (!PyArg_ParseTuple(args, "OOOLOO", &query_, &rank_, &grade_, &rel, &cut_, &total_)) return NULL;
     Lease lease;
     lease_open(&lease);
-    const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
+    const int64_t *query = lease_array(&lease, query_, I64, 0, READ);
     int64_t count = lease.items;
-    const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, count, READ);
-    double *total = lease_array(&lease, total_, REAL, 0, WRITE);
+    const int64_t *rank = lease_array(&lease, rank_, I64, count, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, count, READ);
+    double *total = lease_array(&lease, total_, F64, 0, WRITE);
     int64_t queries = lease.items;
-    const int64_t *cut = lease_array(&lease, cut_, WHOLE, queries, READ);
+    const int64_t *cut = lease_array(&lease, cut_, I64, queries, READ);
     int good = !lease.failed;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0, last = -1, number = 0; i < count && good; i++) {
@@ -28,27 +30,29 @@ static PyObject *native_precisions(PyObject *self, PyObject *args) {
         if (rank[i] <= cut[q]) total[q] += (double)number / (double)rank[i];
     }
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, good, "there is no such query");
+    lease_require(&lease, good, "there is no such query");
     return lease_close(&lease);
 }
 
-/* discounted(query, rank, gain, discount, cut, total): adds gain/discount[rank] to each query's
- * total, up to its cut. */
+/* discounted(query, rank, gain, discount, cut, total)
+ *
+ * Add gain/discount[rank] of each document up to the cut to the total of its query. Twin:
+ * kernels.discounted_sum. */
 static PyObject *native_discounted(PyObject *self, PyObject *args) {
     PyObject *query_, *rank_, *gain_, *discount_, *cut_, *total_;
     if (!PyArg_ParseTuple(args, "OOOOOO", &query_, &rank_, &gain_, &discount_, &cut_, &total_))
         return NULL;
     Lease lease;
     lease_open(&lease);
-    const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
+    const int64_t *query = lease_array(&lease, query_, I64, 0, READ);
     int64_t count = lease.items;
-    const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
-    const double *gain = lease_array(&lease, gain_, REAL, count, READ);
-    double *total = lease_array(&lease, total_, REAL, 0, WRITE);
+    const int64_t *rank = lease_array(&lease, rank_, I64, count, READ);
+    const double *gain = lease_array(&lease, gain_, F64, count, READ);
+    double *total = lease_array(&lease, total_, F64, 0, WRITE);
     int64_t queries = lease.items;
-    const double *discount = lease_array(&lease, discount_, REAL, 1, READ);
+    const double *discount = lease_array(&lease, discount_, F64, 1, READ);
     int64_t longest = lease.items;
-    const int64_t *cut = lease_array(&lease, cut_, WHOLE, queries, READ);
+    const int64_t *cut = lease_array(&lease, cut_, I64, queries, READ);
     int good = !lease.failed;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0; i < count && good; i++) {
@@ -59,21 +63,22 @@ static PyObject *native_discounted(PyObject *self, PyObject *args) {
         if (good) total[q] += gain[i] / discount[r];
     }
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, good, "there is no such query or rank");
+    lease_require(&lease, good, "there is no such query or rank");
     return lease_close(&lease);
 }
 
-/* tally(start, grade, low, high, count): how many grades of each query are in low to high. */
+/* tally(start, grade, low, high, count): count the grades of each query in low to high. Twin:
+ * kernels.count_grades. */
 static PyObject *native_tally(PyObject *self, PyObject *args) {
     PyObject *start_, *grade_, *count_;
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOLLO", &start_, &grade_, &low, &high, &count_)) return NULL;
     Lease lease;
     lease_open(&lease);
-    int64_t *count = lease_array(&lease, count_, WHOLE, 0, WRITE);
+    int64_t *count = lease_array(&lease, count_, I64, 0, WRITE);
     int64_t queries = lease.items, judged;
     const int64_t *start = lease_starts(&lease, start_, queries, &judged);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, judged, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, judged, READ);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = 0; q < queries && grade; q++) {
         count[q] = 0;
@@ -84,8 +89,10 @@ static PyObject *native_tally(PyObject *self, PyObject *args) {
     return lease_close(&lease);
 }
 
-/* ideal(start, grade, worth, discount, cut, total): adds to each query's total what its grades are
- * worth, the highest first, each over the discount of its place, up to place `cut`. */
+/* ideal(start, grade, worth, discount, cut, total)
+ *
+ * Add the ideal Σ worth[grade]/discount[rank] up to rank `cut`, highest grades first, to each
+ * query's total: kernels.ideal_gain. */
 static PyObject *native_ideal(PyObject *self, PyObject *args) {
     PyObject *start_, *grade_, *worth_, *discount_, *total_;
     long long cut;
@@ -93,14 +100,14 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease;
     lease_open(&lease);
-    double *total = lease_array(&lease, total_, REAL, 0, WRITE);
+    double *total = lease_array(&lease, total_, F64, 0, WRITE);
     int64_t queries = lease.items, judged;
     const int64_t *start = lease_starts(&lease, start_, queries, &judged);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, judged, READ);
-    const double *worth = lease_array(&lease, worth_, REAL, 1, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, judged, READ);
+    const double *worth = lease_array(&lease, worth_, F64, 1, READ);
     int64_t levels = lease.items;
-    const double *discount = lease_array(&lease, discount_, REAL, cut + 1, READ);
-    int64_t *held = lease_room(&lease, levels, sizeof *held, 1);
+    const double *discount = lease_array(&lease, discount_, F64, cut + 1, READ);
+    int64_t *held = lease_memory(&lease, levels, sizeof *held, 1);
     int good = !lease.failed;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = 0; q < queries && good; q++) {
@@ -114,37 +121,38 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
                 total[q] += worth[level] / discount[++place];
     }
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, good, "there is no such grade");
+    lease_require(&lease, good, "there is no such grade");
     return lease_close(&lease);
 }
 
-/* ------------------------------------------------- trec_eval's figures of lists without ties */
+/* ------------------------------------------------- trec_eval's measures */
 
-/* As compat/trec_eval.py numbers them. */
+/* Numbered as in compat/trec_eval.py. */
 enum {
     NUM_RET, NUM_REL, NUM_REL_RET, MAP, GM_MAP, RPREC, BPREF, RECIP_RANK, IPREC, PRECISION,
     RELSTRING, RECALL, INFAP, GM_BPREF, RPREC_MULT, UTILITY, ELEVEN, BING, GAIN, NDCG, NDCG_REL,
     RNDCG, NDCG_CUT, MAP_CUT, RELATIVE_P, SUCCESS, SET_P, SET_RELATIVE_P, SET_RECALL, SET_MAP,
-    SET_F, NUM_NONREL, YAAP, FIGURES,
+    SET_F, NUM_NONREL, YAAP, MEASURES,
 };
 
-enum { GRADES = 64 }; /* grades below it are counted */
+enum { GRADES = 64 }; /* grades from 0 to 63 are counted in arrays */
 
-/* What is asked for, and the sums over documents that it needs. */
+/* The requested measures, and which sums over documents they need. */
 typedef struct {
     int64_t count, rel;
     const int64_t *which;
-    const double *at; /* a cutoff or a share */
-    int peaks, preferred, inferred, binary, gains;
-} Wanted;
+    const double *at; /* cutoff, or share of recall, of each measure */
+    int interpolated, preferred, inferred, binary, gains;
+} MeasureList;
 
-/* log2(rank + 1) by rank, as far as there was need of it. */
+/* log2(rank + 1) by rank, computed up to the highest rank needed so far. */
 typedef struct {
     int64_t count;
     double *value;
 } Discount;
 
-static int discount_up_to(Discount *d, int64_t rank) {
+/* Compute discounts up to a rank; return 0 if out of memory. */
+static int extend_discounts(Discount *d, int64_t rank) {
     if (rank < d->count) return 1;
     int64_t count = 2 * rank + 64;
     double *more = realloc(d->value, (size_t)count * sizeof *more);
@@ -154,27 +162,27 @@ static int discount_up_to(Discount *d, int64_t rank) {
     return 1;
 }
 
-/* A query's relevant documents by rank, those with a gain, and the ideal list. Sums run from
- * place 1 on; at 0 they are 0. */
+/* What the measures of one query need: its relevant documents by rank, those with a gain, and the
+ * ideal list. Sums are indexed by the number of documents summed. */
 typedef struct {
     Discount discount;
     char *memory;
     int64_t room;
-    int64_t listed, wanted, others; /* others were judged and are not relevant */
+    int64_t listed, wanted, others; /* others: judged and not relevant */
     int64_t found, *rank;
-    double *sum, *peak; /* of precisions; the highest from here on */
+    double *sum, *precision; /* sum of precisions; precision, or the highest from here on */
     double preferred, inferred, binary;
     int64_t gains, *gain_rank, *gain;
     double *reached;
     int64_t ideals, *cost;
     double *best;
-    int64_t changes, change[GRADES]; /* where the ideal list changes its gain */
-    int64_t held[GRADES]; /* documents of each grade; 0 between queries */
-} Listed;
+    int64_t changes, change[GRADES]; /* ranks after which the ideal list has a lower gain */
+    int64_t held[GRADES]; /* number of documents of each grade; cleared after each query */
+} RankedQuery;
 
-/* Makes room for so many judged documents, of ranks up to `last`. */
-static int listed_fit(Listed *q, int64_t count, int64_t last) {
-    if (!discount_up_to(&q->discount, last > count ? last : count)) return 0;
+/* Make room for so many judged documents, of ranks up to `last`; return 0 if out of memory. */
+static int ranked_query_reserve(RankedQuery *q, int64_t count, int64_t last) {
+    if (!extend_discounts(&q->discount, last > count ? last : count)) return 0;
     if (q->memory && count < q->room) return 1;
     free(q->memory);
     q->room = 2 * count + 2;
@@ -183,17 +191,17 @@ static int listed_fit(Listed *q, int64_t count, int64_t last) {
     int64_t *ints = (int64_t *)q->memory;
     double *reals = (double *)(ints + 4 * q->room);
     q->rank = ints, q->gain_rank = ints + q->room, q->gain = ints + 2 * q->room;
-    q->cost = ints + 3 * q->room, q->sum = reals, q->peak = reals + q->room;
+    q->cost = ints + 3 * q->room, q->sum = reals, q->precision = reals + q->room;
     q->reached = reals + 2 * q->room, q->best = reals + 3 * q->room;
     return 1;
 }
 
-static void listed_free(Listed *q) {
+static void ranked_query_free(RankedQuery *q) {
     free(q->memory);
     free(q->discount.value);
 }
 
-/* How many of ascending ranks are up to a cut. */
+/* Return how many of ascending ranks are at most `cut`. */
 static inline int64_t up_to(const int64_t *rank, int64_t count, int64_t cut) {
     if (!count || rank[count - 1] <= cut) return count;
     int64_t low = 0;
@@ -211,10 +219,10 @@ static inline double share(double part, double of) { return of > 0 ? part / of :
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The relevant documents of a query, and the sums over them. */
-static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, const int64_t *grade,
-                             int64_t count) {
-    const double little = 0.00001; /* as trec_eval has it */
+/* Fill in the relevant documents of a query and the sums over them. */
+static void sum_over_relevant(RankedQuery *q, const MeasureList *w, const int64_t *rank,
+                              const int64_t *grade, int64_t count) {
+    const double little = 0.00001; /* trec_eval's smoothing of infAP */
     int64_t above = 0, bound = least(q->wanted, q->others);
     q->found = 0;
     q->preferred = q->inferred = q->binary = 0.0;
@@ -226,8 +234,8 @@ static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, co
         }
         double r = (double)q->found, n = (double)above, over = (double)rank[i] - 1.0;
         q->rank[q->found++] = rank[i];
-        q->peak[q->found] = (double)q->found / (double)rank[i];
-        q->sum[q->found] = total += q->peak[q->found];
+        q->precision[q->found] = (double)q->found / (double)rank[i];
+        q->sum[q->found] = total += q->precision[q->found];
         if (w->preferred)
             q->preferred += 1.0 - (bound > 0 ? (double)least(above, bound) / (double)bound : 0.0);
         if (w->inferred) {
@@ -237,12 +245,12 @@ static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, co
         }
         if (w->binary) q->binary += 1.0 / q->discount.value[rank[i] - q->found + 1];
     }
-    for (int64_t i = w->peaks ? q->found - 1 : 0; i > 0; i--)
-        if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
+    for (int64_t i = w->interpolated ? q->found - 1 : 0; i > 0; i--)
+        if (q->precision[i] < q->precision[i + 1]) q->precision[i] = q->precision[i + 1];
 }
 
-/* Its documents with a gain, and the ideal list, of grades up to `top`. */
-static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
+/* Fill in the documents with a gain and the ideal list, for grades up to `top`. */
+static void sum_over_gains(RankedQuery *q, const int64_t *rank, const int64_t *grade, int64_t count,
                           int64_t top) {
     double reached = q->reached[0] = q->best[0] = 0.0, best = 0.0;
     q->gains = q->ideals = q->changes = q->cost[0] = 0;
@@ -262,7 +270,8 @@ static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, 
     }
 }
 
-static double gain_over_cost(const Listed *q) {
+/* Return trec_eval's G: gains over the logarithm of the gain lost on the way to them. */
+static double gain_over_cost(const RankedQuery *q) {
     double value = 0.0;
     int64_t gained = 0;
     for (int64_t i = 0; i < q->gains; i++) {
@@ -275,7 +284,8 @@ static double gain_over_cost(const Listed *q) {
     return share(value, (double)q->cost[q->ideals]);
 }
 
-static double ndcg_at_relevant(const Listed *q) {
+/* Return nDCG averaged over the ranks of documents with a gain (ndcg_rel). */
+static double ndcg_at_relevant(const RankedQuery *q) {
     double total = 0.0;
     if (!q->ideals) return 0.0;
     for (int64_t i = 0; i < q->gains; i++)
@@ -284,7 +294,8 @@ static double ndcg_at_relevant(const Listed *q) {
     return total / (double)q->ideals;
 }
 
-static double ndcg_at_levels(const Listed *q) {
+/* Return nDCG averaged over the ranks where the ideal list changes its gain (Rndcg). */
+static double ndcg_at_levels(const RankedQuery *q) {
     double total = 0.0;
     int64_t points = q->changes;
     if (!q->wanted) return 0.0;
@@ -298,16 +309,18 @@ static double ndcg_at_levels(const Listed *q) {
     return total / (double)points;
 }
 
-static inline double interpolated_at(const Listed *q, double level) {
+/* Return interpolated precision at a level of recall. */
+static inline double interpolated_at(const RankedQuery *q, double level) {
     int64_t at = (int64_t)floor(level * (double)q->wanted + 0.9);
     if (at < 1) at = 1;
-    return at <= q->found ? q->peak[at] : 0.0;
+    return at <= q->found ? q->precision[at] : 0.0;
 }
 
-/* What a geometric mean is the mean of. */
+/* Return the logarithm that a geometric mean averages. */
 static inline double log_of(double value) { return log(value > 1e-5 ? value : 1e-5); }
 
-static double figure(const Listed *q, int64_t which, double at) {
+/* Return one measure of a query, as trec_eval computes it, at a cutoff or share of recall. */
+static double measure_value(const RankedQuery *q, int64_t which, double at) {
     double listed = (double)(q->listed > 0 ? q->listed : 1), wanted = (double)q->wanted;
     double found = (double)q->found, value = 0.0;
     int64_t cut = (int64_t)at;
@@ -356,13 +369,13 @@ static double figure(const Listed *q, int64_t which, double at) {
     }
 }
 
-/* The figures of a query: documents by rank, and the grades of all that were judged. 0 when out of
- * memory. */
-static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_t *rank,
+/* Compute the measures of a query from its judged documents by rank and the grades of all its
+ * judgments; return 0 if out of memory. */
+static int compute_values(RankedQuery *q, const MeasureList *w, int64_t listed, const int64_t *rank,
                         const int64_t *grade, int64_t count, const int64_t *pooled, int64_t pool,
                         double *into) {
     int64_t top = 0;
-    if (!listed_fit(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
+    if (!ranked_query_reserve(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
     q->listed = listed, q->others = 0;
     for (int64_t i = 0; i < pool; i++) {
         q->held[pooled[i]]++;
@@ -370,8 +383,8 @@ static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_
         q->others += pooled[i] < w->rel;
     }
     q->wanted = pool - q->others;
-    look_at_relevant(q, w, rank, grade, count);
-    if (w->gains) look_at_gains(q, rank, grade, count, top);
+    sum_over_relevant(q, w, rank, grade, count);
+    if (w->gains) sum_over_gains(q, rank, grade, count, top);
     memset(q->held, 0, (size_t)(top + 1) * sizeof *q->held);
     for (int64_t n = 0; n < w->count; n++) {
         int64_t which = w->which[n];
@@ -381,20 +394,20 @@ static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_
                  floor(w->at[n] * (double)q->wanted + 0.9) < 1)
             into[n] = copysign(NAN, -1.0); /* 0/0 */
         else
-            into[n] = figure(q, which, w->at[n]);
+            into[n] = measure_value(q, which, w->at[n]);
     }
     return 1;
 }
 
-/* What is asked for, which are figures that there are. */
-static void lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at) {
-    w->which = lease_array(lease, which, WHOLE, 0, READ);
+/* Fill in the requested measures, and check that they exist. */
+static void lease_measures(Lease *lease, MeasureList *w, PyObject *which, PyObject *at) {
+    w->which = lease_array(lease, which, I64, 0, READ);
     w->count = lease->items;
-    w->at = lease_array(lease, at, REAL, w->count, READ);
+    w->at = lease_array(lease, at, F64, w->count, READ);
     for (int64_t n = 0; n < w->count && !lease->failed; n++) {
         int64_t one = w->which[n];
-        lease_check(lease, one >= 0 && one < FIGURES, "there is no such figure");
-        w->peaks |= one == IPREC || one == ELEVEN;
+        lease_require(lease, one >= 0 && one < MEASURES, "there is no such figure");
+        w->interpolated |= one == IPREC || one == ELEVEN;
         w->preferred |= one == BPREF || one == GM_BPREF;
         w->inferred |= one == INFAP;
         w->binary |= one == BING;
@@ -402,9 +415,11 @@ static void lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at)
     }
 }
 
-/* figures(listed, query, rank, grade, start, pooled, rel, which, at, table): table[q, n] becomes
- * figure which[n] of query q, at a cutoff or a share. The judged documents that are listed stand by
- * query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
+/* figures(listed, query, rank, grade, start, pooled, rel, which, at, table)
+ *
+ * Set table[q, n] to measure which[n] of query q, at a cutoff or share at[n]. query, rank and grade
+ * describe the judged documents that are listed, by query and rank; pooled[start[q]:start[q+1]] are
+ * the grades of all. kernels.trec_eval_values; twin: compat/trec_formulas.py. */
 static PyObject *native_figures(PyObject *self, PyObject *args) {
     PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *which_, *at_, *table_;
     long long rel;
@@ -413,18 +428,18 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease;
     lease_open(&lease);
-    Wanted w = {.rel = rel};
-    const int64_t *listed = lease_array(&lease, listed_, WHOLE, 0, READ);
+    MeasureList w = {.rel = rel};
+    const int64_t *listed = lease_array(&lease, listed_, I64, 0, READ);
     int64_t queries = lease.items, judged;
-    const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
+    const int64_t *query = lease_array(&lease, query_, I64, 0, READ);
     int64_t count = lease.items;
-    const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, count, READ);
+    const int64_t *rank = lease_array(&lease, rank_, I64, count, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, count, READ);
     const int64_t *start = lease_starts(&lease, start_, queries, &judged);
-    const int64_t *pooled = lease_array(&lease, pooled_, WHOLE, judged, READ);
+    const int64_t *pooled = lease_array(&lease, pooled_, I64, judged, READ);
     judged = lease.items;
-    lease_wanted(&lease, &w, which_, at_);
-    double *table = lease_array(&lease, table_, REAL, queries * w.count, WRITE);
+    lease_measures(&lease, &w, which_, at_);
+    double *table = lease_array(&lease, table_, F64, queries * w.count, WRITE);
     int good = !lease.failed, room = 1;
     for (int64_t i = 0; i < count && good; i++) {
         good = query[i] >= 0 && query[i] < queries && grade[i] < GRADES && rank[i] >= 1 &&
@@ -432,15 +447,15 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
         if (good) good = rank[i] <= listed[query[i]];
     }
     for (int64_t i = 0; i < judged && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
-    lease_check(&lease, good, "there is no such query, rank or grade");
+    lease_require(&lease, good, "there is no such query, rank or grade");
     Py_BEGIN_ALLOW_THREADS;
-    Listed q = {.memory = NULL};
+    RankedQuery q = {.memory = NULL};
     for (int64_t n = 0, from = 0, to = 0; n < queries && good && room; n++, from = to) {
         while (to < count && query[to] == n) to++;
-        room = make_figures(&q, &w, listed[n], rank + from, grade + from, to - from,
+        room = compute_values(&q, &w, listed[n], rank + from, grade + from, to - from,
                             pooled + start[n], start[n + 1] - start[n], table + n * w.count);
     }
-    listed_free(&q);
+    ranked_query_free(&q);
     Py_END_ALLOW_THREADS;
     if (!room) PyErr_NoMemory(), lease_fail(&lease);
     return lease_close(&lease);

@@ -1,11 +1,14 @@
-/* Documents joined, scores ranked, ties grouped, measures of groups added up. A part of _native.c. */
+/* Documents found in lists, scores ranked, tie groups made, and measures summed over tie groups.
+ * Part of _native.c; the twins of all functions are in foundation/kernels.py, or named. */
 
-/* ------------------------------------------------------------------------------- kernels */
+/* ------------------------------------------------------------ documents of a query: hash tables */
 
 /* index(doc, start, slot_start, slots, first, last, check) -> row of a repeated document, or -1;
- * with check, -2 - row of an id that is empty or holds a control character.
- * Query q owns slots[slot_start[q]:slot_start[q+1]], a power of two of them; a slot will hold a
- * row of the query counted from 1, or 0. */
+ * with `check`, -2 - row of an invalid id
+ *
+ * Fill one hash table per query from document to row. Query q owns
+ * slots[slot_start[q]:slot_start[q+1]], a power of two of them; each becomes 0 or a row of the list
+ * counted from 1. Twin: kernels.index_documents. */
 static PyObject *native_index(PyObject *self, PyObject *args) {
     PyObject *doc_, *start_, *slot_start_, *slots_;
     long long first, last;
@@ -34,7 +37,7 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
             memset((char *)slots.items + table * (slots.narrow ? 2 : 4), 0,
                    (mask + 1) * (slots.narrow ? 2 : 4));
         for (int64_t i = 0; i < count && repeated < 0; i++) {
-            if (check) odd |= maybe_unfit(&doc, &rows[i]);
+            if (check) odd |= may_be_invalid_id(&doc, &rows[i]);
             uint64_t slot = hash_view(&doc, &rows[i]) & mask;
             uint32_t held;
             while ((held = slot_get(&slots, table + (int64_t)slot))) {
@@ -47,15 +50,17 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
             if (repeated < 0) slot_set(&slots, table + (int64_t)slot, (uint32_t)i + 1);
         }
         for (int64_t i = 0; odd && i < count && repeated == -1; i++)
-            if (is_unfit(&doc, &rows[i])) repeated = -2 - (start[q] + i);
+            if (is_invalid_id(&doc, &rows[i])) repeated = -2 - (start[q] + i);
     }
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, repeated != INT64_MAX, "the slots are too narrow");
+    lease_require(&lease, repeated != INT64_MAX, "the slots are too narrow");
     return lease_number(&lease, repeated);
 }
 
-/* lookup(doc, start, slot_start, slots, wanted, query, rows, first, last): rows[i] becomes the
- * row that holds wanted[i] in the list of query[i], or -1. A negative query has no list. */
+/* lookup(doc, start, slot_start, slots, wanted, query, rows, first, last)
+ *
+ * Set rows[i] to the row that holds wanted[i] in the list of query[i], or -1, for i in [first,
+ * last). A negative query has no list. Twin: kernels.find_rows. */
 static PyObject *native_lookup(PyObject *self, PyObject *args) {
     PyObject *doc_, *start_, *slot_start_, *slots_, *wanted_, *query_, *rows_;
     long long first, last;
@@ -69,14 +74,14 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
     const int64_t *start = lease_starts(&lease, start_, -1, &items), *slot_start;
     int64_t queries = lease.items - 1;
     Slots slots = lease_tables(&lease, slot_start_, slots_, start, queries, READ, &slot_start);
-    const int64_t *query = lease_array(&lease, query_, WHOLE, last, READ);
-    int64_t *rows = lease_array(&lease, rows_, WHOLE, last, WRITE);
+    const int64_t *query = lease_array(&lease, query_, I64, last, READ);
+    int64_t *rows = lease_array(&lease, rows_, I64, last, WRITE);
     Text doc = lease_text(&lease, doc_, items), wanted = lease_text(&lease, wanted_, last);
     if (lease.failed) return lease_close(&lease);
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    /* Memory is slow to answer: some are hashed, then asked for their slots, then for their rows,
-     * before the first is looked at. */
+    /* Most time goes into waiting for memory. A batch is hashed, then its slots and its rows are
+     * prefetched, before the first document is compared. */
     enum { AHEAD = 16 };
     for (int64_t low = first; low < last && good; low += AHEAD) {
         int64_t high = low + AHEAD < last ? low + AHEAD : last;
@@ -87,14 +92,14 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
             if (rows[i]) continue;
             uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
             slot_of[i - low] = hash_view(&wanted, &wanted.views[i]) & mask;
-            SOON((const char *)slots.items +
+            PREFETCH((const char *)slots.items +
                  (slot_start[q] + (int64_t)slot_of[i - low]) * (slots.narrow ? 2 : 4));
         }
         for (int64_t i = low; i < high; i++) {
             if (rows[i]) continue;
             int64_t q = query[i];
             int64_t row = slot_get(&slots, slot_start[q] + (int64_t)slot_of[i - low]);
-            if (row && row <= start[q + 1] - start[q]) SOON(&doc.views[start[q] + row - 1]);
+            if (row && row <= start[q + 1] - start[q]) PREFETCH(&doc.views[start[q] + row - 1]);
         }
         for (int64_t i = low; i < high && good; i++) {
             if (rows[i]) continue;
@@ -105,7 +110,7 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
             const View *list = doc.views + start[q];
             uint32_t count = (uint32_t)(start[q + 1] - start[q]), held;
             uint64_t slot = slot_of[i - low];
-            /* A slot that names no row of the list, or a table without an empty one, is no index. */
+            /* A slot beyond the list, or a full table, shows that the tables belong to other lists. */
             for (uint64_t tries = 0; (held = slot_get(&slots, table + (int64_t)slot)); tries++) {
                 if (held > count || tries > mask) {
                     good = 0;
@@ -120,46 +125,50 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
         }
     }
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, good, "the slots are not those of the rows");
+    lease_require(&lease, good, "the slots are not those of the rows");
     return lease_close(&lease);
 }
 
-static inline int compare_text(const Text *t, const View *a, const View *b) {
+/* ------------------------------------------------------------------------------- ranking */
+
+/* Compare two ids byte by byte, as Python compares text. */
+static inline int compare_ids(const Text *t, const View *a, const View *b) {
     uint32_t m = view_length(a), n = view_length(b);
     int c = memcmp(text_at(t, a), text_at(t, b), m < n ? m : n);
     return c ? c : (m > n) - (m < n);
 }
 
+/* A row and its score, as they are sorted. */
 typedef struct {
     double score;
     int64_t row;
 } Item;
 
-/* Numbers that ascend as scores fall; −0 and 0 are one. */
-static inline uint64_t falling_key(double score) {
+/* Return a key that ascends as scores fall; −0 and 0 have the same. */
+static inline uint64_t descending_key(double score) {
     uint64_t bits;
     score += 0.0;
     memcpy(&bits, &score, 8);
     return bits >> 63 ? bits : ~bits & INT64_MAX;
 }
 
-/* `sort_items` for lists long enough, a byte of the key at a time; bytes that all share are passed
- * over, of which scores of a narrow format have many. */
+/* Radix sort for long lists, a byte of the key at a time. Bytes in which no two keys differ are
+ * skipped; scores of a narrow format have many. */
 static void sort_by_bytes(Item *items, Item *space, int64_t count) {
     Item *from = items, *to = space;
-    uint64_t any = falling_key(items[0].score), differ = 0;
-    for (int64_t i = 1; i < count; i++) differ |= falling_key(items[i].score) ^ any;
+    uint64_t any = descending_key(items[0].score), differ = 0;
+    for (int64_t i = 1; i < count; i++) differ |= descending_key(items[i].score) ^ any;
     for (int shift = 0; shift < 64; shift += 8) {
         if (!(differ >> shift & 255)) continue;
         uint32_t next[256] = {0}, sum = 0;
-        for (int64_t i = 0; i < count; i++) next[falling_key(from[i].score) >> shift & 255]++;
+        for (int64_t i = 0; i < count; i++) next[descending_key(from[i].score) >> shift & 255]++;
         for (int value = 0; value < 256; value++) {
             uint32_t here = next[value];
             next[value] = sum;
             sum += here;
         }
         for (int64_t i = 0; i < count; i++)
-            to[next[falling_key(from[i].score) >> shift & 255]++] = from[i];
+            to[next[descending_key(from[i].score) >> shift & 255]++] = from[i];
         Item *swap = from;
         from = to;
         to = swap;
@@ -167,9 +176,9 @@ static void sort_by_bytes(Item *items, Item *space, int64_t count) {
     if (from != items) memcpy(items, from, (size_t)count * sizeof *items);
 }
 
-/* Sorts by score from high to low; stable. Merging is written without branches on the data,
- * which a processor could not predict. The result is in `items`; `space` holds as many. */
-static void sort_items(Item *items, Item *space, int64_t count) {
+/* Sort by score, highest first; stable. The merge has no branches that depend on scores, which a
+ * processor could not predict. `space` holds as many items. */
+static void sort_by_score(Item *items, Item *space, int64_t count) {
     enum { SHORT = 8, LONG = 256 };
     if (count >= LONG && count <= UINT32_MAX) {
         sort_by_bytes(items, space, count);
@@ -212,26 +221,26 @@ static void sort_items(Item *items, Item *space, int64_t count) {
     if (from != items) memcpy(items, from, (size_t)count * sizeof *items);
 }
 
-/* `count` scores from high to low, stable: rows[i] becomes which of them is the i-th. `items` and
- * `keys` have room for two and three times as many.
+/* Set rows[i] to the row of the i-th highest of `count` scores; stable. `items` has room for two
+ * and `keys` for three times as many.
  *
- * Long lists are sorted by the highest bits in which they differ, next to which a number takes the
- * other half of a word; those that share these, hardly any, are sorted as they are. */
+ * Long lists are radix-sorted by the highest 24 bits in which keys differ, packed with the row into
+ * one word. The few rows that are equal in these bits are sorted by score afterwards. */
 static void sort_scores(const double *score, int64_t count, Item *items, uint64_t *keys,
                         int64_t *rows) {
     enum { LONG = 128, FEW = 16, BITS = 24 };
     uint64_t differ = 0, *from = keys + count, *to = from + count;
     if (count < LONG || count > UINT32_MAX) {
         for (int64_t i = 0; i < count; i++) items[i] = (Item){score[i], i};
-        sort_items(items, items + count, count);
+        sort_by_score(items, items + count, count);
         for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
         return;
     }
     for (int64_t i = 0; i < count; i++) {
-        keys[i] = falling_key(score[i]);
+        keys[i] = descending_key(score[i]);
         differ |= keys[i] ^ keys[0];
     }
-    int low = 0, top = 0; /* the bits that differ are low to top */
+    int low = 0, top = 0; /* keys differ in bits [low, top) */
     while (top < 64 && differ >> top) top++;
     while (low < top && !(differ >> low & 1)) low++;
     int shift = top - low > BITS ? top - BITS : low, width = top - shift;
@@ -258,7 +267,7 @@ static void sort_scores(const double *score, int64_t count, Item *items, uint64_
         for (last = first + 1; last < count && from[last] >> 32 == from[first] >> 32;) last++;
         if (last - first > FEW) {
             for (int64_t i = first; i < last; i++) items[i - first] = (Item){score[rows[i]], rows[i]};
-            sort_items(items, items + count, last - first);
+            sort_by_score(items, items + count, last - first);
             for (int64_t i = first; i < last; i++) rows[i] = items[i - first].row;
             continue;
         }
@@ -270,14 +279,14 @@ static void sort_scores(const double *score, int64_t count, Item *items, uint64_
     }
 }
 
-/* Sorts rows by document id, ascending (direction 1) or descending (−1). */
+/* Merge-sort rows by document id, ascending (direction 1) or descending (−1). */
 static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *space,
                         int64_t count) {
     if (count <= 8) {
         for (int64_t i = 1; i < count; i++) {
             int64_t row = rows[i], j = i;
             const View *v = &doc->views[row];
-            for (; j > 0 && direction * compare_text(doc, &doc->views[rows[j - 1]], v) > 0; j--)
+            for (; j > 0 && direction * compare_ids(doc, &doc->views[rows[j - 1]], v) > 0; j--)
                 rows[j] = rows[j - 1];
             rows[j] = row;
         }
@@ -289,15 +298,17 @@ static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *
     memcpy(space, rows, (size_t)half * sizeof *rows);
     int64_t a = 0, b = half, out = 0;
     while (a < half && b < count) {
-        int c = compare_text(doc, &doc->views[space[a]], &doc->views[rows[b]]);
+        int c = compare_ids(doc, &doc->views[space[a]], &doc->views[rows[b]]);
         rows[out++] = direction * c > 0 ? rows[b++] : space[a++];
     }
     memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
 }
 
-/* falls(score, start, groups, first, last): from groups[start[first]] on, the rows at which a query
- * begins or a score is below the one before. Returns how many there are; -1 where a score rises
- * inside a query, and then they are not all there. */
+/* falls(score, start, groups, first, last) -> number of groups, or -1
+ *
+ * Write the rows at which a tie group begins (a new query or a lower score) from
+ * groups[start[first]] on. Return -1 if a score rises inside a query, so that the list is not
+ * sorted. Twin: kernels.tie_group_starts. */
 static PyObject *native_falls(PyObject *self, PyObject *args) {
     PyObject *score_, *start_, *groups_;
     long long first, last;
@@ -307,8 +318,8 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
     lease_open(&lease);
     int64_t items;
     const int64_t *start = lease_starts(&lease, start_, last, &items);
-    const double *score = lease_array(&lease, score_, REAL, items, READ);
-    int64_t *groups = lease_array(&lease, groups_, WHOLE, items, WRITE);
+    const double *score = lease_array(&lease, score_, F64, items, READ);
+    int64_t *groups = lease_array(&lease, groups_, I64, items, WRITE);
     if (lease.failed) return lease_close(&lease);
     int64_t *next = groups + start[first];
     int rises = 0;
@@ -316,7 +327,7 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
     for (int64_t q = first; q < last && !rises; q++) {
         if (start[q] < start[q + 1]) *next++ = start[q];
         for (int64_t i = start[q] + 1; i < start[q + 1]; i++) {
-            *next = i; /* stays where the score is below */
+            *next = i; /* kept if the score is lower */
             next += score[i] < score[i - 1];
             rises |= score[i] > score[i - 1];
         }
@@ -325,10 +336,11 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
     return lease_number(&lease, rises ? -1 : next - (groups + start[first]));
 }
 
-/* place(score, start, doc or None, direction, position, groups, first, last): position[row] becomes
- * where the row stands when the rows of each query are sorted from best to worst; from
- * groups[start[first]] on, such places at which a query begins or a score is below the one before.
- * Returns how many of these there are. */
+/* place(score, start, doc or None, direction, position, groups, first, last) -> number of groups
+ *
+ * Set position[row] to the position of a row when each list is sorted best first, ties by id in
+ * this direction or as listed. Write the positions at which a tie group begins from
+ * groups[start[first]] on. Twin: kernels.rank_rows. */
 static PyObject *native_place(PyObject *self, PyObject *args) {
     PyObject *score_, *start_, *doc_, *position_, *groups_;
     int direction;
@@ -341,13 +353,13 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     lease_open(&lease);
     int64_t all;
     const int64_t *start = lease_starts(&lease, start_, last, &all);
-    const double *score = lease_array(&lease, score_, REAL, all, READ);
-    int64_t *position = lease_array(&lease, position_, WHOLE, all, WRITE);
-    int64_t *groups = lease_array(&lease, groups_, WHOLE, all, WRITE);
+    const double *score = lease_array(&lease, score_, F64, all, READ);
+    int64_t *position = lease_array(&lease, position_, I64, all, WRITE);
+    int64_t *groups = lease_array(&lease, groups_, I64, all, WRITE);
     Text doc = {0};
     if (doc_ != Py_None) doc = lease_text(&lease, doc_, all);
     int64_t longest = lease.failed ? 0 : longest_of(start, first, last);
-    Item *items = lease_room(&lease, 4 * longest, sizeof *items, 0);
+    Item *items = lease_memory(&lease, 4 * longest, sizeof *items, 0);
     if (lease.failed) return lease_close(&lease);
     uint64_t *keys = (uint64_t *)(items + 2 * longest);
     int64_t *rows = (int64_t *)(keys + 3 * longest), *next = groups + start[first];
@@ -372,13 +384,17 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     return lease_number(&lease, next - (groups + start[first]));
 }
 
+/* ---------------------------------------------------------------------------- tie groups */
+
 /* grouped(row, grade, start, list, group, list_start, position or None, group_start, size, begin,
- * query, judged, grades, rank, first, last): the judgements of query q are start[q] to start[q + 1],
- * row[..] those of the run that hold their documents, or -1; list[q] is its list, and group[q] the
- * first of the groups of that, which begin at the places group_start[..]. From start[first] on:
- * rank and grades of the documents in their lists' order, and of each group that holds one its
- * size, the rank where it begins, its query, and how many documents come before its own. Returns
- * how many groups and documents there are, in a pair; None where a document is judged twice. */
+ * query, judged, grades, rank, first, last) -> (groups, documents), or None
+ *
+ * Find the tie groups that hold a judged document. Input: judgments start[q]:start[q+1] of each
+ * query, with grade and row of the run (-1: not listed); the query's list in the run and its first
+ * tie group; the ranking's offsets, positions and group starts.
+ * Output, from start[first] on: for each group its size, first rank, query and number of judged
+ * documents before it; for each judged document, by rank, grade and rank. None if a document is
+ * judged twice, which the twin handles: kernels.group_judged. */
 static PyObject *native_grouped(PyObject *self, PyObject *args) {
     PyObject *row_, *grade_, *start_, *list_, *group_, *list_start_, *position_, *group_start_;
     PyObject *size_, *begin_, *query_, *judged_, *grades_, *rank_;
@@ -392,22 +408,22 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
     lease_open(&lease);
     int64_t all, rows;
     const int64_t *start = lease_starts(&lease, start_, last, &all);
-    const int64_t *row = lease_array(&lease, row_, WHOLE, all, READ);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, all, READ);
-    const int64_t *list = lease_array(&lease, list_, WHOLE, last, READ);
-    const int64_t *group = lease_array(&lease, group_, WHOLE, last, READ);
+    const int64_t *row = lease_array(&lease, row_, I64, all, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, all, READ);
+    const int64_t *list = lease_array(&lease, list_, I64, last, READ);
+    const int64_t *group = lease_array(&lease, group_, I64, last, READ);
     const int64_t *list_start = lease_starts(&lease, list_start_, -1, &rows);
     int64_t lists = lease.items - 1;
-    const int64_t *group_start = lease_array(&lease, group_start_, WHOLE, 1, READ);
+    const int64_t *group_start = lease_array(&lease, group_start_, I64, 1, READ);
     int64_t groups = lease.items - 1;
-    int64_t *size = lease_array(&lease, size_, WHOLE, all, WRITE);
-    int64_t *begin = lease_array(&lease, begin_, WHOLE, all, WRITE);
-    int64_t *query = lease_array(&lease, query_, WHOLE, all, WRITE);
-    int64_t *judged = lease_array(&lease, judged_, WHOLE, all, WRITE);
-    int64_t *grades = lease_array(&lease, grades_, WHOLE, all, WRITE);
-    int64_t *rank = lease_array(&lease, rank_, WHOLE, all, WRITE);
+    int64_t *size = lease_array(&lease, size_, I64, all, WRITE);
+    int64_t *begin = lease_array(&lease, begin_, I64, all, WRITE);
+    int64_t *query = lease_array(&lease, query_, I64, all, WRITE);
+    int64_t *judged = lease_array(&lease, judged_, I64, all, WRITE);
+    int64_t *grades = lease_array(&lease, grades_, I64, all, WRITE);
+    int64_t *rank = lease_array(&lease, rank_, I64, all, WRITE);
     const int64_t *position = NULL;
-    if (position_ != Py_None) position = lease_array(&lease, position_, WHOLE, rows, READ);
+    if (position_ != Py_None) position = lease_array(&lease, position_, I64, rows, READ);
     if (lease.failed) return lease_close(&lease);
     int64_t longest = 0;
     for (int64_t q = first; q < last; q++) {
@@ -415,10 +431,10 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
         if (l >= 0 && l < lists && list_start[l + 1] - list_start[l] > longest)
             longest = list_start[l + 1] - list_start[l];
     }
-    /* Which places of a list are judged, a bit each, and by which judgement: their order without
-     * sorting. */
-    uint64_t *bits = lease_room(&lease, longest / 64, sizeof *bits, 1);
-    int64_t *held = lease_room(&lease, longest, sizeof *held, 0);
+    /* One bit for each position of a list that is judged, and the grade there: reading the bits in
+     * order sorts the judgments by rank. */
+    uint64_t *bits = lease_memory(&lease, longest / 64, sizeof *bits, 1);
+    int64_t *held = lease_memory(&lease, longest, sizeof *held, 0);
     if (lease.failed) return lease_close(&lease);
     int good = 1, twice = 0;
     int64_t found = start[first], document = start[first];
@@ -444,7 +460,7 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
             if (place < least) least = place;
             if (place > most) most = place;
         }
-        int64_t g = group[q] < 0 ? 0 : group[q], end = -1; /* where the group before ends */
+        int64_t g = group[q] < 0 ? 0 : group[q], end = -1; /* where the last group ends */
         for (int64_t word = least >> 6; good && word <= most >> 6 && most >= 0; word++) {
             for (uint64_t left = bits[word]; left; left &= left - 1) {
 #if defined(__GNUC__)
@@ -456,12 +472,12 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
                 if (low + place >= end) {
                     int64_t step = 1;
                     while (g + step < groups && group_start[g + step] <= low + place) {
-                        g += step; /* ever longer steps */
+                        g += step; /* search with ever longer steps */
                         step *= 2;
                     }
-                    for (; step; step /= 2) /* and back to short ones */
+                    for (; step; step /= 2) /* and then shorter ones */
                         if (g + step < groups && group_start[g + step] <= low + place) g += step;
-                    if (g >= groups) { /* which ranked lists do not have */
+                    if (g >= groups) { /* cannot happen in a ranked list */
                         good = 0;
                         break;
                     }
@@ -479,35 +495,36 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
     }
     Py_END_ALLOW_THREADS;
     if (twice) return lease_close(&lease);
-    lease_check(&lease, good, "the rows are not those of the lists");
+    lease_require(&lease, good, "the rows are not those of the lists");
     return lease_numbers(&lease, found - start[first], document - start[first]);
 }
 
-/* Tie groups in columns, as `grouped` makes them. */
+/* The columns of data.ties.TieGroups. */
 typedef struct {
     const int64_t *size, *begin, *query, *start, *rank;
     int64_t count, documents;
 } Groups;
 
-/* The columns, which belong together; queries are of 0 to `queries`. */
+/* Return the columns, checked to belong together; queries are below `queries`. */
 static Groups lease_groups(Lease *lease, PyObject *const *given, int64_t documents, int64_t queries) {
     int64_t held;
-    Groups g = {.size = lease_array(lease, given[0], WHOLE, 0, READ), .documents = documents};
+    Groups g = {.size = lease_array(lease, given[0], I64, 0, READ), .documents = documents};
     g.count = lease->items;
-    g.begin = lease_array(lease, given[1], WHOLE, g.count, READ);
-    g.query = lease_array(lease, given[2], WHOLE, g.count, READ);
+    g.begin = lease_array(lease, given[1], I64, g.count, READ);
+    g.query = lease_array(lease, given[2], I64, g.count, READ);
     g.start = lease_starts(lease, given[3], g.count, &held);
-    g.rank = lease_array(lease, given[4], WHOLE, documents, READ);
-    lease_check(lease, held <= documents, "the rows of the queries are not all there");
+    g.rank = lease_array(lease, given[4], I64, documents, READ);
+    lease_require(lease, held <= documents, "the rows of the queries are not all there");
     int ok = 1;
     for (int64_t i = 0; i < g.count && !lease->failed; i++)
         ok &= g.query[i] >= 0 && g.query[i] < queries && g.size[i] > 0 && g.begin[i] > 0;
-    lease_check(lease, ok, "there is no such query or group");
+    lease_require(lease, ok, "there is no such query or group");
     return g;
 }
 
-/* chosen(flags, size, begin, query, start, grade, rank, ...): the groups whose flag is set, in six
- * columns more. Returns how many groups and documents these are. */
+/* chosen(flags, size, begin, query, start, grade, rank, six output columns) -> (groups, documents)
+ *
+ * Copy the groups whose flag is set. Twin: kernels.select_groups. */
 static PyObject *native_chosen(PyObject *self, PyObject *args) {
     PyObject *flags_, *grade_, *given[5], *into[6];
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOO", &flags_, &given[0], &given[1], &given[2],
@@ -516,14 +533,14 @@ static PyObject *native_chosen(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease;
     lease_open(&lease);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, 0, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, 0, READ);
     int64_t documents = lease.items;
     Groups g = lease_groups(&lease, given, documents, INT64_MAX);
     const uint8_t *flags = lease_array(&lease, flags_, FLAG, g.count, READ);
     int64_t *to[6];
     for (int i = 0; i < 6; i++) {
         int64_t count = i < 3 ? g.count : i == 3 ? g.count + 1 : documents;
-        to[i] = lease_array(&lease, into[i], WHOLE, count, WRITE);
+        to[i] = lease_array(&lease, into[i], I64, count, WRITE);
     }
     if (lease.failed) return lease_close(&lease);
     int64_t found = 0, held = 0;
@@ -544,25 +561,30 @@ static PyObject *native_chosen(PyObject *self, PyObject *args) {
     return lease_numbers(&lease, found, held);
 }
 
-/* What is added up for each query over its groups, in their order. */
+/* ----------------------------------------------------------------------- sums over tie groups */
+
+/* Sums for each query, added group by group: kernels.Sums. */
 typedef struct {
     double *expected, *least, *most, *oblivious, *variance;
 } Sums;
 
 static Sums lease_sums(Lease *lease, PyObject *const *given, int64_t queries) {
     double *to[5];
-    for (int i = 0; i < 5; i++) to[i] = lease_array(lease, given[i], REAL, queries, WRITE);
+    for (int i = 0; i < 5; i++) to[i] = lease_array(lease, given[i], F64, queries, WRITE);
     return (Sums){to[0], to[1], to[2], to[3], to[4]};
 }
 
-/* How many ranks of a group count, the last of which is `cut`. */
+/* Return how many ranks of a group lie up to rank `cut`. */
 static inline int64_t ranks_inside(int64_t cut, int64_t begin, int64_t size) {
     int64_t inside = cut < begin ? 0 : cut - begin + 1;
     return inside > size ? size : inside;
 }
 
-/* counted(chosen, cut, size, begin, query, start, rank, ...): adds to the five sums of each query
- * how many of its chosen documents are in the top `cut`. */
+/* counted(chosen, cut, size, begin, query, start, rank, five sums)
+ *
+ * Add the number of chosen documents in the top `cut` of each query: kernels.count_in_top. Of a
+ * group with g documents, m chosen and t inside the cut, the number is hypergeometric: mean m·t/g,
+ * variance m(g−m)/g · t(g−t)/g / (g−1). Twin: measures/linear.py. */
 static PyObject *native_counted(PyObject *self, PyObject *args) {
     PyObject *chosen_, *cut_, *of_[5], *sums_[5];
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &chosen_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
@@ -572,7 +594,7 @@ static PyObject *native_counted(PyObject *self, PyObject *args) {
     lease_open(&lease);
     const uint8_t *chosen = lease_array(&lease, chosen_, FLAG, 0, READ);
     int64_t documents = lease.items;
-    const int64_t *cut = lease_array(&lease, cut_, WHOLE, 0, READ);
+    const int64_t *cut = lease_array(&lease, cut_, I64, 0, READ);
     int64_t queries = lease.items;
     Sums sums = lease_sums(&lease, sums_, queries);
     Groups of = lease_groups(&lease, of_, documents, queries);
@@ -598,8 +620,9 @@ static PyObject *native_counted(PyObject *self, PyObject *args) {
     return lease_close(&lease);
 }
 
-/* Mean and variance of what a tied group adds to R·AP; `room` holds three numbers for each of the
- * ranks that count. precision.py has the formulas, and the same operations in the same order. */
+/* Return mean and variance of what a tied group adds to R·AP. `room` holds three numbers for each
+ * rank inside the cut. The formulas are in measures/average_precision.py, and here the same
+ * operations follow in the same order. */
 static void average_moments(int64_t first, int64_t size, int64_t inside, int64_t held,
                             int64_t before, double *room, double *mean, double *variance) {
     double p[4], chance = 1.0;
@@ -641,8 +664,10 @@ static void average_moments(int64_t first, int64_t size, int64_t inside, int64_t
     *variance = lead * lead * l_l + 2.0 * lead * l_q + q_q - both * both;
 }
 
-/* averages(grade, cut, size, begin, query, start, rank, rel, ...): adds to the five sums of each
- * query what its groups add to R·AP, up to rank `cut`. */
+/* averages(grade, cut, size, begin, query, start, rank, rel, five sums)
+ *
+ * Add what each group adds to R·AP up to rank `cut`: kernels.average_precision_sums. Twin:
+ * measures/average_precision.py. */
 static PyObject *native_averages(PyObject *self, PyObject *args) {
     PyObject *grade_, *cut_, *of_[5], *sums_[5];
     long long rel;
@@ -651,9 +676,9 @@ static PyObject *native_averages(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease;
     lease_open(&lease);
-    const int64_t *grade = lease_array(&lease, grade_, WHOLE, 0, READ);
+    const int64_t *grade = lease_array(&lease, grade_, I64, 0, READ);
     int64_t documents = lease.items, longest = 0;
-    const int64_t *cut = lease_array(&lease, cut_, WHOLE, 0, READ);
+    const int64_t *cut = lease_array(&lease, cut_, I64, 0, READ);
     int64_t queries = lease.items;
     Sums sums = lease_sums(&lease, sums_, queries);
     Groups of = lease_groups(&lease, of_, documents, queries);
@@ -661,7 +686,7 @@ static PyObject *native_averages(PyObject *self, PyObject *args) {
         int64_t inside = ranks_inside(cut[of.query[i]], of.begin[i], of.size[i]);
         if (inside > longest) longest = inside;
     }
-    double *room = lease_room(&lease, longest * 3, sizeof *room, 0);
+    double *room = lease_memory(&lease, longest * 3, sizeof *room, 0);
     if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     int64_t before = 0, last = -1;
@@ -694,21 +719,24 @@ static PyObject *native_averages(PyObject *self, PyObject *args) {
     return lease_close(&lease);
 }
 
-/* starts(codes, start): whether the rows of each query stand together, in the order of their codes;
- * start[q]:start[q+1] are then those of query q. */
+/* --------------------------------------------------------------------- rows sorted by query */
+
+/* starts(codes, start) -> whether the rows are sorted by code and every code occurs
+ *
+ * If so, rows start[q]:start[q+1] are those of query q. Twin: kernels._starts. */
 static PyObject *native_starts(PyObject *self, PyObject *args) {
     PyObject *codes_, *start_;
     if (!PyArg_ParseTuple(args, "OO", &codes_, &start_)) return NULL;
     Lease lease;
     lease_open(&lease);
-    const int32_t *codes = lease_array(&lease, codes_, SMALL, 0, READ);
+    const int32_t *codes = lease_array(&lease, codes_, I32, 0, READ);
     int64_t count = lease.items;
-    int64_t *start = lease_array(&lease, start_, WHOLE, 1, WRITE);
+    int64_t *start = lease_array(&lease, start_, I64, 1, WRITE);
     int64_t queries = lease.items - 1, q = -1;
     if (lease.failed) return lease_close(&lease);
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    enum { MANY = 32 }; /* at a time, without a branch, as a compiler makes vectors of */
+    enum { MANY = 32 }; /* compared without a branch, so that compilers vectorize it */
     for (int64_t i = 0; i < count && good;) {
         int32_t differ = i + MANY > count;
         for (int k = 0; k < MANY && !(i + MANY > count); k++) differ |= codes[i + k] ^ (int32_t)q;
@@ -729,19 +757,21 @@ static PyObject *native_starts(PyObject *self, PyObject *args) {
     return PyBool_FromLong(good);
 }
 
-/* group(codes, start, rows or None): a counting sort. start[q]:start[q+1] of rows are the positions
- * where codes == q, in order. */
+/* group(codes, start, rows or None)
+ *
+ * Counting sort: rows[start[q]:start[q+1]] become the positions where codes == q, in order. Twin:
+ * kernels.query_groups. */
 static PyObject *native_group(PyObject *self, PyObject *args) {
     PyObject *codes_, *start_, *rows_;
     if (!PyArg_ParseTuple(args, "OOO", &codes_, &start_, &rows_)) return NULL;
     Lease lease;
     lease_open(&lease);
-    const int32_t *codes = lease_array(&lease, codes_, SMALL, 0, READ);
+    const int32_t *codes = lease_array(&lease, codes_, I32, 0, READ);
     int64_t count = lease.items, *rows = NULL;
-    int64_t *start = lease_array(&lease, start_, WHOLE, 1, WRITE);
+    int64_t *start = lease_array(&lease, start_, I64, 1, WRITE);
     int64_t queries = lease.items - 1;
-    if (rows_ != Py_None) rows = lease_array(&lease, rows_, WHOLE, count, WRITE);
-    int64_t *next = lease_room(&lease, queries, sizeof *next, 1);
+    if (rows_ != Py_None) rows = lease_array(&lease, rows_, I64, count, WRITE);
+    int64_t *next = lease_memory(&lease, queries, sizeof *next, 1);
     if (lease.failed) return lease_close(&lease);
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
@@ -758,14 +788,15 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     start[queries] = sum;
     for (int64_t i = 0; rows && i < count && good; i++) rows[next[codes[i]]++] = i;
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, good, "a code that no query has");
+    lease_require(&lease, good, "a code that no query has");
     return lease_close(&lease);
 }
 
-/* scatter(codes, begin, end, value, doc, to, into, first, last): of rows first to last those of
- * query q go to places begin[q] to end[q], in order: their values to `to`, their ids to `into`, which
- * was made of `doc`. Rows are read as they lie, which is faster than to fetch each from where it
- * is. */
+/* scatter(codes, begin, end, value, doc, to, into, first, last)
+ *
+ * Move the values and ids of rows [first, last) to positions begin[q] to end[q] of `to` and `into`,
+ * by query and in order. `into` was made by doc.like(). Reading rows in order and scattering them
+ * is faster than gathering them. Twin: kernels.group_rows. */
 static PyObject *native_scatter(PyObject *self, PyObject *args) {
     PyObject *codes_, *begin_, *end_, *value_, *doc_, *to_, *into_;
     long long first, last;
@@ -780,14 +811,14 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
     }
     Lease lease;
     lease_open(&lease);
-    const int32_t *codes = lease_array(&lease, codes_, SMALL, last, READ);
-    const int64_t *begin = lease_array(&lease, begin_, WHOLE, 0, READ);
+    const int32_t *codes = lease_array(&lease, codes_, I32, last, READ);
+    const int64_t *begin = lease_array(&lease, begin_, I64, 0, READ);
     int64_t queries = lease.items;
-    const int64_t *end = lease_array(&lease, end_, WHOLE, queries, READ);
+    const int64_t *end = lease_array(&lease, end_, I64, queries, READ);
     const int64_t *value = lease_array(&lease, value_, WORD, last, READ);
     int64_t *to = lease_array(&lease, to_, WORD, into.length, WRITE);
-    lease_check(&lease, last <= doc.length, "the rows of the queries are not all there");
-    int64_t *next = lease_room(&lease, queries, sizeof *next, 0);
+    lease_require(&lease, last <= doc.length, "the rows of the queries are not all there");
+    int64_t *next = lease_memory(&lease, queries, sizeof *next, 0);
     if (lease.failed) return lease_close(&lease);
     View *views = (View *)into.views;
     int good = 1;
@@ -796,25 +827,27 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
         next[q] = begin[q];
         good &= begin[q] >= 0 && begin[q] <= end[q] && end[q] <= into.length;
     }
-    enum { AHEAD = 24 }; /* rows, for whose places memory is asked before they are written */
+    enum { AHEAD = 24 }; /* rows whose targets are prefetched before they are written */
     for (int64_t i = first; i < last && good; i++) {
         int64_t q = codes[i], soon = i + AHEAD < last ? codes[i + AHEAD] : q;
         good = q >= 0 && q < queries && next[q] < end[q];
         if (!good) break;
         if (soon >= 0 && soon < queries) {
-            SOON_WRITTEN(&views[next[soon]]);
-            SOON_WRITTEN(&to[next[soon]]);
+            PREFETCH_WRITE(&views[next[soon]]);
+            PREFETCH_WRITE(&to[next[soon]]);
         }
         int64_t at = next[q]++;
         views[at] = doc.views[i];
         to[at] = value[i];
     }
     Py_END_ALLOW_THREADS;
-    lease_check(&lease, good, "the places are not those of the codes");
+    lease_require(&lease, good, "the places are not those of the codes");
     return lease_close(&lease);
 }
 
-/* strings.like(count): so many empty strings, to be filled with those of `strings`. */
+/* ------------------------------------------------------------------- methods of Strings */
+
+/* strings.like(count): return so many empty strings, which `scatter` fills with those of `strings`. */
 static PyObject *strings_like(PyObject *self, PyObject *argument) {
     Py_ssize_t count = PyLong_AsSsize_t(argument);
     if (count < 0) {
@@ -831,13 +864,13 @@ static PyObject *strings_like(PyObject *self, PyObject *argument) {
     return made;
 }
 
-/* strings.gather(rows): the strings of these rows, which share their text. */
+/* strings.gather(rows): return the strings of these rows, which share the text of long ids. */
 static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
     Lease lease;
     lease_open(&lease);
     Text from = {0}, to = {0};
     strings_lend(self, &from);
-    const int64_t *rows = lease_array(&lease, rows_, WHOLE, 0, READ);
+    const int64_t *rows = lease_array(&lease, rows_, I64, 0, READ);
     PyObject *size = rows ? PyLong_FromLongLong(lease.items) : NULL;
     PyObject *made = size ? strings_like(self, size) : NULL;
     Py_XDECREF(size);
@@ -860,9 +893,9 @@ static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
 
 static PyMethodDef strings_methods[] = {
     {"__arrow_c_array__", (PyCFunction)(void (*)(void))strings_export,
-     METH_VARARGS | METH_KEYWORDS, "A pair of Arrow capsules."},
-    {"gather", strings_gather, METH_O, "The strings of these rows."},
-    {"like", strings_like, METH_O, "So many empty strings, for scatter."},
+     METH_VARARGS | METH_KEYWORDS, "Return a pair of Arrow capsules."},
+    {"gather", strings_gather, METH_O, "Return the strings of these rows."},
+    {"like", strings_like, METH_O, "Return so many empty strings, for scatter."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -878,12 +911,15 @@ static PyType_Spec strings_spec = {
     "rankproof.foundation._native.Strings", sizeof(Strings), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, strings_slots};
 
-/* merge(doc, first, last, value, by_lists, room, row, score, counts, low, high): for queries low
- * to high, each document of its lists once, with the sum of its values, or that times the number
- * of its lists; from the highest down, equal ones by document id. List l of query q is rows
- * first[l * queries + q] to last[..] of doc; a row with a negative value is passed over. What is
- * found stands together from room[low] on; counts[q] says how much of it is of query q.
- * room[q + 1] - room[q] is the length of all lists of q. */
+/* --------------------------------------------------------------------- fusion of lists */
+
+/* merge(doc, first, last, value, by_lists, room, row, score, counts, low, high)
+ *
+ * For queries [low, high), write each document of all lists once, with the sum of its values (times
+ * the number of its lists, with by_lists), highest first and equal sums by id. List l of query q is
+ * rows first[l * queries + q] to last[..] of doc; rows with a negative value are skipped. room[q+1]
+ * - room[q] is the length of all lists of q; the results of all queries follow each other from
+ * room[low] on, counts[q] of them for q. Twin: kernels.merge_lists. */
 static PyObject *native_merge(PyObject *self, PyObject *args) {
     PyObject *doc_, *first_, *last_, *value_, *room_, *row_, *score_, *counts_;
     int by_lists;
@@ -897,14 +933,14 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
     int64_t all;
     const int64_t *room = lease_starts(&lease, room_, high, &all);
     int64_t queries = lease.items - 1;
-    const int64_t *first = lease_array(&lease, first_, WHOLE, 0, READ);
+    const int64_t *first = lease_array(&lease, first_, I64, 0, READ);
     int64_t cells = lease.items, lists = queries > 0 ? cells / queries : 0;
-    const int64_t *last = lease_array(&lease, last_, WHOLE, cells, READ);
+    const int64_t *last = lease_array(&lease, last_, I64, cells, READ);
     Text doc = lease_text(&lease, doc_, 0);
-    const int64_t *value = lease_array(&lease, value_, WHOLE, doc.length, READ);
-    int64_t *row = lease_array(&lease, row_, WHOLE, all, WRITE);
-    double *score = lease_array(&lease, score_, REAL, all, WRITE);
-    int64_t *counts = lease_array(&lease, counts_, WHOLE, high, WRITE);
+    const int64_t *value = lease_array(&lease, value_, I64, doc.length, READ);
+    int64_t *row = lease_array(&lease, row_, I64, all, WRITE);
+    double *score = lease_array(&lease, score_, F64, all, WRITE);
+    int64_t *counts = lease_array(&lease, counts_, I64, high, WRITE);
     int64_t longest = 0;
     for (int64_t q = low; q < high && !lease.failed; q++) {
         int64_t sum = 0;
@@ -913,14 +949,14 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
             if (from < 0 || from > to || to > doc.length) sum = INT64_MIN / 2;
             else sum += to - from;
         }
-        lease_check(&lease, sum == room[q + 1] - room[q], "the rows of the queries are not all there");
+        lease_require(&lease, sum == room[q + 1] - room[q], "the rows of the queries are not all there");
         if (sum > longest) longest = sum;
     }
     size_t most = 2, long_ = (size_t)longest;
     while (most < 2 * long_) most *= 2;
-    /* In one piece: items, room to sort them, sums, rows, list counts, hash table. */
+    /* One allocation: items, space to sort them, sums, rows, list counts, hash table. */
     size_t bytes = long_ * (2 * sizeof(Item) + 2 * 8 + 4) + most * 4;
-    Item *items = lease_room(&lease, (int64_t)bytes, 1, 0);
+    Item *items = lease_memory(&lease, (int64_t)bytes, 1, 0);
     if (lease.failed) return lease_close(&lease);
     Item *space = items + longest;
     int64_t *total = (int64_t *)(space + longest), *rows = total + longest;
@@ -953,7 +989,7 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
         }
         for (int32_t i = 0; i < count; i++)
             items[i] = (Item){(double)total[i] * (by_lists ? held[i] : 1), rows[i]};
-        sort_items(items, space, count);
+        sort_by_score(items, space, count);
         for (int32_t i = 0; i < count; i++) rows[i] = items[i].row;
         for (int32_t i = 0, next; i < count; i = next) {
             for (next = i + 1; next < count && items[next].score == items[i].score;) next++;
@@ -969,7 +1005,8 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
     return lease_close(&lease);
 }
 
-/* first_unfit(ids) -> the first row whose text is empty or holds a control character, or -1. */
+/* first_unfit(ids) -> the first row whose id is empty or has a control character, or -1. Twin:
+ * kernels.first_invalid_id. */
 static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     Text text;
     if (text_acquire(ids, &text)) return NULL;
@@ -977,7 +1014,7 @@ static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t row = 0; row < text.length; row++) {
         const View *v = &text.views[row];
-        if (maybe_unfit(&text, v) && is_unfit(&text, v)) {
+        if (may_be_invalid_id(&text, v) && is_invalid_id(&text, v)) {
             found = row;
             break;
         }

@@ -1,15 +1,18 @@
-/* TREC files: lines read in place by several threads, queries numbered as they come. A part of _native.c. */
+/* TREC files, read in place by several threads: each reads whole lines into shared columns and
+ * numbers the queries it sees; the numbers are made common at the end. Part of _native.c. The twin
+ * is the general reader in data/trec.py, which also reads every line that this one refuses. */
 
 /* ------------------------------------------------------------------------------- hashing */
 
 #if defined(__GNUC__)
-#define SOON(address) __builtin_prefetch(address)
-#define SOON_WRITTEN(address) __builtin_prefetch(address, 1)
+#define PREFETCH(address) __builtin_prefetch(address)
+#define PREFETCH_WRITE(address) __builtin_prefetch(address, 1)
 #else
-#define SOON(address) ((void)(address))
-#define SOON_WRITTEN(address) ((void)(address))
+#define PREFETCH(address) ((void)(address))
+#define PREFETCH_WRITE(address) ((void)(address))
 #endif
 
+/* Mix two words into a hash; every bit of both changes about half of its bits. */
 static inline uint64_t mix(uint64_t a, uint64_t b) {
     a = (a ^ 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
     a ^= a >> 29;
@@ -30,39 +33,41 @@ static inline uint64_t hash_bytes(const char *text, size_t length) {
     return mix(h, word);
 }
 
+/* Hash an id. */
 static inline uint64_t hash_view(const Text *t, const View *v) {
     uint32_t length = view_length(v);
     return length <= INLINE ? mix(v->low, v->high) : hash_bytes(text_at(t, v), length);
 }
 
+/* Return whether two ids, of columns t and u, are equal. */
 static inline int same_text(const Text *t, const View *a, const Text *u, const View *b) {
     if (a->low != b->low) return 0;
     if (view_length(a) <= INLINE) return a->high == b->high;
     return memcmp(text_at(t, a), text_at(u, b), view_length(a)) == 0;
 }
 
-/* --------------------------------------------------------------------------- TREC parser */
+/* -------------------------------------------------------------- a reader and its queries */
 
 enum { GOOD, MALFORMED, NO_MEMORY, TOO_LONG, UNREAD };
 
-/* Reads pieces of a file one after the other, for itself alone. */
+/* What one thread knows: it reads pieces of the file one after the other. */
 typedef struct {
     int columns;    /* 6 for a run, 4 for qrels */
     Column queries; /* distinct, in order of appearance */
-    int64_t *met;   /* one per query: the row that named it first */
-    size_t met_room;
+    int64_t *first_row;   /* (queries,) row that named each query first */
+    size_t first_row_room;
     int32_t *slots; /* hash table over `queries`: code + 1, or 0 */
     size_t slot_count;
-    int32_t last;   /* code of the row before, -1 at the start */
+    int32_t last;   /* code of the previous row, -1 at the start */
     int busy;
-    int odd;        /* whether a number is not below 2^53 in size, or a grade not whole */
-    int spaced;     /* whether an id of a row seems to hold a blank */
-    char *buffer;   /* of a file, for the piece that is read */
+    int has_unusual_number;        /* a number is 2^53 or more in size, or a grade not whole */
+    int has_spaced_id;     /* a document id seems to hold a blank */
+    char *buffer;   /* text of the piece being read */
     size_t buffer_size;
-    int64_t first;  /* row at which the piece begins */
-    Column docs;    /* of the piece; room for all of its lines */
-    int32_t *codes; /* one per row: which query */
-    double *values; /* one per row: score or grade */
+    int64_t first;  /* first row of the piece */
+    Column docs;    /* documents of the piece, with room for all of its lines */
+    int32_t *codes; /* (rows,) code of the query */
+    double *values; /* (rows,) score or grade */
 } Reader;
 
 static Text column_text(const Column *c) {
@@ -73,7 +78,8 @@ static Text column_text(const Column *c) {
     return t;
 }
 
-static int reader_grow_slots(Reader *p) {
+/* Double the hash table. */
+static int grow_slots(Reader *p) {
     size_t count = p->slot_count ? p->slot_count * 2 : 1024;
     int32_t *slots = calloc(count, sizeof *slots);
     if (!slots) return NO_MEMORY;
@@ -90,8 +96,8 @@ static int reader_grow_slots(Reader *p) {
     return GOOD;
 }
 
-/* Whether a query is this text; `key` is its view where it is short. */
-static inline int reader_is_query(const Reader *p, int32_t code, View key, const char *text,
+/* Return whether a query is this text; `key` is its view if it is short. */
+static inline int is_query(const Reader *p, int32_t code, View key, const char *text,
                                   size_t n) {
     const View *v = &p->queries.views[code];
     if (n <= INLINE) return v->low == key.low && v->high == key.high;
@@ -99,49 +105,53 @@ static inline int reader_is_query(const Reader *p, int32_t code, View key, const
     return view_length(v) == n && memcmp(text_at(&t, v), text, n) == 0;
 }
 
-/* The code of a query id, new or known; negative when out of memory. */
-static int32_t reader_code(Reader *p, const char *text, size_t n, const char *end) {
+/* Return the code of a query id, known or new; negative if out of memory. */
+static int32_t query_code(Reader *p, const char *text, size_t n, const char *end) {
     View key = n <= INLINE ? short_view(text, n, end) : (View){0, 0};
-    if (p->last >= 0 && reader_is_query(p, p->last, key, text, n)) return p->last;
-    /* Sparse as long as it stays in a cache: a slot that another has costs more than an empty one. */
+    if (p->last >= 0 && is_query(p, p->last, key, text, n)) return p->last;
+    /* Keep the table sparse while it stays in a cache: a collision costs more than an empty slot. */
     size_t least = p->queries.length * (p->slot_count < 1 << 16 ? 8 : 2);
-    if (least >= p->slot_count && reader_grow_slots(p)) return -1;
+    if (least >= p->slot_count && grow_slots(p)) return -1;
     uint64_t hash = n <= INLINE ? mix(key.low, key.high) : hash_bytes(text, n);
     size_t slot = hash & (p->slot_count - 1);
     while (p->slots[slot]) {
         int32_t code = p->slots[slot] - 1;
-        if (reader_is_query(p, code, key, text, n)) return p->last = code;
+        if (is_query(p, code, key, text, n)) return p->last = code;
         slot = (slot + 1) & (p->slot_count - 1);
     }
-    if (p->queries.length == p->met_room) {
-        size_t room = p->met_room ? p->met_room * 2 : 64;
-        int64_t *met = realloc(p->met, room * sizeof *met);
-        if (!met) return -1;
-        p->met = met;
-        p->met_room = room;
+    if (p->queries.length == p->first_row_room) {
+        size_t room = p->first_row_room ? p->first_row_room * 2 : 64;
+        int64_t *first_row = realloc(p->first_row, room * sizeof *first_row);
+        if (!first_row) return -1;
+        p->first_row = first_row;
+        p->first_row_room = room;
     }
     if (p->queries.length >= INT32_MAX - 1 || column_append(&p->queries, text, n, end))
         return -1;
     p->last = (int32_t)p->queries.length - 1;
-    p->met[p->last] = p->first + (int64_t)p->docs.length;
+    p->first_row[p->last] = p->first + (int64_t)p->docs.length;
     p->slots[slot] = p->last + 1;
     return p->last;
 }
+
+/* ----------------------------------------------------------------------------- numbers */
 
 static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                               1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                               1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* Longer ones are left to the general reader. */
+/* Longer numbers are left to the general reader. */
 #define NUMBER_LIMIT 64
 
-static int slow_number(const char *text, size_t length, double *out) {
+/* Convert by Python's own function, which is correctly rounded. */
+static int parse_number_in_python(const char *text, size_t length, double *out) {
     char copy[NUMBER_LIMIT];
     memcpy(copy, text, length);
     copy[length] = 0;
     PyGILState_STATE state = PyGILState_Ensure();
     char *end = NULL;
-    double value = PyOS_string_to_double(copy, &end, PyExc_OverflowError); /* no infinity of its own */
+    /* Refuse numbers that overflow. */
+    double value = PyOS_string_to_double(copy, &end, PyExc_OverflowError);
     int bad = PyErr_Occurred() != NULL || end != copy + length || isnan(value);
     PyErr_Clear();
     PyGILState_Release(state);
@@ -149,11 +159,11 @@ static int slow_number(const char *text, size_t length, double *out) {
     return bad ? MALFORMED : GOOD;
 }
 
-/* The value of the digits at s, eight at most, and how many they are; 8 bytes may be read. */
+/* Read the digits at s, eight at most, and return how many there are; 8 bytes may be read. */
 static inline int eight_digits(const char *s, uint64_t *value) {
     uint64_t x;
     memcpy(&x, s, 8);
-    x ^= 0x3030303030303030u; /* which leaves 0 to 9 of a digit */
+    x ^= 0x3030303030303030u; /* a digit becomes 0 to 9 */
     uint64_t other = ((x + 0x7676767676767676u) | x) & 0x8080808080808080u;
     int count = 8;
 #if defined(__GNUC__)
@@ -162,17 +172,19 @@ static inline int eight_digits(const char *s, uint64_t *value) {
     for (count = 0; count < 8 && !(other >> (8 * count) & 0x80);) count++;
 #endif
     if (!count) return 0;
-    x <<= 64 - 8 * count; /* zeros before them; then pairs, fours and all of them in one step each */
+    /* Pad with zeros in front; then join pairs, fours and eights in one step each. */
+    x <<= 64 - 8 * count;
     x = (x * (10 << 8 | 1)) >> 8 & 0x00FF00FF00FF00FFu;
     x = (x * (100 << 16 | 1)) >> 16 & 0x0000FFFF0000FFFFu;
     *value = (x * ((uint64_t)10000 << 32 | 1)) >> 32;
     return count;
 }
 
-/* mantissa · 10^exponent, correctly rounded. Short numbers are one exact operation (Clinger); up
- * to 19 digits go through the 64-bit significand of an x87 long double unless that lands close to
- * halfway between two doubles: GOOD, or MALFORMED where this is not the way. */
-static inline int scaled(uint64_t mantissa, int exponent, double *out) {
+/* Compute mantissa · 10^exponent, correctly rounded, or return MALFORMED if that needs another way.
+ * Short numbers take one exact operation (Clinger 1990, "How to read floating point numbers
+ * accurately"); up to 19 digits go through the 64-bit significand of an x87 long double, unless it
+ * is close to halfway between two doubles. */
+static inline int scale_decimal(uint64_t mantissa, int exponent, double *out) {
     if (mantissa == 0) {
         *out = 0.0;
         return GOOD;
@@ -200,16 +212,16 @@ static inline int scaled(uint64_t mantissa, int exponent, double *out) {
 #endif
 }
 
-/* Any number; what cannot be told in one step, and inf, takes Python's own conversion. */
-static int any_number(const char *text, size_t length, double *out) {
-    if (length >= NUMBER_LIMIT) return MALFORMED; /* so that no count below can overflow */
+/* Parse a number of any form; hard cases and infinity go to Python. */
+static int parse_any_number(const char *text, size_t length, double *out) {
+    if (length >= NUMBER_LIMIT) return MALFORMED; /* so that no exponent below can overflow */
     const char *s = text, *end = text + length;
     int negative = 0;
     if (s < end && (*s == '-' || *s == '+')) negative = *s++ == '-';
     uint64_t mantissa = 0;
     int exponent = 0;
     const char *begin = s;
-    while (s < end && *s == '0') s++; /* digits count from the first that is not zero */
+    while (s < end && *s == '0') s++; /* leading zeros are not significant */
     const char *whole = s;
     for (; s < end && (unsigned char)(*s - '0') < 10; s++)
         mantissa = mantissa * 10 + (uint64_t)(*s - '0');
@@ -224,7 +236,8 @@ static int any_number(const char *text, size_t length, double *out) {
         seen += s - fraction;
         exponent = -(int)(s - fraction);
     }
-    if (!seen || digits > 19) return slow_number(text, length, out); /* 19 fit into 64 bits */
+    /* 19 digits fit into 64 bits. */
+    if (!seen || digits > 19) return parse_number_in_python(text, length, out);
     if (s < end && (*s == 'e' || *s == 'E')) {
         s++;
         int sign = 1, power = 0;
@@ -235,13 +248,14 @@ static int any_number(const char *text, size_t length, double *out) {
         exponent += sign * power;
     }
     double value;
-    if (s != end || scaled(mantissa, exponent, &value)) return slow_number(text, length, out);
+    if (s != end || scale_decimal(mantissa, exponent, &value))
+        return parse_number_in_python(text, length, out);
     *out = negative ? -value : value;
     return GOOD;
 }
 
-/* A number. Most are up to seven digits and a fraction of up to sixteen, which are read eight at a
- * time; `limit` bounds what may be read after the text. */
+/* Parse a number. Most have up to seven digits and a fraction of up to sixteen, which are read
+ * eight at a time; `limit` bounds what may be read after the text. */
 static inline int number(const char *text, size_t length, const char *limit, double *out) {
     static const uint64_t SHIFT[] = {1,      10,      100,      1000,     10000,
                                      100000, 1000000, 10000000, 100000000};
@@ -249,7 +263,7 @@ static inline int number(const char *text, size_t length, const char *limit, dou
     int negative = *s == '-';
     s += negative;
     uint64_t whole = 0, first = 0, second = 0;
-    if (limit - text < 40) return any_number(text, length, out);
+    if (limit - text < 40) return parse_any_number(text, length, out);
     int before = eight_digits(s, &whole), after = 0, more = 0;
     s += before;
     if (*s == '.') {
@@ -258,12 +272,12 @@ static inline int number(const char *text, size_t length, const char *limit, dou
         if (after == 8) more = eight_digits(s, &second);
         s += more;
     }
-    /* So the digits are 19 at most, and fit into 64 bits. */
+    /* There are at most 19 digits, which fit into 64 bits. */
     if (s != end || before > (more ? 3 : 7) || !(before + after))
-        return any_number(text, length, out);
+        return parse_any_number(text, length, out);
     double value;
     uint64_t mantissa = (whole * SHIFT[after] + first) * SHIFT[more] + second;
-    if (scaled(mantissa, -after - more, &value)) return slow_number(text, length, out);
+    if (scale_decimal(mantissa, -after - more, &value)) return parse_number_in_python(text, length, out);
     *out = negative ? -value : value;
     return GOOD;
 }
@@ -272,7 +286,7 @@ static inline int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/* Whether a text is a number as `_NUMBER` of columns.py has it. */
+/* Return whether text is a number by the pattern `_NUMBER` of data/columns.py. */
 static int is_number(const char *s, size_t length) {
     const char *end = s + length;
     if (s < end && (*s == '-' || *s == '+')) s++;
@@ -296,8 +310,10 @@ static int is_number(const char *s, size_t length) {
     return s == end;
 }
 
-/* Whether an id of a run's line seems to hold a blank: `q1 Q0 new york 1 0.9` has a number for a
- * tag, and for a rank none. Most tags begin with a letter. */
+/* -------------------------------------------------------------------------------- lines */
+
+/* Return whether the id in a line of a run seems to hold a blank: in `q1 Q0 new york 1 0.9` the tag
+ * is a number and the rank is not. Most tags begin with a letter. */
 static inline int is_spaced(const char *const *text, const size_t *length, const char *end) {
     unsigned char first = (unsigned char)*text[5];
     if (first > '9' && (first | 0x20) != 'i') return 0;
@@ -306,25 +322,25 @@ static inline int is_spaced(const char *const *text, const size_t *length, const
     return is_number(text[5], length[5]) && !is_number(text[3], length[3]);
 }
 
-/* A row of a line's fields, of which field k stands at text[k]. */
-static inline int reader_row(Reader *p, const char *const *text, const size_t *length,
+/* Append the row of a line, whose field k is at text[k]. */
+static inline int append_row(Reader *p, const char *const *text, const size_t *length,
                              const char *end) {
     int value_at = p->columns == 6 ? 4 : 3;
     size_t row = p->docs.length;
     int status = number(text[value_at], length[value_at], end, &p->values[row]);
     if (status) return status;
     double value = p->values[row];
-    if (p->columns == 6 && is_spaced(text, length, end)) p->spaced = 1;
-    if (!(fabs(value) < 0x1p53)) p->odd = 1;
-    else if (p->columns == 4 && (double)(int64_t)value != value) p->odd = 1;
-    int32_t code = reader_code(p, text[0], length[0], end);
+    if (p->columns == 6 && is_spaced(text, length, end)) p->has_spaced_id = 1;
+    if (!(fabs(value) < 0x1p53)) p->has_unusual_number = 1;
+    else if (p->columns == 4 && (double)(int64_t)value != value) p->has_unusual_number = 1;
+    int32_t code = query_code(p, text[0], length[0], end);
     if (code < 0) return NO_MEMORY;
     p->codes[row] = code;
     return column_append(&p->docs, text[2], length[2], end) ? NO_MEMORY : GOOD;
 }
 
-/* Reads the line at *cursor, whatever it is like, and moves the cursor past it. */
-static int reader_line(Reader *p, const char **cursor, const char *end) {
+/* Read the line at *cursor, character by character, and move the cursor past it. */
+static int read_line(Reader *p, const char **cursor, const char *end) {
     const char *field[6];
     size_t length[6];
     const char *s = *cursor;
@@ -337,7 +353,8 @@ static int reader_line(Reader *p, const char **cursor, const char *end) {
             s = stop ? stop : end;
             break;
         }
-        if (count == p->columns) return MALFORMED; /* also at a control character, never passed */
+        /* Also at a control character, which no field may hold. */
+        if (count == p->columns) return MALFORMED;
         field[count] = s;
         while (s < end && (unsigned char)*s > ' ') s++;
         length[count] = (size_t)(s - field[count]);
@@ -346,14 +363,15 @@ static int reader_line(Reader *p, const char **cursor, const char *end) {
     *cursor = s == end ? s : s + 1;
     if (count == 0) return GOOD;
     if (count != p->columns) return MALFORMED;
-    return reader_row(p, field, length, end);
+    return append_row(p, field, length, end);
 }
 
-/* Bytes looked at before their lines are read, so that what was found stays in the cache. */
+/* Bytes scanned for separators at a time; they stay in the cache until their lines are read. */
 #define PIECE 4096
 
-/* Where the blanks and other characters below 0x21 stand among so many bytes, at most PIECE. */
-static size_t find_ends(const char *s, size_t length, uint16_t *at) {
+/* Write the positions of blanks and other characters below 0x21 among at most PIECE bytes; return
+ * how many there are. */
+static size_t find_separators(const char *s, size_t length, uint16_t *at) {
     uint16_t *found = at;
     size_t i = 0;
 #if defined(__SSE2__)
@@ -371,7 +389,7 @@ static size_t find_ends(const char *s, size_t length, uint16_t *at) {
     for (; i + 8 <= length; i += 8) {
         uint64_t word;
         memcpy(&word, s + i, 8);
-        /* What is 0x21 or more sets the highest bit of its byte, and carries into no other. */
+        /* A byte of 0x21 or more gets its highest bit set, without a carry into the next. */
         uint64_t high = ((word & 0x7F7F7F7F7F7F7F7Fu) + 0x5F5F5F5F5F5F5F5Fu) | word;
         for (uint64_t mask = ~high & 0x8080808080808080u; mask; mask &= mask - 1)
             *found++ = (uint16_t)(i + ((size_t)__builtin_ctzll(mask) >> 3));
@@ -382,15 +400,15 @@ static size_t find_ends(const char *s, size_t length, uint16_t *at) {
     return (size_t)(found - at);
 }
 
-/* Reads whole lines. Where one blank stands between fields, and nothing else at the ends of the
- * line, where the fields end says all; other lines are read one character after the other. */
-static int reader_lines(Reader *p, const char *s, const char *end) {
+/* Read whole lines. If single blanks separate the fields and nothing else surrounds them, the
+ * positions of separators give all fields; other lines are read by `read_line`. */
+static int read_lines(Reader *p, const char *s, const char *end) {
     uint16_t at[PIECE + 8];
     int columns = p->columns, status = GOOD;
     while (s < end && status == GOOD) {
         const char *piece = s;
         size_t length = (size_t)(end - s) < PIECE ? (size_t)(end - s) : PIECE;
-        size_t count = find_ends(s, length, at), next = 0;
+        size_t count = find_separators(s, length, at), next = 0;
         while (next + (size_t)columns <= count && status == GOOD) {
             const char *field[6];
             size_t width[6];
@@ -411,24 +429,25 @@ static int reader_lines(Reader *p, const char *s, const char *end) {
             }
             if (plain && begin[-1] == '\n') {
                 s = begin;
-                status = reader_row(p, field, width, end);
+                status = append_row(p, field, width, end);
             } else {
-                status = reader_line(p, &s, end);
+                status = read_line(p, &s, end);
                 for (next = line; next < count && piece + at[next] < s;) next++;
             }
         }
-        if (s == piece) status = reader_line(p, &s, end); /* longer than a piece, or the last */
+        if (s == piece) status = read_line(p, &s, end); /* longer than a piece, or the last line */
     }
     return status;
 }
 
-/* Whether the bytes are UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF; and no
- * control characters from DEL to U+009F. Those below the blank are met by whoever reads fields. */
-static int is_plain(const unsigned char *s, const unsigned char *end) {
+/* Return whether bytes are valid UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF)
+ * without control characters from DEL to U+009F. Control characters below the blank are found while
+ * fields are read. */
+static int is_plain_utf8(const unsigned char *s, const unsigned char *end) {
     while (s < end) {
         uint64_t word;
-        /* One more than DEL sets the highest bit, as every byte of other characters has it. Many
-         * at a time, without a branch, as a compiler makes vectors of. */
+        /* DEL plus one sets the highest bit, as all bytes beyond ASCII have it. 64 bytes are tested
+         * without a branch, so that compilers vectorize it. */
         while (end - s >= 64) {
             uint64_t words[8], flags = 0;
             memcpy(words, s, 64);
@@ -454,36 +473,38 @@ static int is_plain(const unsigned char *s, const unsigned char *end) {
     return 1;
 }
 
-/* Where the rows of a piece stand. */
+/* ----------------------------------------------------------- pieces, read by several threads */
+
+/* The rows of one piece in the shared columns. */
 typedef struct {
-    size_t first, lines, rows; /* rows fill the first of its lines */
+    size_t first, lines, rows; /* rows fill the first of the lines reserved */
     int reader;
-    char *arena; /* the text of its long ids */
+    char *arena; /* text of its long ids */
     int64_t arena_size;
 } Piece;
 
-/* The rows of a file whose pieces, each of whole lines, are read by several readers at a time. A
- * piece's rows go behind as many as the pieces before it have lines, so that nothing is copied once
- * it is read. */
+/* The rows of a file whose pieces, each of whole lines, several readers read at the same time. The
+ * rows of a piece are placed behind as many lines as all earlier pieces have, so that nothing is
+ * copied after it was read. */
 typedef struct {
     PyObject_HEAD
     int columns, reader_count;
     Reader *readers;
-    PyThread_type_lock lock; /* of all that follows */
+    PyThread_type_lock lock; /* guards all that follows */
     Piece *pieces;
-    size_t piece_count; /* that have a place: the first ones */
+    size_t piece_count; /* pieces that have a place: the first ones */
     size_t piece_room, expected;
-    size_t taken; /* pieces of a file that a reader took */
-    int reading; /* pieces at this moment */
+    size_t taken; /* pieces that a reader took */
+    int reading; /* pieces being read now */
     int stopped;
-    int odd, spaced; /* as a reader's, of what was finished */
+    int has_unusual_number, has_spaced_id; /* those of all readers, after `finish` */
     size_t lines, room;
     View *views;
     int32_t *codes;
     double *values;
 } Parser;
 
-/* Lets others go on. */
+/* Release the lock for a moment. */
 static void parser_wait(Parser *p) {
     PyThread_release_lock(p->lock);
 #ifdef _WIN32
@@ -494,7 +515,7 @@ static void parser_wait(Parser *p) {
     PyThread_acquire_lock(p->lock, WAIT_LOCK);
 }
 
-static int parser_widen(Parser *p, size_t room) {
+static int parser_grow(Parser *p, size_t room) {
     View *views = realloc(p->views, room * sizeof *views);
     if (!views) return NO_MEMORY;
     p->views = in_large_pages(views, room * sizeof *views);
@@ -508,8 +529,8 @@ static int parser_widen(Parser *p, size_t room) {
     return GOOD;
 }
 
-/* Gives the next piece its place, and room for it; the lock is held. */
-static int parser_place(Parser *p, size_t lines) {
+/* Reserve rows for the next piece; the lock is held. */
+static int parser_reserve(Parser *p, size_t lines) {
     if (p->piece_count == p->piece_room) {
         size_t count = p->piece_room ? p->piece_room * 2 : p->expected + 1;
         Piece *pieces = realloc(p->pieces, count * sizeof *pieces);
@@ -518,17 +539,18 @@ static int parser_place(Parser *p, size_t lines) {
         p->piece_room = count;
     }
     if (p->lines + lines > p->room) {
-        while (p->reading && !p->stopped) parser_wait(p); /* nobody may write while it moves */
+        while (p->reading && !p->stopped) parser_wait(p); /* nobody may write while the columns move */
         if (p->stopped) return p->stopped;
-        /* As many again for each piece that is to come, or twice as many as there are. */
+        /* Room for as many lines in each piece to come, or twice the present room. */
         size_t done = p->piece_count + 1;
         double more = p->expected > done ? (double)(p->expected - done) / (double)done : 0.0;
         double guess = (double)(p->lines + lines) * (1.02 * more + 1.0);
         if (!more) guess = 2.0 * (double)p->room;
         size_t least = p->lines + lines + 64;
         size_t room = guess > (double)least && guess < 1e12 ? (size_t)guess : least;
-        /* What is reserved costs nothing until it is used; where it is not to be had, less is. */
-        if (parser_widen(p, room) && parser_widen(p, least)) return NO_MEMORY;
+        /* Reserved memory costs nothing until it is used; if there is not enough, reserve only what
+         * is needed. */
+        if (parser_grow(p, room) && parser_grow(p, least)) return NO_MEMORY;
     }
     p->pieces[p->piece_count] = (Piece){.first = p->lines, .lines = lines};
     p->piece_count++;
@@ -536,13 +558,13 @@ static int parser_place(Parser *p, size_t lines) {
     return GOOD;
 }
 
-/* Lines, the last of which may have no end. */
+/* Count lines; the last may have no line feed. */
 static size_t count_lines(const char *s, size_t size) {
     size_t lines = size && s[size - 1] != '\n', i = 0;
 #if defined(__SSE2__)
     const __m128i feed = _mm_set1_epi8('\n'), zero = _mm_setzero_si128();
     while (size - i >= 16) {
-        __m128i counts = zero; /* of each place in 16, up to 255 */
+        __m128i counts = zero; /* one counter per byte, up to 255 */
         for (int times = 0; times < 255 && size - i >= 16; times++, i += 16) {
             __m128i bytes = _mm_loadu_si128((const __m128i *)(s + i));
             counts = _mm_sub_epi8(counts, _mm_cmpeq_epi8(bytes, feed));
@@ -556,17 +578,16 @@ static size_t count_lines(const char *s, size_t size) {
     return lines;
 }
 
-/* Reads piece `number` (the next where that is negative), whose turn comes after those before it
- * have a place. */
-static int parser_read(Parser *p, Reader *r, long long number, const char *s, size_t size) {
+/* Read piece `number` (the next if negative); it waits until all earlier pieces have a place. */
+static int parser_read_piece(Parser *p, Reader *r, long long number, const char *s, size_t size) {
     int status = GOOD;
     size_t lines = count_lines(s, size);
-    if (!is_plain((const unsigned char *)s, (const unsigned char *)s + size)) status = MALFORMED;
+    if (!is_plain_utf8((const unsigned char *)s, (const unsigned char *)s + size)) status = MALFORMED;
     PyThread_acquire_lock(p->lock, WAIT_LOCK);
     if (number < 0) number = (long long)p->piece_count;
     while (!status && !p->stopped && p->piece_count < (size_t)number) parser_wait(p);
     if (p->stopped) status = p->stopped;
-    if (!status) status = parser_place(p, lines);
+    if (!status) status = parser_reserve(p, lines);
     if (status) {
         p->stopped = status;
         PyThread_release_lock(p->lock);
@@ -581,7 +602,7 @@ static int parser_read(Parser *p, Reader *r, long long number, const char *s, si
     p->reading++;
     PyThread_release_lock(p->lock);
 
-    status = reader_lines(r, s, s + size);
+    status = read_lines(r, s, s + size);
     if (r->docs.arena_count) {
         piece.arena = r->docs.arenas[0];
         piece.arena_size = r->docs.arena_sizes[0];
@@ -602,6 +623,7 @@ static int parser_read(Parser *p, Reader *r, long long number, const char *s, si
     return status;
 }
 
+/* feed(text, number, reader) -> False at a malformed line: read one piece. */
 static PyObject *parser_feed(PyObject *self, PyObject *args) {
     Parser *p = (Parser *)self;
     PyObject *argument;
@@ -622,7 +644,7 @@ static PyObject *parser_feed(PyObject *self, PyObject *args) {
     int status;
     r->busy = 1;
     Py_BEGIN_ALLOW_THREADS;
-    status = parser_read(p, r, number, buffer.buf, (size_t)buffer.len);
+    status = parser_read_piece(p, r, number, buffer.buf, (size_t)buffer.len);
     Py_END_ALLOW_THREADS;
     r->busy = 0;
     PyBuffer_Release(&buffer);
@@ -630,9 +652,9 @@ static PyObject *parser_feed(PyObject *self, PyObject *args) {
     return PyBool_FromLong(status == GOOD);
 }
 
-/* Fills a reader's buffer from `filled` to `wanted` or further, from a file whose byte `at` is the
- * buffer's first; how far, less only at the end of the file. -1: it cannot be read. */
-static int64_t reader_fill(Reader *r, int fd, int64_t at, int64_t filled, int64_t wanted) {
+/* Fill a buffer, whose first byte is byte `at` of the file, from `filled` to at least `wanted`;
+ * return how far, which is less only at the end of the file, or -1 if it cannot be read. */
+static int64_t fill_buffer(Reader *r, int fd, int64_t at, int64_t filled, int64_t wanted) {
     while (filled < wanted) {
         int64_t room = (int64_t)r->buffer_size - filled;
 #ifdef _WIN32
@@ -649,37 +671,38 @@ static int64_t reader_fill(Reader *r, int fd, int64_t at, int64_t filled, int64_
     return filled;
 }
 
-/* Where a newline stands among bytes [from, to), or -1. */
-static int64_t find_feed(const char *s, int64_t from, int64_t to) {
+/* Return the position of a newline in [from, to), or -1. */
+static int64_t find_newline(const char *s, int64_t from, int64_t to) {
     const char *found = from < to ? memchr(s + from, '\n', (size_t)(to - from)) : NULL;
     return found ? found - s : -1;
 }
 
-/* The lines that begin in [begin, end) of a file, whole: *first to *stop of the reader's buffer. The
- * first `bom` bytes of the file are no text; a line of more than `longest` is none. lines.py has
- * the same. */
-static int reader_between(Reader *r, int fd, int64_t begin, int64_t end, int64_t bom,
+/* Read the lines that begin in [begin, end) of a file, whole: bytes *first to *stop of the buffer.
+ * The first `bom` bytes of the file are not text; a line of more than `longest` bytes is refused.
+ * Twin: lines.LinePieces.between. */
+static int read_lines_between(Reader *r, int fd, int64_t begin, int64_t end, int64_t bom,
                           int64_t longest, int64_t *first, int64_t *stop) {
-    enum { TAIL = 1 << 12 }; /* read past the end, where the last line is likely to end */
-    int64_t at = begin ? begin - 1 : 0; /* whether a line begins is said by the byte before */
+    enum { TAIL = 1 << 12 }; /* bytes read past the end, where the last line is likely to end */
+    int64_t at = begin ? begin - 1 : 0; /* the byte before tells whether a line begins at `begin` */
     if ((int64_t)r->buffer_size < end - at + TAIL) {
         char *buffer = realloc(r->buffer, (size_t)(end - at + TAIL));
         if (!buffer) return NO_MEMORY;
         r->buffer = buffer;
         r->buffer_size = (size_t)(end - at + TAIL);
     }
-    int64_t filled = reader_fill(r, fd, at, 0, end - at);
+    int64_t filled = fill_buffer(r, fd, at, 0, end - at);
     if (filled < 0) return UNREAD;
     *first = *stop = bom < filled ? bom : filled;
-    if (!filled) return GOOD; /* the file is not as long as it was */
+    if (!filled) return GOOD; /* the file became shorter */
     if (begin) {
-        *first = *stop = find_feed(r->buffer, 0, filled < end - begin ? filled : end - begin) + 1;
+        *first = *stop = find_newline(r->buffer, 0, filled < end - begin ? filled : end - begin) + 1;
         if (!*first) return GOOD;
     }
-    int64_t last = find_feed(r->buffer, end - 1 - at, filled);
-    int64_t line = end - 1 - at < filled ? end - 1 - at : filled; /* that holds the last byte */
+    int64_t last = find_newline(r->buffer, end - 1 - at, filled);
+    /* Start of the line that holds the last byte. */
+    int64_t line = end - 1 - at < filled ? end - 1 - at : filled;
     while (last < 0 && line > 0 && r->buffer[line - 1] != '\n') line--;
-    while (last < 0) { /* it goes on */
+    while (last < 0) { /* the line continues */
         if (filled == (int64_t)r->buffer_size) {
             char *buffer = realloc(r->buffer, r->buffer_size * 2);
             if (!buffer) return NO_MEMORY;
@@ -687,19 +710,21 @@ static int reader_between(Reader *r, int fd, int64_t begin, int64_t end, int64_t
             r->buffer_size *= 2;
         }
         int64_t before = filled;
-        filled = reader_fill(r, fd, at, filled, filled + 1);
+        filled = fill_buffer(r, fd, at, filled, filled + 1);
         if (filled < 0) return UNREAD;
-        last = filled > before ? find_feed(r->buffer, before, filled) : filled - 1; /* or ends */
+        /* Or the file ends. */
+        last = filled > before ? find_newline(r->buffer, before, filled) : filled - 1;
         if ((last < 0 ? filled : last) - line > longest) return TOO_LONG;
     }
     if (last + 1 > *first) *stop = last + 1;
     return GOOD;
 }
 
-/* fetch(fd, begin, end, bom, step, longest, reader, most) -> bytes of the file that were read, in at
- * most so many of its pieces of `step` bytes, each of whole lines; 0 where none is left. -1: a line
- * is not well formed; -2: it is longer than any. Whoever is free takes the next piece, and needs no
- * interpreter. */
+/* fetch(fd, begin, end, bom, step, longest, reader, most) -> bytes read, 0 if none are left; -1 at
+ * a malformed line, -2 at one that is too long
+ *
+ * Read at most `most` pieces of `step` bytes, each of whole lines. Each free reader takes the next
+ * piece; none of them holds the interpreter. */
 static PyObject *parser_fetch(PyObject *self, PyObject *args) {
     Parser *p = (Parser *)self;
     int fd, which;
@@ -728,14 +753,14 @@ static PyObject *parser_fetch(PyObject *self, PyObject *args) {
         if (low >= end) break;
         long long high = end - low < step ? end : low + step;
         int64_t first, stop;
-        status = reader_between(r, fd, low, high, bom, longest, &first, &stop);
+        status = read_lines_between(r, fd, low, high, bom, longest, &first, &stop);
         trouble = errno;
         if (status) {
             PyThread_acquire_lock(p->lock, WAIT_LOCK);
-            if (!p->stopped) p->stopped = MALFORMED; /* nobody need wait for this piece */
+            if (!p->stopped) p->stopped = MALFORMED; /* no reader need wait for this piece */
             PyThread_release_lock(p->lock);
         } else {
-            status = parser_read(p, r, number, r->buffer + first, (size_t)(stop - first));
+            status = parser_read_piece(p, r, number, r->buffer + first, (size_t)(stop - first));
         }
         done += high - low;
     }
@@ -749,7 +774,7 @@ static PyObject *parser_fetch(PyObject *self, PyObject *args) {
     return PyLong_FromLongLong(status == GOOD ? done : status == TOO_LONG ? -2 : -1);
 }
 
-/* Who waits for a piece that will not come waits no longer. */
+/* stop(): let no reader wait for a piece that will not come. */
 static PyObject *parser_stop(PyObject *self, PyObject *unused) {
     Parser *p = (Parser *)self;
     Py_BEGIN_ALLOW_THREADS;
@@ -760,11 +785,11 @@ static PyObject *parser_stop(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static void parser_empty(Parser *p) {
+static void parser_reset(Parser *p) {
     for (int i = 0; i < p->reader_count; i++) {
         Reader *r = &p->readers[i];
         column_free(&r->queries);
-        free(r->met);
+        free(r->first_row);
         free(r->slots);
         free(r->buffer);
         *r = (Reader){.columns = p->columns, .last = -1};
@@ -782,25 +807,25 @@ static void parser_empty(Parser *p) {
     p->stopped = 0;
 }
 
-/* A query as one reader met it. */
+/* The first row in which one reader saw a query. */
 typedef struct {
-    int64_t met;
+    int64_t first_row;
     int32_t code;
     int reader;
-} Meeting;
+} QueryMention;
 
-static int compare_meetings(const void *a, const void *b) {
-    int64_t x = ((const Meeting *)a)->met, y = ((const Meeting *)b)->met;
+static int compare_mentions(const void *a, const void *b) {
+    int64_t x = ((const QueryMention *)a)->first_row, y = ((const QueryMention *)b)->first_row;
     return (x > y) - (x < y);
 }
 
-/* One code for each query, in the order in which the file first names them: place[reader][code]
- * becomes the code in `all`. */
-static int parser_unite(Parser *p, Reader *all, int32_t **place) {
+/* Number all queries in the order of their first rows: place[reader][code] becomes the code in
+ * `all`. */
+static int number_all_queries(Parser *p, Reader *all, int32_t **place) {
     size_t count = 0;
     for (int i = 0; i < p->reader_count; i++) count += p->readers[i].queries.length;
-    Meeting *meetings = malloc((count + 1) * sizeof *meetings);
-    if (!meetings) return NO_MEMORY;
+    QueryMention *mentions = malloc((count + 1) * sizeof *mentions);
+    if (!mentions) return NO_MEMORY;
     int status = GOOD;
     size_t at = 0;
     for (int i = 0; i < p->reader_count; i++) {
@@ -808,26 +833,26 @@ static int parser_unite(Parser *p, Reader *all, int32_t **place) {
         place[i] = malloc((r->queries.length + 1) * sizeof **place);
         if (!place[i]) status = NO_MEMORY;
         for (size_t code = 0; code < r->queries.length; code++)
-            meetings[at++] = (Meeting){r->met[code], (int32_t)code, i};
+            mentions[at++] = (QueryMention){r->first_row[code], (int32_t)code, i};
     }
-    if (p->reader_count > 1) qsort(meetings, count, sizeof *meetings, compare_meetings);
+    if (p->reader_count > 1) qsort(mentions, count, sizeof *mentions, compare_mentions);
     for (size_t i = 0; i < count && status == GOOD; i++) {
-        const Meeting *m = &meetings[i];
+        const QueryMention *m = &mentions[i];
         Text names = column_text(&p->readers[m->reader].queries);
         const View *v = &names.views[m->code];
         const char *name = text_at(&names, v);
-        int32_t code = reader_code(all, name, view_length(v), name + view_length(v));
+        int32_t code = query_code(all, name, view_length(v), name + view_length(v));
         if (code < 0) status = NO_MEMORY;
         else place[m->reader][m->code] = code;
     }
-    free(meetings);
+    free(mentions);
     return status;
 }
 
-/* Codes of all queries; no room between the rows of one piece and the next. */
-static int parser_close(Parser *p, Reader *all, Column *docs) {
+/* Give all rows the common codes, and close the gaps between pieces. */
+static int join_pieces(Parser *p, Reader *all, Column *docs) {
     int32_t **place = calloc((size_t)p->reader_count, sizeof *place);
-    int status = place ? parser_unite(p, all, place) : NO_MEMORY;
+    int status = place ? number_all_queries(p, all, place) : NO_MEMORY;
     size_t row = 0;
     int arenas = 0;
     for (size_t i = 0; i < p->piece_count && status == GOOD; i++) {
@@ -846,7 +871,7 @@ static int parser_close(Parser *p, Reader *all, Column *docs) {
     free(place);
     if (status) return status;
     docs->length = row;
-    if (arenas) { /* a piece's arena bears its number */
+    if (arenas) { /* arenas are numbered by piece */
         docs->arenas = calloc(p->piece_count, sizeof *docs->arenas);
         docs->arena_sizes = calloc(p->piece_count, sizeof *docs->arena_sizes);
         if (!docs->arenas || !docs->arena_sizes) return NO_MEMORY;
@@ -858,7 +883,7 @@ static int parser_close(Parser *p, Reader *all, Column *docs) {
             docs->arena_sizes[i] = p->pieces[i].arena_size;
         }
     }
-    if (row) { /* give back what was reserved too much */
+    if (row) { /* return memory reserved in excess */
         void *fitted = realloc(p->codes, row * sizeof *p->codes);
         if (fitted) p->codes = fitted;
         fitted = realloc(p->values, row * sizeof *p->values);
@@ -872,6 +897,7 @@ static int parser_close(Parser *p, Reader *all, Column *docs) {
     return GOOD;
 }
 
+/* finish() -> (queries, codes, documents, values): the columns of all rows read. */
 static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     Parser *p = (Parser *)self;
     if (p->reading || p->stopped) {
@@ -881,14 +907,14 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     Reader all = {.columns = p->columns, .last = -1};
     Column found = {0};
     int status;
-    p->odd = p->spaced = 0;
+    p->has_unusual_number = p->has_spaced_id = 0;
     for (int i = 0; i < p->reader_count; i++) {
-        p->odd |= p->readers[i].odd;
-        p->spaced |= p->readers[i].spaced;
+        p->has_unusual_number |= p->readers[i].has_unusual_number;
+        p->has_spaced_id |= p->readers[i].has_spaced_id;
     }
     p->reading = 1;
     Py_BEGIN_ALLOW_THREADS;
-    status = parser_close(p, &all, &found);
+    status = join_pieces(p, &all, &found);
     Py_END_ALLOW_THREADS;
     p->reading = 0;
     PyObject *out = NULL;
@@ -908,20 +934,20 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     } else {
         PyErr_NoMemory();
     }
-    column_free(&all.queries); /* not empty only where something failed */
-    free(all.met);
+    column_free(&all.queries); /* empty unless something failed */
+    free(all.first_row);
     free(all.slots);
     column_free(&found);
-    parser_empty(p);
+    parser_reset(p);
     return out;
 }
 
 static PyObject *parser_plain(PyObject *self, PyObject *unused) {
-    return PyBool_FromLong(!((Parser *)self)->odd);
+    return PyBool_FromLong(!((Parser *)self)->has_unusual_number);
 }
 
 static PyObject *parser_spaced(PyObject *self, PyObject *unused) {
-    return PyBool_FromLong(((Parser *)self)->spaced);
+    return PyBool_FromLong(((Parser *)self)->has_spaced_id);
 }
 
 static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -948,14 +974,14 @@ static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return PyErr_NoMemory();
     }
     p->reader_count = readers;
-    parser_empty(p);
+    parser_reset(p);
     return (PyObject *)p;
 }
 
 static void parser_dealloc(PyObject *self) {
     Parser *p = (Parser *)self;
     PyTypeObject *type = Py_TYPE(self);
-    parser_empty(p);
+    parser_reset(p);
     free(p->readers);
     if (p->lock) PyThread_free_lock(p->lock);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -965,16 +991,15 @@ static void parser_dealloc(PyObject *self) {
 
 static PyMethodDef parser_methods[] = {
     {"feed", parser_feed, METH_VARARGS,
-     "Read the whole lines of a piece of the file, by number, with one of the readers; False at "
-     "the first line that is not well formed."},
+     "Read a numbered piece of whole lines with one of the readers; False at a malformed line."},
     {"fetch", parser_fetch, METH_VARARGS,
      "Read pieces of a file with one of the readers, as long as there are any."},
-    {"stop", parser_stop, METH_NOARGS, "Let nobody wait for pieces that will not come."},
+    {"stop", parser_stop, METH_NOARGS, "Let no reader wait for pieces that will not come."},
     {"finish", parser_finish, METH_NOARGS,
-     "The columns read so far: distinct queries, query of each row, documents, values."},
+     "Return the columns read: distinct queries, query of each row, documents, values."},
     {"plain", parser_plain, METH_NOARGS,
-     "Whether the numbers of the rows are below 2^53 in size, and grades whole."},
-    {"spaced", parser_spaced, METH_NOARGS, "Whether an id of a run seems to hold a blank."},
+     "Return whether all numbers are below 2^53 in size, and grades whole."},
+    {"spaced", parser_spaced, METH_NOARGS, "Return whether an id of a run seems to hold a blank."},
     {NULL, NULL, 0, NULL},
 };
 

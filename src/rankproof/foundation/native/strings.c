@@ -1,4 +1,5 @@
-/* Columns of text: Arrow's string views borrowed, lent and built, and memory lent to numpy. A part of _native.c. */
+/* Columns of text: borrowed from polars, built from a file and lent to polars, as Arrow's string
+ * views; and blocks of memory lent to numpy. Part of _native.c. */
 
 /* ------------------------------------------------------------------ Arrow C data interface */
 
@@ -44,10 +45,10 @@ typedef struct {
 
 static inline uint32_t view_length(const View *v) { return (uint32_t)v->low; }
 
-/* Text columns shorter than 2^31 bytes per buffer; a new buffer is begun before that. */
+/* A buffer stays below 2^31 bytes, as Arrow requires; a new one is begun before that. */
 #define BUFFER_LIMIT ((size_t)1 << 30)
 
-/* A borrowed string-view column: one chunk, no nulls. */
+/* A borrowed column of strings: one chunk, no nulls. */
 typedef struct {
     struct ArrowArray array;
     const View *views;
@@ -55,6 +56,7 @@ typedef struct {
     int64_t length;
 } Text;
 
+/* Return where the text of a view begins. */
 static inline const char *text_at(const Text *t, const View *v) {
     if (view_length(v) <= INLINE) return (const char *)v + 4;
     return t->data[(uint32_t)v->high] + (uint32_t)(v->high >> 32);
@@ -67,8 +69,8 @@ static void text_release(Text *t) {
 
 static int strings_lend(PyObject *object, Text *out);
 
-/* Takes Strings, or the single chunk of a polars Series; sets a Python error and returns -1
- * otherwise. */
+/* Borrow the text of Strings, or of the single chunk of a polars Series; return -1 with a Python
+ * error set if it is something else. */
 static int text_acquire(PyObject *series, Text *out) {
     memset(out, 0, sizeof *out);
     if (strings_lend(series, out)) return 0;
@@ -148,7 +150,7 @@ static PyType_Spec block_spec = {
     "rankproof.foundation._native.Block", sizeof(Block), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, block_slots};
 
-/* Takes over malloc'd memory. */
+/* Return a Block that owns memory from malloc. */
 static PyObject *block_new(void *data, size_t size) {
     allocfunc alloc = (allocfunc)PyType_GetSlot(block_type, Py_tp_alloc);
     Block *block = (Block *)alloc(block_type, 0);
@@ -163,14 +165,14 @@ static PyObject *block_new(void *data, size_t size) {
 
 /* ------------------------------------------------------------------ a column of strings */
 
-/* A string-view column being built; ids over 12 bytes are copied to the arena. */
+/* A column of strings while it is built; the text of ids over 12 bytes is copied to arenas. */
 typedef struct {
     View *views;
     size_t length, room;
     char **arenas;
     int64_t *arena_sizes;
     size_t arena_count, arena_room;
-    uint32_t first_arena; /* its number, where other columns' come before */
+    uint32_t first_arena; /* number of the first arena, if arenas of other columns come before */
 } Column;
 
 static void column_free(Column *c) {
@@ -181,8 +183,8 @@ static void column_free(Column *c) {
     memset(c, 0, sizeof *c);
 }
 
-/* Room for `length` more bytes in the last arena, or in a new one: -1 when out of memory. */
-static int column_reserve(Column *c, size_t length) {
+/* Make room for `length` more bytes in the last arena or in a new one; return -1 if out of memory. */
+static int column_reserve_bytes(Column *c, size_t length) {
     size_t used = c->arena_count ? (size_t)c->arena_sizes[c->arena_count - 1] : 0;
     if (c->arena_count && used + length <= c->arena_room) return 0;
     if (c->arena_count && used + length <= BUFFER_LIMIT) {
@@ -210,8 +212,8 @@ static int column_reserve(Column *c, size_t length) {
     return 0;
 }
 
-/* The view of up to 12 bytes of text. Where 16 may be read, two loads and a mask make it, which
- * is faster than copying a varying number of bytes. */
+/* Return the view of up to 12 bytes of text. If 16 bytes may be read, two loads and a mask make it,
+ * which is faster than copying a varying number of bytes. `end` bounds what may be read. */
 static inline View short_view(const char *text, size_t length, const char *end) {
     uint64_t a = 0, b = 0;
     if (end - text >= 16) {
@@ -231,7 +233,7 @@ static inline View short_view(const char *text, size_t length, const char *end) 
     return v;
 }
 
-/* A system that can fills much memory in large pages, each asked for once. */
+/* Ask the system to use large pages, which it fills with one fault each; return `memory`. */
 static void *in_large_pages(void *memory, size_t size) {
 #ifdef MADV_HUGEPAGE
     const uintptr_t page = (uintptr_t)1 << 21;
@@ -245,8 +247,8 @@ static void *in_large_pages(void *memory, size_t size) {
     return memory;
 }
 
-/* Room for so many strings in all: -1 when out of memory. */
-static int column_widen(Column *c, size_t room) {
+/* Make room for `room` strings in all; return -1 if out of memory. */
+static int column_reserve_views(Column *c, size_t room) {
     if (room <= c->room) return 0;
     View *views = realloc(c->views, room * sizeof *views);
     if (!views) return -1;
@@ -255,16 +257,16 @@ static int column_widen(Column *c, size_t room) {
     return 0;
 }
 
-/* `end` bounds what may be read after the text. */
+/* Append a string; `end` bounds what may be read after it. Return -1 if out of memory. */
 static int column_append(Column *c, const char *text, size_t length, const char *end) {
     if (c->length == c->room) {
-        if (column_widen(c, c->room ? c->room * 2 : 4096)) return -1;
+        if (column_reserve_views(c, c->room ? c->room * 2 : 4096)) return -1;
     }
     if (length <= INLINE) {
         c->views[c->length++] = short_view(text, length, end);
         return 0;
     }
-    if (length > INT32_MAX || column_reserve(c, length)) return -1;
+    if (length > INT32_MAX || column_reserve_bytes(c, length)) return -1;
     uint32_t arena = (uint32_t)c->arena_count - 1, prefix;
     uint64_t offset = (uint64_t)c->arena_sizes[arena];
     memcpy(c->arenas[arena] + offset, text, length);
@@ -276,30 +278,31 @@ static int column_append(Column *c, const char *text, size_t length, const char 
     return 0;
 }
 
-/* A finished column, held by Python, by polars, and by columns gathered from it. The memory is
- * plain malloc, so that whoever drops the last reference needs no interpreter to free it. */
+/* A finished column. Python, polars and columns gathered from it hold references. Its memory comes
+ * from malloc, so that dropping the last reference needs no interpreter. */
 typedef struct Shared {
     long references;
     Column column;
-    struct Shared *owner; /* of the arenas, where they are not the column's own */
+    struct Shared *owner; /* of the arenas, unless they are the column's own */
 } Shared;
 
 #if defined(_MSC_VER)
 #include <intrin.h>
-#define ONE_MORE(count) _InterlockedIncrement(count)
-#define ONE_LESS(count) _InterlockedDecrement(count)
+#define ADD_REFERENCE(count) _InterlockedIncrement(count)
+#define DROP_REFERENCE(count) _InterlockedDecrement(count)
 #else
-#define ONE_MORE(count) __atomic_add_fetch(count, 1, __ATOMIC_RELAXED)
-#define ONE_LESS(count) __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL)
+#define ADD_REFERENCE(count) __atomic_add_fetch(count, 1, __ATOMIC_RELAXED)
+#define DROP_REFERENCE(count) __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL)
 #endif
 
 static void shared_release(Shared *s) {
-    if (!s || ONE_LESS(&s->references)) return;
+    if (!s || DROP_REFERENCE(&s->references)) return;
     column_free(&s->column);
     shared_release(s->owner);
     free(s);
 }
 
+/* Return the column that owns the text of long ids. */
 static const Column *shared_arenas(const Shared *s) {
     return s->owner ? &s->owner->column : &s->column;
 }
@@ -311,6 +314,7 @@ typedef struct {
 
 static PyTypeObject *strings_type;
 
+/* Fill `out` with the text of Strings; return 0 if the object is something else. */
 static int strings_lend(PyObject *object, Text *out) {
     if (Py_TYPE(object) != strings_type) return 0;
     const Shared *s = ((Strings *)object)->shared;
@@ -320,7 +324,7 @@ static int strings_lend(PyObject *object, Text *out) {
     return 1;
 }
 
-/* Moves the column into a Strings. */
+/* Return Strings that own the column, which is left empty. */
 static PyObject *strings_new(Column *column, Shared *owner) {
     Shared *shared = malloc(sizeof *shared);
     allocfunc alloc = (allocfunc)PyType_GetSlot(strings_type, Py_tp_alloc);
@@ -330,7 +334,7 @@ static PyObject *strings_new(Column *column, Shared *owner) {
         return PyErr_NoMemory();
     }
     *shared = (Shared){1, *column, owner};
-    if (owner) ONE_MORE(&owner->references);
+    if (owner) ADD_REFERENCE(&owner->references);
     memset(column, 0, sizeof *column);
     made->shared = shared;
     return (PyObject *)made;
@@ -378,8 +382,7 @@ static void array_capsule_free(PyObject *capsule) {
     free(array);
 }
 
-/* A pair of Arrow capsules that share the column's memory; whatever schema is asked for, there is
- * this one. */
+/* Return a pair of Arrow capsules that share the column's memory; a requested schema is ignored. */
 static PyObject *strings_export(PyObject *self, PyObject *args, PyObject *kwargs) {
     Shared *shared = ((Strings *)self)->shared;
     const Column *arenas = shared_arenas(shared);
@@ -392,7 +395,7 @@ static PyObject *strings_export(PyObject *self, PyObject *args, PyObject *kwargs
         free((void *)buffers);
         return PyErr_NoMemory();
     }
-    ONE_MORE(&shared->references);
+    ADD_REFERENCE(&shared->references);
     buffers[1] = shared->column.views;
     for (size_t i = 0; i < arenas->arena_count; i++) buffers[2 + i] = arenas->arenas[i];
     buffers[2 + arenas->arena_count] = arenas->arena_sizes;
