@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
@@ -211,7 +212,8 @@ def test_large_scores_are_refused_in_parts_where_two_may_be_one_float64(
 
     write("1", "-1e30", "-3.4028235e+38", "1e23", "9007199254740992")
     parts = evaluate.evaluate_stream(run, qrels, measures, Policy())
-    assert parts.to_dict() == rp.evaluate(qrels, run, measures).to_dict()
+    whole = replace(rp.evaluate(qrels, run, measures), judged={})
+    assert parts.to_dict() == whole.to_dict()
     write("1", "9007199254740993")
     with pytest.raises(rp.InputError, match="score 9007199254740993 is past 2"):
         evaluate.evaluate_stream(run, qrels, measures, Policy())
