@@ -16,9 +16,9 @@ from rankproof.retrieval.chunks import (
     Span,
     chunk,
     chunk_documents,
-    heading,
-    held_by,
     judged_spans,
+    match_judgments,
+    parse_heading,
 )
 
 pieces = [
@@ -78,7 +78,7 @@ def test_a_megabyte_of_dots_or_of_hashes_is_read_once() -> None:
 @given(st.text(alphabet="# \ta"))
 def test_a_heading_is_what_stands_between_hashes(line: str) -> None:
     match = re.match(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", line)
-    assert heading(line) == (match and (len(match[1]), match[2]))
+    assert parse_heading(line) == (match and (len(match[1]), match[2]))
 
 
 @given(texts, st.integers(8, 60))
@@ -162,7 +162,7 @@ def test_a_chunk_holds_spans_that_share_half_of_the_shorter_or_most(
     rows = [(query, f"{source}#{a}-{a + n}", grade) for query, source, a, n, grade in judged]
     schema = {"query": pl.String, "doc": pl.String, "grade": pl.Int64}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    found = held_by(chunks, judged_spans(frame, documents))
+    found = match_judgments(chunks, judged_spans(frame, documents))
     expected = []
     for query, source, a, n, grade in judged:
         of_it = [row for row in chunks.iter_rows() if row[1] == source]
@@ -181,7 +181,7 @@ def test_a_judged_document_is_held_by_all_its_chunks_and_a_chunk_by_itself() -> 
     frame = pl.DataFrame(
         {"query": ["q"] * 4, "doc": ["a", "b#1-2", "a#13-26", "gone#0-5"], "grade": [3, 4, 5, 5]}
     )
-    found = held_by(chunks, judged_spans(frame, documents))
+    found = match_judgments(chunks, judged_spans(frame, documents))
     assert set(found.select("doc", "judged").iter_rows()) == {
         ("a#0-12", "a"), ("a#13-26", "a"), ("a#13-26", "a#13-26"), ("b#1-2#0-6", "b#1-2"),
     }  # fmt: skip

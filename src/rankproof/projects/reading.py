@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from rankproof.foundation.errors import shorten
 from rankproof.foundation.files import read_csv_rows, read_json_lines
-from rankproof.retrieval.chunks import heading
+from rankproof.retrieval.chunks import parse_heading
 
 _TEXT_KEYS = ("text", "content", "body", "passage", "contents")
 _ID_KEYS = ("_id", "id", "doc_id")
@@ -165,7 +165,7 @@ def _markdown_title(text: str) -> str | None:
     for line in text.splitlines():
         if _FENCE.match(line):
             fenced = not fenced
-        elif not fenced and (found := heading(line)) and found[0] == 1:
+        elif not fenced and (found := parse_heading(line)) and found[0] == 1:
             return found[1]
     return None
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.data.tables import Qrels, Run, build_run
-from rankproof.retrieval.chunks import ChunkSettings, chunk_documents, held_by, judged_spans
+from rankproof.retrieval.chunks import ChunkSettings, chunk_documents, judged_spans, match_judgments
 from rankproof.retrieval.workshop import Texts
 from rankproof.tradeoffs.candidates import candidates
 
@@ -77,4 +77,4 @@ def cut_and_judged(chosen: ChunkSettings | None, documents: Texts, qrels: Qrels)
     """A chunking, with the judgements that fall on it."""
     passages, chunks = cut(chosen, documents)
     frame = qrels.to_frame().select("query", "doc", "grade")
-    return Cut(passages, held_by(chunks, judged_spans(frame, documents.ids)))
+    return Cut(passages, match_judgments(chunks, judged_spans(frame, documents.ids)))
