@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rankproof.audit.readings import Reading
 from rankproof.audit.results import Audit
 from rankproof.measures import Measure
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 
 SHORT = {
     "float32": "FP32",
@@ -55,10 +55,10 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as JSON shows it."""
         return {
-            **told(self, "model", "dataset", "datasets"),
+            **plain_fields(self, "model", "dataset", "datasets"),
             "setting": self.title,
             "measures": {str(m): values._asdict() for m, values in self.measures.items()},
-            **told(self, "distinct", "group_size", "spearman"),
+            **plain_fields(self, "distinct", "group_size", "spearman"),
         }
 
 

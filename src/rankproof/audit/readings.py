@@ -22,7 +22,7 @@ from rankproof.evaluation.tie_counts import CUTOFFS, TieStatistics, tie_statisti
 from rankproof.foundation.arrays import Array
 from rankproof.measures import Measure, parse
 from rankproof.precision.pipeline import ScoringPipeline
-from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.lead_wording import sign
 from rankproof.statistics.intervals import (
     Interval,
@@ -113,13 +113,13 @@ class Reading:
         """Return the reading as JSON shows it."""
         evaluation = self.evaluation.to_dict()
         return {
-            **told(self, "model", "dataset", "run", "format", "scoring", "dimensions"),
-            **told(self, "bytes_per_vector", "seconds", "noise", "cut", "open"),
+            **plain_fields(self, "model", "dataset", "run", "format", "scoring", "dimensions"),
+            **plain_fields(self, "bytes_per_vector", "seconds", "noise", "cut", "open"),
             "spearman": plain(self.agreement),
             **{key: evaluation[key] for key in ("queries", "missing", "tied", "score_dtype")},
             "measures": evaluation["measures"],
             "ties": [
-                told(at, "cutoff", "distinct", "group_size", "crossed") for at in self.ties.at
+                plain_fields(at, "cutoff", "distinct", "group_size", "crossed") for at in self.ties.at
             ],
         }
 
@@ -182,10 +182,10 @@ class Lead:
     def to_dict(self) -> dict[str, Any]:
         """Return the lead as JSON shows it."""
         return {
-            **told(self, "a", "b", "dataset"),
-            **told(self.pipeline, "format", "scoring", "dimensions"),
-            **told(self.difference, "expected", "oblivious", "lowest", "highest"),
-            **told(self, "certain", "reversed"),
+            **plain_fields(self, "a", "b", "dataset"),
+            **plain_fields(self.pipeline, "format", "scoring", "dimensions"),
+            **plain_fields(self.difference, "expected", "oblivious", "lowest", "highest"),
+            **plain_fields(self, "certain", "reversed"),
             "queries": self.difference.queries,
             "measure": str(self.measure),
             "ci": interval_or_none(self.difference.ci),

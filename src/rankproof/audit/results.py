@@ -17,7 +17,7 @@ from rankproof.measures import Measure
 from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.presentation.charts import Chart, Range, range_charts
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 
@@ -183,11 +183,11 @@ class Audit(Displayed):
         """Return a row for each model, format, scoring and measure."""
         rows = [
             {
-                **told(reading, "model", "dataset", "run", "format", "scoring", "dimensions"),
+                **plain_fields(reading, "model", "dataset", "run", "format", "scoring", "dimensions"),
                 "measure": str(measure),
                 **reading.evaluation[measure].to_dict(),
                 "spearman": plain(reading.agreement.mean),
-                **told(reading, "bytes_per_vector", "seconds"),
+                **plain_fields(reading, "bytes_per_vector", "seconds"),
             }
             for reading in self.readings
             for measure in reading.evaluation

@@ -14,7 +14,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 from rankproof.foundation.printable import printable_path
 from rankproof.foundation.progress import progress
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -420,8 +420,8 @@ class _Jobs:
                 for what in ("embeddings", "logits", "scores", "models")
             },
             **self.decimals,
-            **told(self, "formats", "stored", "paper_strict", "searching", "run_dtypes"),
-            **told(self, "running", "prompts", "repeats"),
+            **plain_fields(self, "formats", "stored", "paper_strict", "searching", "run_dtypes"),
+            **plain_fields(self, "running", "prompts", "repeats"),
             "qrels_format": qrels_format,
         }
 

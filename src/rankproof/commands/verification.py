@@ -20,7 +20,7 @@ from rankproof.foundation.phrasing import plural, typed
 from rankproof.foundation.printable import printable_path
 from rankproof.foundation.version import __version__
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 
@@ -120,12 +120,12 @@ class Verification(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof verify --format json` prints."""
         return {
-            **told(self, "result"),
+            **plain_fields(self, "result"),
             "kind": self.of_kind,
-            **told(self, "same"),
-            "inputs": [told(given, "role", "file", "same") for given in self.inputs],
+            **plain_fields(self, "same"),
+            "inputs": [plain_fields(given, "role", "file", "same") for given in self.inputs],
             "figures": self.compared,
-            **told(self, "differences", "unmade"),
+            **plain_fields(self, "differences", "unmade"),
         }
 
 

@@ -48,8 +48,8 @@ from rankproof.foundation.printable import escape_controls, escape_markdown
 from rankproof.measures import Measure
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
-from rankproof.presentation.lead_wording import ZERO, could
+from rankproof.presentation.json_values import plain_fields
+from rankproof.presentation.lead_wording import ZERO, modal_verb
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.presentation.text_formats import markdown_table
@@ -91,10 +91,10 @@ class Gated:
         """Return the values as JSON has them."""
         d = self.difference
         return {
-            **told(self, "verdict", "baseline", "candidate"),
+            **plain_fields(self, "verdict", "baseline", "candidate"),
             "difference": d.expected,
-            **told(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
-            **told(self, "bounds", "holes", "holes_exact", "grades", "margin"),
+            **plain_fields(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
+            **plain_fields(self, "bounds", "holes", "holes_exact", "grades", "margin"),
             "queries_needed": self.needed,
             **({"shortfall": self.shortfall.to_dict()} if self.shortfall.reason else {}),
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
@@ -121,8 +121,8 @@ class Gated:
             assert self.holes is not None
             at_most = "" if self.holes_exact else " at most"
             unjudged = [
-                f"Documents that nobody judged {could(self.holes_exact)} make it anything from "
-                f"{signed(self.holes[0])} to {signed(self.holes[1])}{at_most}, with grades "
+                f"Documents that nobody judged {modal_verb(self.holes_exact)} make it anything "
+                f"from {signed(self.holes[0])} to {signed(self.holes[1])}{at_most}, with grades "
                 f"{self.grades}: `rankproof holes` says which to judge first."
             ]
         if d.differing == 0:
@@ -232,9 +232,11 @@ class Gate(Displayed):
     def to_dict(self, per_query: bool = False) -> dict[str, Any]:
         """Return what `--format json` prints; with `per_query`, what `--out` writes."""
         values = {
-            **told(self, "passed", "verdict", "baseline", "candidate", "measures", "labels"),
+            **plain_fields(
+                self, "passed", "verdict", "baseline", "candidate", "measures", "labels"
+            ),
             "sentences": self.sentences(),
-            **told(self, "allow_undecided", "seed"),
+            **plain_fields(self, "allow_undecided", "seed"),
             **({"missing": dict(self.missing)} if self.missing else {}),
             "policy": self.evaluation.policy.to_dict(),
         }

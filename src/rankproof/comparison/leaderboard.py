@@ -32,9 +32,9 @@ from rankproof.foundation.progress import progress
 from rankproof.measures import Measure
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
-from rankproof.presentation.lead_wording import put_ahead
+from rankproof.presentation.json_values import plain, plain_fields
+from rankproof.presentation.judged_column import NOTE, any_unjudged, bounds_clause
+from rankproof.presentation.lead_wording import ahead_clause
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import MIN_QUERIES, mean_intervals, percentile_intervals
@@ -152,7 +152,7 @@ class Leaderboard(Displayed):
             return ""
         if not others:
             return "; no grade of unjudged documents puts another ahead"
-        return f"; unjudged documents {put_ahead(others)}"
+        return f"; unjudged documents {ahead_clause(others)}"
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof leaderboard --format json` prints."""
@@ -166,7 +166,7 @@ class Leaderboard(Displayed):
             ],
             "test": "randomised Tukey HSD",
             "alpha": ALPHA,
-            **told(self, "shuffles", "seed", "notes", *(["grades"] if self.grades else [])),
+            **plain_fields(self, "shuffles", "seed", "notes", *(["grades"] if self.grades else [])),
             **({"missing": dict(self.missing)} if self.missing else {}),
             "policy": self.policy.to_dict(),
         }
@@ -202,7 +202,7 @@ class Leaderboard(Displayed):
         """Return a row for each run; `full` adds details of the first measure."""
         first = next(iter(self.measures.values()))
         shares = [tuple(s.judged.tolist()) for s in self.measures.values()]
-        has_unjudged = some_unjudged(share for column in shares for share in column)
+        has_unjudged = any_unjudged(share for column in shares for share in column)
         shared_judged = has_unjudged and len(set(shares)) == 1  # one column for all measures
         columns = [Column("rank"), Column("run", "text", folds=True)]
         cells: list[list[Cell]] = [first.rank.tolist(), list(self.runs)]
@@ -272,7 +272,7 @@ class Leaderboard(Displayed):
         if has_unjudged:
             notes.append(NOTE)
         if not np.isnan(first.lowest).all():
-            bounded = at_most(str(m) for m, s in self.measures.items() if not s.exact.all())
+            bounded = bounds_clause(str(m) for m, s in self.measures.items() if not s.exact.all())
             notes.append(
                 "over holes: the ends over every grade that a run's unjudged documents in the top "
                 f"k could have, {self.grades}{bounded}; all other unjudged documents stay not "

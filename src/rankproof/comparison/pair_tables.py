@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from rankproof.foundation.phrasing import plural, signed
-from rankproof.presentation.judged_column import CONDENSED, NOTE, some_unjudged
-from rankproof.presentation.lead_wording import rests
+from rankproof.presentation.judged_column import CONDENSED, NOTE, any_unjudged
+from rankproof.presentation.lead_wording import dependence_verb
 from rankproof.presentation.tables import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
     ]
     columns = [Column(str(measure), "text", folds=True), *(Column(name) for name in names)]
     shares = [e.judged.get(measure, math.nan) for e in comparison.evaluations]
-    if some_unjudged(shares):
+    if any_unjudged(shares):
         columns.insert(1, Column("judged"))
         rows = [(row[0], share, *row[1:]) for row, share in zip(rows, shares, strict=True)]
         notes.append(NOTE)
@@ -48,7 +48,7 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
         notes.append(CONDENSED)
     if "holes_low" in comparison.pairs.figures:
         exact = all(d.holes_exact for d in differences.values() if d.rests_on_holes)
-        notes.append(f"? which is ahead {rests(exact)} unjudged documents")
+        notes.append(f"? which is ahead {dependence_verb(exact)} unjudged documents")
     return Table(columns, rows, notes=notes)
 
 

@@ -26,9 +26,16 @@ from rankproof.foundation.progress import advance
 from rankproof.measures import Measure, Outcomes
 from rankproof.presentation.charts import Chart, Range, range_charts
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
-from rankproof.presentation.judged_column import CONDENSED, NOTE, at_most, some_unjudged
-from rankproof.presentation.lead_wording import ZERO, asked, could, rests, sign, turned
+from rankproof.presentation.json_values import plain_fields
+from rankproof.presentation.judged_column import CONDENSED, NOTE, any_unjudged, bounds_clause
+from rankproof.presentation.lead_wording import (
+    ZERO,
+    dependence_verb,
+    may_change_sign,
+    modal_verb,
+    open_question,
+    sign,
+)
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics import flips
@@ -94,7 +101,7 @@ class Difference:
     def rests_on_holes(self) -> bool:
         """True if grades of unjudged documents could reverse the sign where ties cannot."""
         over_ties = (self.lowest, self.highest)
-        return self.holes is not None and turned(self.expected, over_ties, self.holes)
+        return self.holes is not None and may_change_sign(self.expected, over_ties, self.holes)
 
     @property
     def _certain_over_unjudged(self) -> bool:
@@ -106,14 +113,18 @@ class Difference:
     def _unjudged_sentence(self) -> str:
         if not self.rests_on_holes:
             return ""
-        return f" Unjudged documents {could(self.holes_exact)} turn it, too."
+        return f" Unjudged documents {modal_verb(self.holes_exact)} turn it, too."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values as JSON has them; optional ones only if they are known."""
         always = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
-        values = told(self, *always, "p_holm", "ci", "queries", "differing", "queries_needed")
+        values = plain_fields(
+            self, *always, "p_holm", "ci", "queries", "differing", "queries_needed"
+        )
         optional = ("p_t", "judged", "holes", "holes_exact")
-        return values | told(self, *(name for name in optional if getattr(self, name) is not None))
+        return values | plain_fields(
+            self, *(name for name in optional if getattr(self, name) is not None)
+        )
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Difference:
@@ -134,7 +145,7 @@ class Difference:
                 f"{amount(abs(self.oblivious))}; over all orders {ahead} leads by {size} ({span})."
             ) + self._unjudged_sentence
         if self.rests_on_ties:
-            question = asked(a, b, (self.lowest, self.highest), measure.sign)
+            question = open_question(a, b, (self.lowest, self.highest), measure.sign)
             return (
                 f"{measure}: {question} rests on how ties are broken "
                 f"({a} − {b} {span}, {signed(self.expected)} expected{self._flip_phrase})."
@@ -142,9 +153,9 @@ class Difference:
         if self.rests_on_holes and self.holes is not None:
             low, high = self.holes
             at_most_phrase = "" if self.holes_exact else "at most "
-            question = asked(a, b, self.holes, measure.sign)
+            question = open_question(a, b, self.holes, measure.sign)
             return (
-                f"{measure}: {question} {rests(self.holes_exact)} unjudged documents "
+                f"{measure}: {question} {dependence_verb(self.holes_exact)} unjudged documents "
                 f"({a} − {b} {at_most_phrase}from {signed(low)} to {signed(high)} "
                 "over what they could be, "
                 f"{signed(self.expected)} with all of them {measure.unjudged_count_as})."
@@ -642,7 +653,7 @@ def pairs_table(comparison: Comparison) -> Table:
     differences = [d for pair in comparison.pairs for d in pair.measures.values()]
     has_t_test = "p_t" in figures
     has_worst_cases = any(d.holes is not None for d in differences)
-    has_unjudged = some_unjudged(share for d in differences for share in d.judged or ())
+    has_unjudged = any_unjudged(share for d in differences for share in d.judged or ())
     columns = [
         *Column.each("a", "b", style="text", folds=True),
         Column("measure", "text"),
@@ -697,8 +708,8 @@ def _table_notes(comparison: Comparison, has_worst_cases: bool, has_unjudged: bo
         ]
         notes.append(
             "holes: the ends over every grade that unjudged documents in the top k of both could "
-            f"have, {comparison.grades}{at_most(bounded)}; all other unjudged documents stay not "
-            "relevant"
+            f"have, {comparison.grades}{bounds_clause(bounded)}; all other unjudged documents stay "
+            "not relevant"
         )
     is_condensed = comparison.evaluations[0].policy.condensed
     if is_condensed:

@@ -30,7 +30,7 @@ from rankproof.diagnostics.name_lists import Author, Language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
 from rankproof.foundation.arrays import Float
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.retrieval.protocols import Embedder
 
 Rewriting = Callable[[str], str]
@@ -61,7 +61,7 @@ class Mentions:
     changes: Float  # (ablations, queries), for correlations
 
     def to_dict(self) -> dict[str, Any]:
-        return told(self, "corpus", "measure", "queries", "of", "rows")
+        return plain_fields(self, "corpus", "measure", "queries", "of", "rows")
 
 
 def search_mentions(

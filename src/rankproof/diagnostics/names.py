@@ -41,7 +41,7 @@ from rankproof.precision import fixed_sum
 from rankproof.precision.topk import TopK, top_k
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
@@ -179,9 +179,11 @@ class NamesDiagnosis(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof diagnose names --format json` prints, and names.json holds."""
         return {
-            **told(self, "embedder", "fingerprint", "language", "lists", "queries", "runs", "seed"),
+            **plain_fields(
+                self, "embedder", "fingerprint", "language", "lists", "queries", "runs", "seed"
+            ),
             "least_base_margin": LEAST,
-            **told(self, "ratio", "rows"),
+            **plain_fields(self, "ratio", "rows"),
             "prediction": {
                 "cheap": "change of the name margin",
                 "dear": f"change of {MEASURES[0]} over the passages of all bundles",

@@ -25,7 +25,7 @@ from rankproof.foundation.errors import check_whole_number
 from rankproof.foundation.phrasing import plural
 from rankproof.presentation.charts import Chart, Curve, CurveChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
@@ -167,7 +167,7 @@ class NoiseDiagnosis(Displayed):
         """What `rankproof diagnose noise --format json` prints, and noise.json holds."""
         names = ("embedder", "fingerprint", "language", "source", "queries", "runs", "seed")
         return {
-            **told(self, *names, "measure", "rows"),
+            **plain_fields(self, *names, "measure", "rows"),
             "prediction": {
                 "cheap": "change of the cosine to the clean query",
                 "dear": None if self.measure is None else f"change of {self.measure}",

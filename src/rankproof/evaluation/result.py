@@ -20,8 +20,8 @@ from rankproof.foundation.phrasing import out_of, plural
 from rankproof.measures import Measure, Outcomes, parse
 from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.judged_column import NOTE, at_most, some_unjudged
+from rankproof.presentation.json_values import plain, plain_fields
+from rankproof.presentation.judged_column import NOTE, any_unjudged, bounds_clause
 from rankproof.presentation.tables import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, float | int | None]:
         figures = ("expected", "oblivious", "min", "max", "range", "bias", "std")
-        return told(self, *figures, "queries", "undefined")
+        return plain_fields(self, *figures, "queries", "undefined")
 
 
 @as_series(queries="query")
@@ -266,14 +266,14 @@ def _with_unjudged(table: Table, evaluations: Sequence[Evaluation]) -> Table:
     columns: list[Column] = []
     cells: list[tuple[Cell, ...]] = [() for _ in shares]
     notes: list[str] = []
-    if some_unjudged(shares):
+    if any_unjudged(shares):
         columns.append(Column("judged"))
         cells = [(share,) for share in shares]
         notes.append(NOTE)
     if bounds:
         columns += [Column("lowest"), Column("highest")]
         cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]
-        reached = at_most(str(m) for e in evaluations for m in e if not e.bounds[m].exact)
+        reached = bounds_clause(str(m) for e in evaluations for m in e if not e.bounds[m].exact)
         notes.append(
             f"lowest, highest: over every grade that unjudged documents of the top k could have, "
             f"{evaluations[0].grades}{reached}; all other unjudged documents stay not relevant"

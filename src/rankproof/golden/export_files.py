@@ -46,7 +46,7 @@ from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.stale import find_stale
 from rankproof.golden.store import Store
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 
@@ -335,7 +335,7 @@ def _trec_ranking(golden: Golden, tag: str) -> Iterator[str]:
 def _query_line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
     """A query as a line of golden.jsonl."""
     return {
-        **told(query, "query", "text", "asked"),
+        **plain_fields(query, "query", "text", "asked"),
         "judge": golden.judge["name"],
         "simulated": golden.simulated,
         "ended": query.reason,
@@ -349,16 +349,16 @@ def _query_line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
 
 def _passage_item(p: GoldenPassage) -> dict[str, Any]:
     return {
-        **told(p, "doc", "grade", "rank"),
+        **plain_fields(p, "doc", "grade", "rank"),
         "rank_low": p.low,
         "rank_high": p.high,
-        **told(p, "mean", "sd", "rrf", "failure"),
+        **plain_fields(p, "mean", "sd", "rrf", "failure"),
         "judged_grade": p.judged,
-        **told(p, "judged_rank", "validated", "corrected"),
+        **plain_fields(p, "judged_rank", "validated", "corrected"),
         **({"judges": p.votes} if p.votes else {}),
         "systems": p.systems,
         "instruction": instruction(p.text),
-        **told(p, "source", "text"),
+        **plain_fields(p, "source", "text"),
     }
 
 

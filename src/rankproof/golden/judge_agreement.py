@@ -27,7 +27,7 @@ from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden, read_golden
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.agreement import (
@@ -88,7 +88,7 @@ class HumanAgreement:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            **told(self, "source", "scale", "pairs"),
+            **plain_fields(self, "source", "scale", "pairs"),
             "found": _none_if_nan(self.found),
             "true": _none_if_nan(self.true),
             "mean_grade_relevant": _none_if_nan(self.means[0]),

@@ -33,7 +33,7 @@ from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.retrieval.chat import estimate_tokens
@@ -121,13 +121,13 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         figures = ("tokens_in", "tokens_out", "cost", "worst", "seconds", "stored")
         stages = [
-            {**told(s, "stage", "calls"), "at_most": s.is_upper_bound, **told(s, *figures)}
+            {**plain_fields(s, "stage", "calls"), "at_most": s.is_upper_bound, **plain_fields(s, *figures)}
             for s in self.steps
         ]
         return {
             "queries": self.queries,
             "stages": stages,
-            **told(self, "cost", "worst", "minutes", "basis", "prices"),
+            **plain_fields(self, "cost", "worst", "minutes", "basis", "prices"),
         }
 
 

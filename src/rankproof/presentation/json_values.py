@@ -1,4 +1,4 @@
-"""A result as JSON has it."""
+"""Values as JSON has them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists, dicts: what is undefined or endless is null; of a class its fields."""
+    """Return a value as numbers, texts, lists and dicts; NaN and infinity are null.
+
+    Of an object `to_dict()` is taken, of a dataclass without it all fields.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if hasattr(value, "to_dict"):
@@ -19,10 +22,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
     if is_dataclass(value):
-        return told(value, *(field.name for field in fields(value)))
+        return plain_fields(value, *(field.name for field in fields(value)))
     return value
 
 
-def told(of: Any, *names: str) -> dict[str, Any]:
-    """Some attributes by name, as JSON has them."""
-    return {name: plain(getattr(of, name)) for name in names}
+def plain_fields(value: Any, *names: str) -> dict[str, Any]:
+    """Return attributes by name, as JSON has them."""
+    return {name: plain(getattr(value, name)) for name in names}

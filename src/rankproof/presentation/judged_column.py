@@ -1,4 +1,4 @@
-"""The column that says what is judged: when a table has it, and what it says."""
+"""The column of judged shares: when a table has it, and the notes that explain it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ NOTE = "judged: share of the top k that has a judgement; no other counts as rele
 CONDENSED = "condensed lists: documents that nobody judged are left out"
 
 
-def at_most(names: Iterable[str]) -> str:
-    """That no grades reach the ends of some measures; nothing where there is none."""
-    found = ", ".join(dict.fromkeys(names))
-    return f"; those of {found} are at most so far apart" if found else ""
+def bounds_clause(measures: Iterable[str]) -> str:
+    """Return a clause naming the measures whose worst cases are bounds; "" where there are none."""
+    names = ", ".join(dict.fromkeys(measures))
+    return f"; those of {names} are at most so far apart" if names else ""
 
 
-def some_unjudged(shares: Iterable[float]) -> bool:
-    """Whether a table needs the column; a share that is not known (NaN) needs none."""
+def any_unjudged(shares: Iterable[float]) -> bool:
+    """True if a judged share is below 1, so that a table needs the column; NaN is unknown."""
     return any(share < 1 for share in shares if not math.isnan(share))

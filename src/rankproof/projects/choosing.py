@@ -33,7 +33,7 @@ from rankproof.golden.store import Store, open_if_built
 from rankproof.measures import parse
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 from rankproof.projects.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
@@ -109,7 +109,7 @@ class Chosen(Displayed):
             "folder": str(self.folder),
             "report": str(self.report),
             "words": self.words(),
-            **told(self, "simulated", "notes", "recommendation"),
+            **plain_fields(self, "simulated", "notes", "recommendation"),
         }
 
 

@@ -42,7 +42,7 @@ from rankproof.foundation.redaction import register_address
 from rankproof.foundation.version import __version__
 from rankproof.golden.settings import GoldenSettings
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.projects.questions import (
@@ -148,10 +148,10 @@ class Prepared(Displayed):
         return {
             "manifest": self.manifest,
             "folder": str(self.folder),
-            **told(self, "passages", "repeated"),
+            **plain_fields(self, "passages", "repeated"),
             "questions": len(self.questions),
             "generated": sum(q.model is not None for q in self.questions),
-            **told(self, "gone", "others", "notes", "next"),
+            **plain_fields(self, "gone", "others", "notes", "next"),
             "files": [asdict(file) | {"notes": list(file.notes)} for file in self.files],
         }
 

@@ -17,7 +17,7 @@ from rankproof.presentation.charts import (
     StackedChart,
 )
 from rankproof.presentation.html import figure
-from rankproof.presentation.judged_column import some_unjudged
+from rankproof.presentation.judged_column import any_unjudged
 from rankproof.presentation.markup import Html
 from rankproof.report.decision import (
     SEED,
@@ -129,7 +129,7 @@ def _map_section(sweep: ShownSweep, frame: pl.DataFrame, position: int, limit: i
     groups = group_alike(sweep)
     manifest = sweep.result.manifest
     shares = [share for share in sweep.table["judged"].to_list() if share is not None]
-    has_unjudged = some_unjudged(shares)
+    has_unjudged = any_unjudged(shares)
     prices = manifest["prices"]
     notes = [
         f"Intervals are 95% over queries. Prices of {prices['date']}: {prices['source']}. Tokens "

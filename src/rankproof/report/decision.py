@@ -20,7 +20,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural, typed
 from rankproof.foundation.printable import escape_controls
 from rankproof.presentation.json_values import plain
-from rankproof.presentation.lead_wording import could
+from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.markup import Html, element, escape, join
 from rankproof.report.configuration_names import ConfigurationName, name_configurations
 from rankproof.report.glossary import meaning
@@ -374,7 +374,7 @@ def _unjudged_paragraphs(sweep: ShownSweep, row: dict[str, Any]) -> list[Html]:
         names = [sweep.names[name].short for name in unsettled if name in sweep.names]
         others = f"; and {len(names) - 3} more" if len(names) > 3 else ""
         words = (
-            f"Grades of unjudged passages {could(all(unsettled.values()))} put "
+            f"Grades of unjudged passages {modal_verb(all(unsettled.values()))} put "
             f"{'; '.join(names[:3])}{others} level with it or ahead: judge them (rankproof holes) "
             "before it is decided."
         )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from rankproof.foundation.phrasing import plural
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.judged_column import some_unjudged
+from rankproof.presentation.judged_column import any_unjudged
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.intervals import Interval
@@ -87,7 +87,7 @@ class CeilingReport(Displayed):
 
 def _ceiling_table(runs: list[Ceilings]) -> Table:
     """One row per run and measure."""
-    has_unjudged = some_unjudged(c.judged for run in runs for c in run.measures.values())
+    has_unjudged = any_unjudged(c.judged for run in runs for c in run.measures.values())
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),

@@ -26,8 +26,8 @@ from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import told
-from rankproof.presentation.judged_column import NOTE, some_unjudged
+from rankproof.presentation.json_values import plain_fields
+from rankproof.presentation.judged_column import NOTE, any_unjudged
 from rankproof.presentation.tables import Column, Table
 from rankproof.statistics.intervals import (
     Interval,
@@ -131,7 +131,7 @@ class Ceiling:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        return told(
+        return plain_fields(
             *(self, "actual", "actual_min", "actual_max", "proc", "proc_min", "proc_max", "ideal"),
             *("percent", "ratio", "ordering", "retrieval", "actual_ci", "proc_ci", "percent_ci"),
             *("ordering_ci", "retrieval_ci", "knob", "judged", "queries", "ratio_queries"),
@@ -211,7 +211,7 @@ class Ceilings(Displayed):
             )
         if self.own:
             notes.append(PROC_IS_IDEAL)
-        if some_unjudged(c.judged for c in self.measures.values()):
+        if any_unjudged(c.judged for c in self.measures.values()):
             notes.append(NOTE)
         if self.missing:
             lacking = plural(self.missing, "judged query is", "judged queries are")
@@ -221,7 +221,7 @@ class Ceilings(Displayed):
         return [*notes, *self.guessed]
 
     def to_dict(self) -> dict[str, Any]:
-        return told(
+        return plain_fields(
             self, "name", "pool", "depth", "cut", "outside", "missing", "own", "seed", "measures"
         )
 

@@ -33,7 +33,7 @@ from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import graded_weights
 from rankproof.tradeoffs.pairs import read_pairs
@@ -72,7 +72,7 @@ class Novelty:
         return pl.DataFrame({"query": self.queries, **figures})
 
     def to_dict(self) -> dict[str, Any]:
-        named = told(self, "name", "beta", "ideal", "unsourced")
+        named = plain_fields(self, "name", "beta", "ideal", "unsourced")
         return {**named, "measure": str(self.measure), **self.summary.to_dict()}
 
 

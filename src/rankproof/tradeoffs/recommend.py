@@ -26,9 +26,9 @@ from rankproof.foundation.errors import InputError, first_few, shorten
 from rankproof.foundation.phrasing import plural
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.judged_column import NOTE, some_unjudged
-from rankproof.presentation.lead_wording import could
+from rankproof.presentation.json_values import plain, plain_fields
+from rankproof.presentation.judged_column import NOTE, any_unjudged
+from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.intervals import Interval
@@ -79,11 +79,11 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         """The choice as JSON has it."""
         return {
-            **told(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
-            **told(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
+            **plain_fields(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
+            **plain_fields(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
             "not_told_apart": plain(self.similar),
             "unsettled": list(self.unsettled),
-            **told(self, "words", "lines"),
+            **plain_fields(self, "words", "lines"),
         }
 
 
@@ -162,7 +162,7 @@ class Recommendation(Displayed):
     def _choice_table(self) -> Table:
         chosen = [choice.configuration for choice in self.choices]
         shown = self.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
-        has_unjudged = some_unjudged(self.table["judged"].drop_nulls())
+        has_unjudged = any_unjudged(self.table["judged"].drop_nulls())
         is_unpriced = bool(self.table["unpriced"].is_not_null().any())
         columns = {
             "configuration": Column("configuration", "text", folds=True),
@@ -258,7 +258,9 @@ class Recommendation(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof recommend --format json` prints."""
         return {
-            **told(self, "measure", "latency", "currency", "choices", "unmeasured", "notes"),
+            **plain_fields(
+                self, "measure", "latency", "currency", "choices", "unmeasured", "notes"
+            ),
             "configurations": plain(self.table.to_dicts()),
             "marginal": plain(self.marginal.to_dicts()),
         }
@@ -676,9 +678,10 @@ class _Evidence:
     def _unsettled_sentences(self) -> list[str]:
         if not self.unsettled:
             return []
+        verb = modal_verb(all(self.unsettled.values()))
         return [
             f"Its quality rests on unjudged passages: what they are{self.assumed_grades} "
-            f"{could(all(self.unsettled.values()))} put {first_few(list(self.unsettled))} level "
+            f"{verb} put {first_few(list(self.unsettled))} level "
             "with it or ahead. Judge them (rankproof holes) before it is decided."
         ]
 
@@ -715,7 +718,7 @@ class _Evidence:
 
     def _caution_line(self) -> str:
         if self.unsettled:
-            verb = could(all(self.unsettled.values()))
+            verb = modal_verb(all(self.unsettled.values()))
             rivals = first_few(list(self.unsettled), 1)
             return f"Unjudged passages {verb} put {rivals} level or ahead: judge them first."
         warning = self._jitter_warning() or self._p95_warning()

@@ -36,8 +36,8 @@ from rankproof.foundation.version import __version__
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain
-from rankproof.presentation.judged_column import NOTE, some_unjudged
-from rankproof.presentation.lead_wording import could, rests
+from rankproof.presentation.judged_column import NOTE, any_unjudged
+from rankproof.presentation.lead_wording import dependence_verb, modal_verb
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.retrieval.chunks import SPAN
@@ -155,7 +155,10 @@ class Swept(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof sweep --format json` prints."""
-        data = {"manifest": self.manifest, "configurations": plain(self.configurations.to_dicts())}
+        data = {
+            "manifest": self.manifest,
+            "configurations": plain(self.configurations.to_dicts()),
+        }
         if self.load is not None:
             data["load"] = self.load.drop("key").to_dicts()
         return data
@@ -191,7 +194,8 @@ class Swept(Displayed):
             return []
         is_exact = all(unsettled.values())
         return [
-            f"That {rests(is_exact)} unjudged passages: what they are {could(is_exact)} put "
+            f"That {dependence_verb(is_exact)} unjudged passages: what they are "
+            f"{modal_verb(is_exact)} put "
             f"{first_few(list(unsettled), 1)} level with it or ahead (`holes: judge` has them "
             "judged)."
         ]
@@ -223,7 +227,7 @@ class Swept(Displayed):
             measure, descending=True, nulls_last=True, maintain_order=True
         )
         judged = f"{measure} judged"
-        has_unjudged = judged in frame.columns and some_unjudged(frame[judged])
+        has_unjudged = judged in frame.columns and any_unjudged(frame[judged])
         ndcg = next((n for n in frame.columns if n.startswith("nDCG") and " " not in n), measure)
         sign = currency_sign(self.manifest["prices"].get("currency", "USD"))
         fine: dict[str, Any] = {"exact_zero": True}
@@ -753,7 +757,7 @@ def _ideal_note(frame: pl.DataFrame) -> list[str]:
 def _scale_note(frame: pl.DataFrame, measure: str, qrels: Qrels) -> list[str]:
     """Say which grades unjudged passages are assumed to have, where no scale is declared."""
     column = f"{measure} judged"
-    if qrels.scale is not None or column not in frame.columns or not some_unjudged(frame[column]):
+    if qrels.scale is not None or column not in frame.columns or not any_unjudged(frame[column]):
         return []
     file = f"{Path(qrels.name).name}.scale"
     return [f"unjudged passages may have grades {grades_of(qrels)}; a file {file} says another"]

@@ -25,8 +25,13 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures import Measure
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.json_values import plain, told
-from rankproof.presentation.lead_wording import asked, rests, sign, turned
+from rankproof.presentation.json_values import plain, plain_fields
+from rankproof.presentation.lead_wording import (
+    dependence_verb,
+    may_change_sign,
+    open_question,
+    sign,
+)
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 from rankproof.unjudged.differences import difference_ends, two
@@ -107,7 +112,7 @@ class RunHoles:
             "measures": {
                 str(m): {
                     "judged": plain(self.judged[m]),
-                    **told(b, "lowest", "expected", "highest", "exact"),
+                    **plain_fields(b, "lowest", "expected", "highest", "exact"),
                     "holes": self.holes[m],
                 }
                 for m, b in self.measures.items()
@@ -138,7 +143,7 @@ class PairHoles:
             "measures": {
                 str(m): {
                     "difference": plain(b.expected),
-                    **told(b, "lowest", "highest", "certain", "exact"),
+                    **plain_fields(b, "lowest", "highest", "certain", "exact"),
                     "holes": self.holes[m],
                 }
                 for m, b in self.measures.items()
@@ -170,12 +175,13 @@ class PairHoles:
                 f"{self.a} − {self.b} is {bound.span}."
             )
         ends = (bound.lowest, bound.highest)
-        on = f"{rests(bound.exact)} {what}"
-        if not turned(bound.expected, self.ties[measure], ends):
+        on = f"{dependence_verb(bound.exact)} {what}"
+        if not may_change_sign(bound.expected, self.ties[measure], ends):
             on = f"rests on how ties are broken, even without {what}"
         them = "it" if self.holes[measure] == 1 else "all of them"
+        question = open_question(self.a, self.b, ends, measure.sign)
         return (
-            f"{measure}: {asked(self.a, self.b, ends, measure.sign)} {on} ({self.a} − {self.b} is "
+            f"{measure}: {question} {on} ({self.a} − {self.b} is "
             f"{bound.span}, {signed(bound.expected)} with {them} {taken})."
         )
 
@@ -542,7 +548,9 @@ class View:
         """The bound where holes could turn which of two is ahead, past what ties alone could do."""
         bound = self.pair_bound(a, b, measure)
         ends = (bound.lowest, bound.highest)
-        return bound if turned(bound.expected, self.pair_ties(a, b, measure), ends) else None
+        return (
+            bound if may_change_sign(bound.expected, self.pair_ties(a, b, measure), ends) else None
+        )
 
     def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
         """The ends of a mean difference as it is reported now, over ties alone."""

@@ -21,7 +21,7 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, plural
 from rankproof.measures import Measure
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.unjudged.bounds import Bound, View, top_grade
 from rankproof.unjudged.shared_documents import Holes
 from rankproof.unjudged.unjudged_documents import Reach
@@ -283,9 +283,9 @@ class Settled:
     def to_dict(self) -> dict[str, Any]:
         """For JSON: what was judged, and how far that went."""
         return {
-            **told(self, "settled", "a", "b", "asked", "holes", "failed"),
+            **plain_fields(self, "settled", "a", "b", "asked", "holes", "failed"),
             "measure": str(self.measure),
-            **told(self.bound, "lowest", "highest"),
+            **plain_fields(self.bound, "lowest", "highest"),
             "words": str(self),
             "judgements": self.judgements.to_dicts(),
         }

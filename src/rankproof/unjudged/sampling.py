@@ -41,7 +41,7 @@ from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, out_of, plural, signed
 from rankproof.measures import Measure
-from rankproof.presentation.json_values import plain, told
+from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, Interval, possible_range
@@ -102,7 +102,7 @@ class Sampled:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            **told(self, "queries", "sampled", "judged", "holes"),
+            **plain_fields(self, "queries", "sampled", "judged", "holes"),
             "runs": [{"name": n, "measures": plain(f)} for n, f in self.runs.items()],
             "pairs": [{"a": a, "b": b, "measures": plain(f)} for (a, b), f in self.pairs.items()],
         }

@@ -17,7 +17,7 @@ from rankproof.golden.result import GoldenPassage, read_queries
 from rankproof.golden.store import Store
 from rankproof.golden.viewer.desk import Seat
 from rankproof.golden.viewer.passages import Filter, Passage, fold, passages
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 
 if TYPE_CHECKING:
     import polars as pl
@@ -261,7 +261,7 @@ class Index:
         if self.seat.blind:
             items.sort(key=lambda item: item["doc"])  # the judge's order would show its opinion
         return {
-            **told(golden_query, "query", "text", "asked", "reason", "calls", "failed", "overlap"),
+            **plain_fields(golden_query, "query", "text", "asked", "reason", "calls", "failed", "overlap"),
             "depth": _depth(self.store),
             "ranked": len(golden_query.ranked),
             "moves": moves[-1] if moves else 0,
@@ -288,10 +288,10 @@ class Index:
         self, p: GoldenPassage, mark: Passage, own: Correction | None, ranks: Mapping[str, int]
     ) -> dict[str, Any]:
         is_hidden = self.seat.blind and not mark.validated
-        rank_values = dict.fromkeys(_RANK_FIELDS) if is_hidden else told(p, *_RANK_FIELDS)
+        rank_values = dict.fromkeys(_RANK_FIELDS) if is_hidden else plain_fields(p, *_RANK_FIELDS)
         return {
-            **told(p, "doc", "text", "source"),
-            **told(mark, "grade", "judged"),
+            **plain_fields(p, "doc", "text", "source"),
+            **plain_fields(mark, "grade", "judged"),
             "again": mark.others,
             "failure": mark.failure,
             **rank_values,

@@ -23,7 +23,7 @@ from rankproof.golden.requests import letter_label
 from rankproof.golden.store import Store
 from rankproof.golden.viewer.desk import Seat
 from rankproof.golden.viewer.index import Index
-from rankproof.presentation.json_values import told
+from rankproof.presentation.json_values import plain_fields
 from rankproof.statistics.agreement import agreement
 
 if TYPE_CHECKING:
@@ -191,11 +191,11 @@ def _order_replies(store: Store, query: str) -> list[Reply]:
 def _reply_item(reply: Reply, names: Mapping[int, str]) -> dict[str, Any]:
     """A reply as the page shows it; labels say which passage is meant."""
     return {
-        **told(reply, "text", "failure"),
+        **plain_fields(reply, "text", "failure"),
         "labels": [[letter_label(index), doc] for index, doc in enumerate(reply.documents)],
         "result": reply.result,
         "model": ": ".join(filter(None, [names.get(reply.judge), reply.model])),
         "attempt": reply.attempt,
         "tokens": [reply.tokens_in, reply.tokens_out],
-        **told(reply, "cost", "seconds", "at"),
+        **plain_fields(reply, "cost", "seconds", "at"),
     }
