@@ -200,7 +200,7 @@ def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> No
     assert "…" in str(some.rows[0][0])
     few, _ = fit(table, 34)
     assert [column.name for column in few.columns] == ["run", "a", "b"]
-    assert few.notes[-1] == "left out for want of room: c; --wide shows it"
+    assert few.notes[-1] == "not shown: c; --wide shows it"
 
 
 def test_names_are_as_wide_as_the_terminal_shows_them() -> None:
@@ -296,7 +296,7 @@ def test_no_line_is_wider_than_the_terminal_and_wide_shows_all(
     narrow = printed(*words, *files, columns=80)
     assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
     wide = printed(*words, *files, "--wide", columns=80)
-    assert "left out for want of room" not in wide
+    assert "not shown" not in wide
     assert "a-rather-long-name-" * 3 + "v1" in wide
     assert max(map(len, printed(*words, *files, columns=200).splitlines())) > 80
 

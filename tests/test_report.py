@@ -565,7 +565,7 @@ def test_a_sweep_of_hundreds_stays_below_a_megabyte(
     assert not broken
     text = path.read_text(encoding="utf-8")
     assert len(text.encode()) < 1_000_000
-    assert f"{left} more are left out" in text
+    assert f"{left} more are not shown" in text
 
 
 def test_where_an_evaluation_comes_from_is_told_without_its_figures(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ class _Layout:
         names = [shorten_middle(self.table.columns[at].heading, 24) for at in dropped]
         pronoun = "them" if len(names) > 1 else "it"
         listed = first_few(names, 8)
-        return [f"left out for want of room: {listed}; --wide shows {pronoun}"]
+        return [f"not shown: {listed}; --wide shows {pronoun}"]
 
 
 def _without_common_endings(table: Table) -> Table:

@@ -150,14 +150,14 @@ def _map_section(sweep: ShownSweep, frame: pl.DataFrame, position: int, limit: i
 def _map_words(sweep: ShownSweep, groups: int, judged_shares: list[float]) -> list[str]:
     count, front = len(sweep.table), int(sweep.table["pareto"].sum())
     words = [
-        f"{plural(count, 'configuration')}, {groups:,} that these questions tell apart in "
+        f"{plural(count, 'configuration')}, {groups:,} that differ significantly in "
         f"quality, latency or cost; {plural(front, 'is', 'are')} on the front: no "
         "other is as good, as fast, as small and as cheap."
     ]
     hidden = sweep.result.manifest["configurations"] - count
     if hidden > 0:
         words.append(
-            f"{plural(hidden, 'more is', 'more are')} left out: dominated, or without "
+            f"{plural(hidden, 'more is', 'more are')} not shown: dominated, or without "
             f"{sweep.measure}."
         )
     if judged_shares:

@@ -243,8 +243,8 @@ def _expected_sentence(sweep: ShownSweep) -> str:
     if expected is None:
         return ""
     return (
-        "The best of several on these questions is flattered by chance: on questions that it was "
-        f"not chosen by, expect about {expected:.3f}{in_brackets(sweep.choice.expected_ci)}."
+        "The best of several looks better on these questions than it is: on new ones, expect "
+        f"about {expected:.3f}{in_brackets(sweep.choice.expected_ci)}."
     )
 
 
@@ -253,7 +253,7 @@ def _expected_sentence(sweep: ShownSweep) -> str:
 
 def _similar_configurations(sweep: ShownSweep, row: dict[str, Any]) -> Html:
     """Return a list of what is not significantly worse, the cheaper and faster first."""
-    heading = element("h3", "Not told apart from it")
+    heading = element("h3", "Not significantly different")
     similar = set(sweep.choice.similar or ())
     others = [r for r in sweep.table.iter_rows(named=True) if r["configuration"] in similar]
     reason = _reason_for_none(sweep, has_others=bool(others))

@@ -51,10 +51,10 @@ TERMS = {
     "r": "Pearson's correlation with right answers, over pairs of configuration and question.",
     "same question": "The same of each less its mean over configurations: whether for one "
     "question the better set has the better answer.",
-    "group": "The ranks that it is not told apart from.",
+    "group": "The ranks from which it is not significantly different.",
     "margin": "How much worse a candidate may be and still pass.",
     "queries needed": "About how many questions would decide it.",
-    "not told apart": "The difference is no larger than chance explains, over all pairs at once "
+    "not significantly different": "The difference is no larger than chance explains, over all pairs at once "
     "(max-T, 95%).",
 }
 

@@ -70,7 +70,7 @@ def _choice_sentence(sweep: ShownSweep, old: Results, earlier: StoredResult) -> 
         return f"{sentence}it still is."
     best_name = sweep.names[best].full if is_ambiguous else sweep.names[best].short
     is_similar = former.configuration in sweep.alike.get(best, ())
-    suffix = ", not told apart from the former in quality" if is_similar else ""
+    suffix = ", not significantly different from the former in quality" if is_similar else ""
     return f"{sentence}now it is {best_name}{suffix}."
 
 

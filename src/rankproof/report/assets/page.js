@@ -229,7 +229,7 @@
         }
         return largest.sort()[Math.ceil(data.confidence * (data.bags - 1))];
       };
-      const level = (row, within) => { // those of the others that are not told apart from a row
+      const level = (row, within) => { // those of the others that are not significantly different from a row
         if (!drawn) draw();
         const some = [row.at, ...within.map((r) => r.at).filter((at) => at !== row.at)];
         const differing = (c) => { let k = 0; for (let q = 0; q < n; q++) k += codes[row.at * n + q] !== codes[c * n + q]; return k; };
@@ -325,7 +325,7 @@
 
     const tellAlike = (row, within, level) => {
       const place = section.querySelector(".alike");
-      const head = make("h3", "Not told apart from it");
+      const head = make("h3", "Not significantly different");
       if (rows.length === 1) {
         place.replaceChildren(head, make("p", "Nothing else was swept."));
         return;
@@ -337,7 +337,7 @@
       if (level === null) {
         const unknown = data.level === null
           ? "Whether another is as good is not known: there are no figures of single questions."
-          : "There are too many figures of single questions for a page: the command above says what is not told apart within these limits.";
+          : "There are too many figures of single questions for a page: the command above says what is not significantly different within these limits.";
         place.replaceChildren(head, make("p", unknown));
         return;
       }
@@ -443,7 +443,7 @@
       const share = row.low >= 0 && row.high <= 1; // which stays between 0 and 1
       const low = Math.min(row.low + Math.min(expected - row.quality, 0), row.surely), high = row.high + Math.max(expected - row.quality, 0);
       const fair = row.low === null || row.high === null ? "" : ` (${(share ? Math.max(low, 0) : low).toFixed(3)} to ${(share ? Math.min(high, 1) : high).toFixed(3)})`;
-      section.querySelector(".expected").textContent = expected === null ? "" : "The best of several on these questions is flattered by chance: on questions that it was not chosen by, expect about " + `${expected.toFixed(3)}${fair}.`;
+      section.querySelector(".expected").textContent = expected === null ? "" : "The best of several looks better on these questions than it is: on new ones, expect about " + `${expected.toFixed(3)}${fair}.`;
       section.querySelector(".holes").textContent = judged(row);
       for (const part of all(".unsettled", section)) part.hidden = row.at !== data.first;
       tellAlike(row, within, level);
