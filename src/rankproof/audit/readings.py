@@ -119,7 +119,8 @@ class Reading:
             **{key: evaluation[key] for key in ("queries", "missing", "tied", "score_dtype")},
             "measures": evaluation["measures"],
             "ties": [
-                plain_fields(at, "cutoff", "distinct", "group_size", "crossed") for at in self.ties.at
+                plain_fields(at, "cutoff", "distinct", "group_size", "crossed")
+                for at in self.ties.at
             ],
         }
 

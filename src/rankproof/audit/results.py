@@ -183,7 +183,8 @@ class Audit(Displayed):
         """Return a row for each model, format, scoring and measure."""
         rows = [
             {
-                **plain_fields(reading, "model", "dataset", "run", "format", "scoring", "dimensions"),
+                **plain_fields(reading, "model", "dataset", "run"),
+                **plain_fields(reading, "format", "scoring", "dimensions"),
                 "measure": str(measure),
                 **reading.evaluation[measure].to_dict(),
                 "spearman": plain(reading.agreement.mean),

@@ -121,7 +121,11 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         figures = ("tokens_in", "tokens_out", "cost", "worst", "seconds", "stored")
         stages = [
-            {**plain_fields(s, "stage", "calls"), "at_most": s.is_upper_bound, **plain_fields(s, *figures)}
+            {
+                **plain_fields(s, "stage", "calls"),
+                "at_most": s.is_upper_bound,
+                **plain_fields(s, *figures),
+            }
             for s in self.steps
         ]
         return {

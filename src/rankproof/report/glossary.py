@@ -54,8 +54,8 @@ TERMS = {
     "group": "The ranks from which it is not significantly different.",
     "margin": "How much worse a candidate may be and still pass.",
     "queries needed": "About how many questions would decide it.",
-    "not significantly different": "The difference is no larger than chance explains, over all pairs at once "
-    "(max-T, 95%).",
+    "not significantly different": "The difference is no larger than chance explains, over all "
+    "pairs at once (max-T, 95%).",
 }
 
 

@@ -261,7 +261,8 @@ class Index:
         if self.seat.blind:
             items.sort(key=lambda item: item["doc"])  # the judge's order would show its opinion
         return {
-            **plain_fields(golden_query, "query", "text", "asked", "reason", "calls", "failed", "overlap"),
+            **plain_fields(golden_query, "query", "text", "asked", "reason"),
+            **plain_fields(golden_query, "calls", "failed", "overlap"),
             "depth": _depth(self.store),
             "ranked": len(golden_query.ranked),
             "moves": moves[-1] if moves else 0,
