@@ -134,10 +134,11 @@ def evaluate(
         evaluations = _with_annotators(inputs, evaluations, human)
     if holes:
         evaluations = _with_bounds(inputs, evaluations)
-    evaluations = [
-        replace(e, failed_conditions=tuple(line for c in conditions for line in c.failures(e)))
-        for e in evaluations
-    ]
+    if conditions:
+        evaluations = [
+            replace(e, failed_conditions=tuple(line for c in conditions for line in c.failures(e)))
+            for e in evaluations
+        ]
     if is_single_run(runs):
         return evaluations[0]
     notes = _notes_on_conditions(evaluations, inputs.policy) if conditions else []

@@ -42,6 +42,11 @@ def is_path(value: object) -> bool:
     return isinstance(value, str | os.PathLike)
 
 
+def are_named_paths(runs: Any) -> bool:
+    """True for {name: path}, also an empty one; nothing has to be imported to know that."""
+    return isinstance(runs, Mapping) and all(map(is_path, runs.values()))
+
+
 def name_runs(runs: Any) -> dict[str, Any]:
     """One run or several as {name: run}; paths are named by the shortest names that differ."""
     from rankproof.evaluation import several
@@ -50,7 +55,7 @@ def name_runs(runs: Any) -> dict[str, Any]:
         runs = [runs]
     if isinstance(runs, list | tuple) and runs and all(map(is_path, runs)):
         return name_files([resolve_row(os.fspath(path)) for path in runs])
-    named = {} if isinstance(runs, Mapping) and not runs else several(runs)
+    named = dict(runs) if are_named_paths(runs) else several(runs)
     if named is None:
         named = {str(getattr(runs, "name", "run")): runs}
     return {
@@ -62,7 +67,7 @@ def is_single_run(runs: Any) -> bool:
     """True for one run rather than a list or a mapping of runs."""
     from rankproof.evaluation import several
 
-    return is_path(runs) or several(runs) is None
+    return is_path(runs) or (not are_named_paths(runs) and several(runs) is None)
 
 
 def size_of(paths: Any) -> int:

@@ -24,15 +24,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.commands.compare import compare as compare_runs
-from rankproof.comparison.pairs import Comparison
+from rankproof.comparison.pairs import Comparison, compare_evaluations
 from rankproof.compat.dict_groups import groups_of_dicts, nest_columns, read_lists
 from rankproof.data import read_qrels, read_run
 from rankproof.data.sources import Source
 from rankproof.data.tables import Qrels as Judged
 from rankproof.data.tables import Run as Listed
 from rankproof.data.ties import in_order
-from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, measure_all
+from rankproof.evaluation import (
+    Evaluation,
+    Policy,
+    Summary,
+    evaluate_some,
+    measure_all,
+    parse_means,
+)
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.files import write_atomically
@@ -43,6 +49,7 @@ from rankproof.presentation.tables import Table as Shown
 from rankproof.presentation.text_formats import latex_table
 from rankproof.retrieval.fusion import fuse as fuse_runs
 from rankproof.statistics.randomization import randomization_test, t_test
+from rankproof.unjudged.judged_share import evaluate_named
 
 __all__ = ["Qrels", "Run", "compare", "evaluate", "fuse"]
 
@@ -564,7 +571,9 @@ def compare(
                 "metrics of several levels", place="compare", remedy="compare for each"
             )
         named = {name: read_run(_plain(run)) for name, run in zip(values, runs, strict=True)}
-        return compare_runs(read_qrels(_from_level(_plain(qrels), levels[0])), named, asked)
+        judged = read_qrels(_from_level(_plain(qrels), levels[0]))
+        evaluations, view = evaluate_named(named, judged, parse_means(asked), Policy(), holes=None)
+        return compare_evaluations(evaluations).over_holes(view, asked=False)
 
     return Report(values, ours, stat_test, max_p, rounding_digits, show_percentages)
 
