@@ -32,8 +32,8 @@ from rankproof.measures import Measure, parse
 from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, RangeChart
 from rankproof.presentation.svg import to_svg
 from rankproof.unjudged import Bound, holes_of
-from rankproof.unjudged.bounds import View
-from rankproof.unjudged.judging_order import Asked, Settling, merged
+from rankproof.unjudged.bounds import WorstCases
+from rankproof.unjudged.judging_order import QueryDocuments, Settling, merged
 
 MEASURES = [
     *("P@10", "Hits@100", "R@100", "F1@100", "SetF", "RBP", "RR", "ERR", "nDCG@10", "nDCG@100"),
@@ -189,7 +189,7 @@ class World:
     measure: Measure
     scale: int
 
-    def judge(self, asked: Asked) -> list[int]:
+    def judge(self, asked: QueryDocuments) -> list[int]:
         return [self.truth(query, doc) for query, doc in asked]
 
 
@@ -232,7 +232,7 @@ class ByRank(ByEffect):
     """From the top of the lists down, as pools are judged."""
 
     def first(self, count: int, bound: Bound) -> Int:
-        seen = [reach.see(self.found).first for reach in self.view.reaches]
+        seen = [reach.tied_ranks(self.found).first for reach in self.view.reaches]
         return self._by(-np.minimum(*seen).astype(np.float64), count)
 
 
@@ -253,7 +253,7 @@ ORDERS: dict[str, type[Settling]] = {
 
 def needed(world: World, order: type[Settling], batch: int) -> tuple[int, int]:
     """Judgements until the better run is certain, and the holes there were."""
-    view = View(world.runs, world.qrels, Policy(), scale=world.scale)
+    view = WorstCases(world.runs, world.qrels, Policy(), scale=world.scale)
     done = order(view, world.measure, "certain").run(world.judge, batch, None)
     return done.asked, done.holes
 
@@ -341,22 +341,22 @@ def story() -> list[str]:
     for query, doc, _ in home.rows():
         pool[query][doc] = truth[query, doc]
     qrels, measure = rp.read_qrels(pool), parse("RAnWG@10")
-    view = View(runs, qrels, Policy())
-    asked: Asked = []
+    view = WorstCases(runs, qrels, Policy())
+    asked: QueryDocuments = []
 
-    def judge(pairs: Asked) -> list[int]:
+    def judge(pairs: QueryDocuments) -> list[int]:
         asked.extend(pairs)
         return [truth[pair] for pair in pairs]
 
     # Only the newcomer has holes; they are judged as its difference from the best at home asks.
-    done = Settling(View(runs[1:], qrels, Policy()), measure, 0.0).run(judge, 50, None)
+    done = Settling(WorstCases(runs[1:], qrels, Policy()), measure, 0.0).run(judge, 50, None)
     total = done.holes
     steps = sorted({*range(0, total, max(1, total // 16)), total})
     states = []
     for step in steps:
         rows = [(query, doc, truth[query, doc]) for query, doc in asked[:step]]
         known = merged(qrels, rp.read_qrels(rows)) if rows else qrels
-        states.append(View(runs, known, Policy()))
+        states.append(WorstCases(runs, known, Policy()))
     everyone = range(len(runs))
     bounds = [[state.run_bound(at, measure, everyone) for state in states] for at in everyone]
     lines = [

@@ -18,9 +18,9 @@ import rankproof as rp
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, parse
-from rankproof.unjudged.bounds import View
+from rankproof.unjudged.bounds import WorstCases
 from rankproof.unjudged.judging_order import (
-    Asked,
+    QueryDocuments,
     Settling,
     judge_next,
     judging_file,
@@ -29,7 +29,7 @@ from rankproof.unjudged.judging_order import (
 )
 from rankproof.unjudged.leave_one_out import contributions, leave_one_out
 from rankproof.unjudged.sampling import draw, estimate
-from rankproof.unjudged.unjudged_documents import Ends, Holed
+from rankproof.unjudged.unjudged_documents import PartlyJudged, QueryBounds
 
 NDCG, P10 = parse("nDCG@10"), parse("P@10")
 
@@ -42,11 +42,11 @@ class World:
     qrels: Qrels
     truth: dict[str, dict[str, int]]
 
-    def judge(self, asked: Asked) -> list[int]:
+    def judge(self, asked: QueryDocuments) -> list[int]:
         return [self.truth[query][doc] for query, doc in asked]
 
-    def view(self) -> View:
-        return View(self.runs, self.qrels, Policy(), scale=2)
+    def view(self) -> WorstCases:
+        return WorstCases(self.runs, self.qrels, Policy(), scale=2)
 
     def complete(self) -> Qrels:
         """Judgements with every hole of every run filled in."""
@@ -106,7 +106,7 @@ def test_an_effect_is_what_the_highest_grade_would_change() -> None:
 def test_one_run_is_judged_by_the_effect_on_its_mean() -> None:
     qrels = {"q": {"a": 1}, "r": {"a": 1}}
     run = rp.read_run({"q": {"x": 3.0, "a": 2.0}, "r": {"a": 3.0, "y": 2.0}}, name="a")
-    view = View([run], rp.read_qrels(qrels), Policy())
+    view = WorstCases([run], rp.read_qrels(qrels), Policy())
     assert judge_next(view, parse("RR"), 1).rows() == [("q", "x", 0.25)]
 
 
@@ -117,7 +117,7 @@ def test_an_effect_of_inferred_precision_knows_what_was_pooled_and_not_judged() 
     def inferred(more: dict[str, int]) -> float:
         return rp.evaluate({"q": qrels["q"] | more}, run, "infAP")["infAP"].expected
 
-    view = View([rp.read_run(run, name="a")], rp.read_qrels(qrels), Policy())
+    view = WorstCases([rp.read_run(run, name="a")], rp.read_qrels(qrels), Policy())
     listed = judge_next(view, parse("infAP"))
     assert set(listed["doc"]) == {"x", "y", "p"}
     for _, doc, effect in listed.iter_rows():
@@ -127,7 +127,7 @@ def test_an_effect_of_inferred_precision_knows_what_was_pooled_and_not_judged() 
 def test_a_hole_has_no_effect_on_a_query_that_no_mean_is_over_with_it_either() -> None:
     runs = [{"q": {"d": 1.0}}, {"q": {"x": 2.0, "d": 1.0}}]  # among candidates a has no x
     tables = [rp.read_run(run, name=name) for run, name in zip(runs, "ab", strict=True)]
-    view = View(tables, rp.read_qrels({"q": {"d": 0}}), Policy(candidates_only=True))
+    view = WorstCases(tables, rp.read_qrels({"q": {"d": 0}}), Policy(candidates_only=True))
     for name in ("RR", "P@1", "Hits", "AP", "nDCG@2"):
         assert judge_next(view, parse(name)).rows() == [("q", "x", 0.0)], name
 
@@ -135,7 +135,7 @@ def test_a_hole_has_no_effect_on_a_query_that_no_mean_is_over_with_it_either() -
 def test_effects_of_holes_that_tie_are_told_apart() -> None:
     """Holes of one query are tried out side by side, and share the tie group of their list."""
     run = rp.read_run({"q": {"x": 1.0, "a": 1.0, "y": 1.0}}, name="a")
-    view = View([run], rp.read_qrels({"q": {"a": 1, "b": 1}}), Policy())
+    view = WorstCases([run], rp.read_qrels({"q": {"a": 1, "b": 1}}), Policy())
     tied = judge_next(view, parse("P@1"))
     assert tied.rows() == [("q", "x", 1 / 3), ("q", "y", 1 / 3)]
 
@@ -172,7 +172,7 @@ def test_what_was_pooled_and_not_judged_keeps_inferred_precision_from_being_sett
     ]
     qrels = rp.read_qrels({q: {d: g for r, d, g in rows if r == q} for q in known.truth})
     done = settle(known.runs, qrels, parse("infAP"), known.judge, depth=2, scale=2)
-    view = View(
+    view = WorstCases(
         known.runs, merged(qrels, rp.read_qrels(done.judgements)), Policy(), depth=2, scale=2
     )
     again = view.pair_bound(0, 1, parse("infAP"))
@@ -209,11 +209,11 @@ def test_judging_stops_when_no_completion_can_turn_the_lead(name: str, batch: in
     assert str(done).endswith("whatever the rest")
     # The same bounds come out of all judgements at once, and the truth lies within.
     more = merged(known.qrels, rp.read_qrels(done.judgements))
-    again = View(known.runs, more, Policy(), scale=2).pair_bound(0, 1, measure)
+    again = WorstCases(known.runs, more, Policy(), scale=2).pair_bound(0, 1, measure)
     assert math.isclose(again.lowest, done.bound.lowest, abs_tol=1e-12)
     assert math.isclose(again.highest, done.bound.highest, abs_tol=1e-12)
     # Whoever goes on from a view of the runs, as the command line does, finds the same.
-    work = Settling(View(known.runs, known.qrels, Policy(), scale=2), measure, "certain")
+    work = Settling(WorstCases(known.runs, known.qrels, Policy(), scale=2), measure, "certain")
     assert str(work.run(known.judge, batch, None)) == str(done)
     a, b = (rp.evaluate(known.complete(), r, measure)[measure].expected for r in known.runs)
     assert (a - b) * done.bound.expected > 0
@@ -263,7 +263,7 @@ def test_a_document_that_the_judge_cannot_grade_stays_a_hole() -> None:
     known = world(4, queries=4)
     asked: list[tuple[str, str]] = []
 
-    def fails(pairs: Asked) -> list[None]:
+    def fails(pairs: QueryDocuments) -> list[None]:
         asked.extend(pairs)
         return [None for _ in pairs]
 
@@ -276,7 +276,7 @@ def test_a_document_that_the_judge_cannot_grade_stays_a_hole() -> None:
 
 def test_a_judge_that_leaves_the_scale_or_the_count_is_refused() -> None:
     known = world(4, queries=4)
-    judges: list[tuple[Callable[[Asked], list[int]], str]] = [
+    judges: list[tuple[Callable[[QueryDocuments], list[int]], str]] = [
         (lambda pairs: [3 for _ in pairs], "outside 0–2"),
         (lambda _: [], "0 grades for 1"),
     ]
@@ -334,7 +334,7 @@ def test_a_sample_without_anything_relevant_does_not_say_that_there_is_nothing()
         rp.read_run({q: {"n": 3.0, "a": 2.0, "v": 1.0} for q in qrels}, name="B"),
     ]
     p3 = parse("P@3")
-    view = View(runs, rp.read_qrels(qrels), Policy())
+    view = WorstCases(runs, rp.read_qrels(qrels), Policy())
     covered = 0
     for seed in range(20):
         rare = np.random.default_rng(seed).random((60, 2)) < 0.05
@@ -363,7 +363,7 @@ def test_an_estimate_stays_within_what_grades_could_make_of_it(share: float) -> 
             )
             for name in "AB"
         ]
-        view = View(runs, rp.read_qrels(qrels), Policy())
+        view = WorstCases(runs, rp.read_qrels(qrels), Policy())
         p5 = parse("P@5")
         found = estimate(view, [p5, parse("P@2")], rp.read_qrels(truth), 8, seed=seed)
         for at, name in enumerate("AB"):
@@ -383,10 +383,10 @@ def test_an_estimate_of_a_measure_of_ones_own_is_not_held_between_0_and_1(sign: 
     """It was not said to be endless, and values say that it is."""
     known = dict(REGISTRY)
 
-    def ends(measure: rp.Measure, run: Holed) -> Ends:
-        now = run.now(measure).expected
-        then = now + sign * run.of_query
-        return Ends(np.minimum(now, then), np.maximum(now, then))
+    def ends(measure: rp.Measure, run: PartlyJudged) -> QueryBounds:
+        now = run.reported(measure).expected
+        then = now + sign * run.unjudged_in_query
+        return QueryBounds(np.minimum(now, then), np.maximum(now, then))
 
     try:
 
@@ -403,7 +403,7 @@ def test_an_estimate_of_a_measure_of_ones_own_is_not_held_between_0_and_1(sign: 
             rp.read_run({q: {f"d{d}": float(d) for d in range(6)} for q in world}, name="A"),
             rp.read_run({q: {"d5": 1.0} for q in world}, name="B"),
         ]
-        view = View(runs, rp.read_qrels(qrels), Policy())
+        view = WorstCases(runs, rp.read_qrels(qrels), Policy())
         found = estimate(view, [gathered, P10], rp.read_qrels(world), 10)
         for one in (found.runs["A"][gathered], found.pairs["A", "B"][gathered]):
             assert one.ci_new[0] <= one.ci[0] <= one.estimate <= one.ci[1] <= one.ci_new[1]

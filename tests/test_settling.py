@@ -19,7 +19,7 @@ from rankproof.foundation.config import read_config
 from rankproof.measures import parse
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
-from rankproof.unjudged.judging_order import Asked, fill_holes, on_scale
+from rankproof.unjudged.judging_order import QueryDocuments, fill_holes, on_scale
 
 NDCG = parse("nDCG@10")
 
@@ -225,9 +225,9 @@ def test_filling_judges_every_hole_of_every_run_once() -> None:
         rp.read_run({"q": {"a": 3.0, "x": 2.0, "y": 1.0}}, name="one"),
         rp.read_run({"q": {"x": 3.0, "z": 2.0}, "r": {"x": 1.0}}, name="other"),
     ]
-    asked: Asked = []
+    asked: QueryDocuments = []
 
-    def judge(pairs: Asked) -> list[int | None]:
+    def judge(pairs: QueryDocuments) -> list[int | None]:
         asked.extend(pairs)
         return [None if doc == "z" else 4 for _, doc in pairs]
 

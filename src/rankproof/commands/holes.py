@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rankproof.data.tables import Qrels as QrelsTable
     from rankproof.measures.registry import Measure
     from rankproof.unjudged import Unjudged
-    from rankproof.unjudged.bounds import View
-    from rankproof.unjudged.judging_order import Asked, Grader, Settled
+    from rankproof.unjudged.bounds import WorstCases
+    from rankproof.unjudged.judging_order import Grader, QueryDocuments, Settled
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _check_pair(runs: Mapping[str, Any]) -> None:
         raise InputError(f"{plural(len(runs), 'run')} to settle", remedy="name two")
 
 
-def _settle(measure: Measure, goal: Any, judge: Any, view: View) -> Settled:
+def _settle(measure: Measure, goal: Any, judge: Any, view: WorstCases) -> Settled:
     """Have unjudged documents judged in batches until the difference is known well enough."""
     from rankproof.unjudged.judging_order import Settling
 
@@ -223,7 +223,7 @@ def _settle(measure: Measure, goal: Any, judge: Any, view: View) -> Settled:
 
 
 def _judge_sample(
-    measures: list[Measure], judge: Any, view: View, to_judge: pl.DataFrame
+    measures: list[Measure], judge: Any, view: WorstCases, to_judge: pl.DataFrame
 ) -> tuple[QrelsTable, pl.DataFrame]:
     """Labels for all unjudged documents of a sample, and the same as rows to write."""
     import polars as pl
@@ -240,7 +240,7 @@ def _judge_sample(
 
 @contextmanager
 def _open_judge(
-    judge: Any, pairs: Asked, view: View, measure: Measure
+    judge: Any, pairs: QueryDocuments, view: WorstCases, measure: Measure
 ) -> Iterator[tuple[Grader, int]]:
     """A function that grades these pairs on the scale of the judgments, and its batch size."""
     if isinstance(judge, RecordedJudge):

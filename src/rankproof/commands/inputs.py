@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankproof.data.tables import Qrels
     from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures import Measure
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
 _NOT_POLICY = ("policy", "level", "input_format", "qrels_format", "memory", "spill_dir")
 
@@ -212,7 +212,7 @@ class EvaluationInputs:
 
     def evaluate(
         self, *, holes: bool | None = False, measures: Sequence[Measure] | None = None
-    ) -> tuple[list[Evaluation], View | None]:
+    ) -> tuple[list[Evaluation], WorstCases | None]:
         """Evaluate every run; with `holes` also all of them whole, for bounds (see there)."""
         from rankproof.unjudged.judged_share import evaluate_named
 

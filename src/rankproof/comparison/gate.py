@@ -517,11 +517,11 @@ def _worst_cases(
     policy = candidate.evaluation.policy
     if baseline.run is None or candidate.run is None or policy.condensed:
         return {}
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
     pair = [replace(candidate.run, name="candidate"), replace(baseline.run, name="baseline")]
     fields: dict[Measure, dict[str, Any]] = {}
-    view = View(pair, qrels, policy)
+    view = WorstCases(pair, qrels, policy)
     for measure in measures:
         with suppress(MeasureError):  # a measure without worst cases
             view.check([measure])

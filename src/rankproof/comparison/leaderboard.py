@@ -42,7 +42,7 @@ from rankproof.statistics.randomization import tukey_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
 SHUFFLES = 5_000
 RESAMPLES = 2_000  # for the intervals of ranks
@@ -397,7 +397,7 @@ def rank_evaluations(
     evaluations: Sequence[Evaluation],
     *,
     seed: int = 0,
-    holes: View | None = None,
+    holes: WorstCases | None = None,
 ) -> Leaderboard:
     """Return the leaderboard of evaluations with the same judgments and measures.
 
@@ -544,7 +544,7 @@ def _rank_intervals(gain: Float, rank: Int, few_differ: Bool, seed: int) -> tupl
 
 
 def _with_unjudged(
-    s: Standing, measure: Measure, evaluations: Sequence[Evaluation], view: View | None
+    s: Standing, measure: Measure, evaluations: Sequence[Evaluation], view: WorstCases | None
 ) -> Standing:
     """Add judged shares, and with a view the worst cases over unjudged documents."""
     s = replace(s, judged=np.array([e.judged.get(measure, math.nan) for e in evaluations]))

@@ -51,7 +51,7 @@ from rankproof.statistics.intervals import (
 from rankproof.statistics.randomization import holm, randomization_test, t_test
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
 _CELLS = 1 << 20  # values of (pair, query) in memory at a time
 _NAMED_RUNS = 5  # in a note on missing queries
@@ -334,7 +334,7 @@ class Comparison(Displayed):
         pairs = plural(len(self.pairs), "pair")
         return f"<{pairs} of {names} on {', '.join(map(str, self.pairs.measures))}>"
 
-    def over_holes(self, view: View | None, asked: bool = True) -> Comparison:
+    def over_holes(self, view: WorstCases | None, asked: bool = True) -> Comparison:
         """Add the worst cases of each difference over unjudged documents.
 
         `view` has the same runs in the same order. Unless requested (`asked`), they are added only
@@ -441,7 +441,7 @@ def _judged_shares(
 
 
 def _worst_cases(
-    view: View, measures: Sequence[Measure], first: Int, second: Int
+    view: WorstCases, measures: Sequence[Measure], first: Int, second: Int
 ) -> dict[str, Float]:
     """Return (P, M) the ends of each difference over all grades of the unjudged documents."""
     view.check(measures)

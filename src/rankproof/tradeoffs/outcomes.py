@@ -51,7 +51,7 @@ from rankproof.tradeoffs.prices import (
 )
 from rankproof.tradeoffs.results import AT_PROMPT
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
-from rankproof.unjudged.bounds import View
+from rankproof.unjudged.bounds import WorstCases
 from rankproof.unjudged.judged_share import set_beside, with_judged
 
 SIMILARITY_DEPTH = 10  # overlap and τ to the best configuration are of the top 10
@@ -482,7 +482,7 @@ class Evaluator:
                 row[f"{measure} PROC"] = proc
                 row[f"{measure} %PROC"] = 100.0 * summary.expected / proc if proc > 0 else None
         row["holds_all_judged"] = holds_all(ranked.pool.to_frame(), self.qrels)
-        view = View([ranked.final], self.qrels, policy)
+        view = WorstCases([ranked.final], self.qrels, policy)
         bounds = {str(m): view.run_bound(0, m) for m in self.qualities}
         outcomes = [evaluation.outcomes[m] for m in self.measures]
         best = [ceiling.outcomes[m].in_mean("max") for m in self.limited]

@@ -34,7 +34,7 @@ from rankproof.statistics.resampling import (
     different_pairs,
     joint_lower_bounds,
 )
-from rankproof.unjudged.bounds import View, grades_of
+from rankproof.unjudged.bounds import WorstCases, grades_of
 
 CONFIGURATIONS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
@@ -206,7 +206,7 @@ class Results:
         rivals = [name for name in rivals if name in lists and not lists[name].equals(own_list)]
         judgments = replace(read_qrels(self.judgements), scale=self.scale)
         runs = [read_run(lists[name], name=name) for name in (chosen, *rivals)]
-        view, parsed = View(runs, judgments, Policy()), parse(measure)
+        view, parsed = WorstCases(runs, judgments, Policy()), parse(measure)
         bounds = {name: view.turns(0, at, parsed) for at, name in enumerate(rivals, start=1)}
         return {name: bound.exact for name, bound in bounds.items() if bound is not None}
 

@@ -377,10 +377,10 @@ def holes_of(
     >>> holes_of([run], qrels, [rp.RR], Policy()).runs[0].name
     'saturated'
     """
-    return View(runs, qrels, policy, depth=depth, scale=scale).found(measures)
+    return WorstCases(runs, qrels, policy, depth=depth, scale=scale).found(measures)
 
 
-class View:
+class WorstCases:
     """Several runs on the same judgements, and the ends of their figures for every query."""
 
     def __init__(
@@ -406,7 +406,7 @@ class View:
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
 
     @classmethod
-    def of(cls, seen: Sequence[EvaluatedRun], qrels: Qrels, policy: Policy) -> View:
+    def of(cls, seen: Sequence[EvaluatedRun], qrels: Qrels, policy: Policy) -> WorstCases:
         """Of runs as they were evaluated under this policy."""
         return cls([each.run for each in seen], qrels, policy, seen=seen)
 

@@ -1,9 +1,9 @@
-"""Two runs: the lowest and highest difference over every completion of the holes of both.
+"""Lowest and highest difference of two runs, over every grade of the unjudged documents of both.
 
-P, Hits, RBP, R and nDCG are exact where no hole ties; each hole then has one weight,
-δ = w_a − w_b, 0 where a run does not list it in its top k. With ties a hole takes its best rank in
-one run and its worst in the other: a bound. For the other measures the highest of one less the
-lowest of the other is a bound.
+P, Hits, RBP, R and nDCG are exact where no unjudged document ties. Each then has one weight,
+δ = w_a − w_b, where w is 0 if a run does not list it in its top k. With ties an unjudged document
+takes its best rank in one run and its worst in the other: a bound. For the other measures the
+highest of one run less the lowest of the other is a bound.
 """
 
 from __future__ import annotations
@@ -17,251 +17,280 @@ import numpy as np
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures import CountOverRelevant, Measure
 from rankproof.measures.linear import all_relevant, discounts, within_cutoff
-from rankproof.unjudged.gains import levels, ndcg_highest
-from rankproof.unjudged.rules import changing, ends
-from rankproof.unjudged.shared_documents import Holes, Lead, Shared, holed
-from rankproof.unjudged.unjudged_documents import Ends, Holed, Reach, Seen
+from rankproof.unjudged.gains import ndcg_highest, ndcg_levels
+from rankproof.unjudged.rules import bounds, changing
+from rankproof.unjudged.shared_documents import (
+    SharedDocuments,
+    UnjudgedSet,
+    WeightGap,
+    partly_judged,
+)
+from rankproof.unjudged.unjudged_documents import (
+    MatchedRun,
+    PartlyJudged,
+    QueryBounds,
+    TiedRanks,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """One of two runs, with the holes of both."""
+class PairSide:
+    """One of two runs, with the unjudged documents of both."""
 
-    run: Holed
-    look: Callable[[], Seen]
-    kept: dict[tuple[str, Measure, bool], Float] = field(default_factory=dict)
+    run: PartlyJudged
+    look_up: Callable[[], TiedRanks]
+    cache: dict[tuple[str, Measure, bool], Float] = field(default_factory=dict)
 
     @cached_property
-    def seen(self) -> Seen:
-        """(H,) where it has the holes."""
-        return self.look()
+    def ranks(self) -> TiedRanks:
+        """(H,) where this run has the unjudged documents of both."""
+        return self.look_up()
 
-    def tied(self, cutoff: int | None) -> bool:
-        """Whether a hole that counts shares a tie group."""
+    def has_ties(self, cutoff: int | None) -> bool:
+        """True if an unjudged document that counts shares a tie group."""
         if not self.run.tied:
             return False
-        most = np.iinfo(np.int64).max if cutoff is None else cutoff
-        return bool(((self.seen.size > 1) & (self.seen.first <= most)).any())
+        last = np.iinfo(np.int64).max if cutoff is None else cutoff
+        return bool(((self.ranks.size > 1) & (self.ranks.first <= last)).any())
 
     def discounts(self, measure: Measure, best: bool) -> Float:
-        """(H,) what nDCG multiplies the gain of each hole by, at its best or its worst rank."""
+        """(H,) what nDCG multiplies the gain of each document by, at its best or worst rank."""
         best = best or not self.run.tied
-        key = ("holes", measure, best)
-        if key not in self.kept:
-            rank = self.seen.first if best else self.seen.last
-            self.kept[key] = discounts(rank, measure.cutoff)
-        return self.kept[key]
+        key = ("unjudged", measure, best)
+        if key not in self.cache:
+            rank = self.ranks.first if best else self.ranks.last
+            self.cache[key] = discounts(rank, measure.cutoff)
+        return self.cache[key]
 
-    def gained(self, measure: Measure, best: bool) -> Float:
-        """(Q,) the judged documents' part of DCG, at its highest or its lowest."""
+    def judged_gain(self, measure: Measure, best: bool) -> Float:
+        """(Q,) the judged documents' part of DCG, at its highest or lowest."""
         best = best or not self.run.tied
         key = ("judged", measure, best)
-        if key not in self.kept:
+        if key not in self.cache:
             run, groups = self.run, self.run.groups
-            known, place = np.flatnonzero(~run.is_hole), groups.place_by_grade
-            rank = (groups.best_rank(place) if best else groups.worst_rank(place))[known]
-            gain = levels(run, measure).gain(groups.grade[known])
+            judged, place = np.flatnonzero(~run.is_unjudged), groups.place_by_grade
+            rank = (groups.best_rank(place) if best else groups.worst_rank(place))[judged]
+            gain = ndcg_levels(run, measure).gain(groups.grade[judged])
             weighted = gain * discounts(rank, measure.cutoff)
-            self.kept[key] = groups.sum_by_query(groups.doc_query[known], weighted)
-        return self.kept[key]
+            self.cache[key] = groups.sum_by_query(groups.doc_query[judged], weighted)
+        return self.cache[key]
 
 
 @dataclass(frozen=True, eq=False)
-class Two:
-    """Two runs with the holes of both."""
+class RunPair:
+    """Two runs with the unjudged documents of both."""
 
-    a: Side
-    b: Side
-    holes: Holes
+    a: PairSide
+    b: PairSide
+    documents: UnjudgedSet
     candidates_only: bool  # each run has relevant documents of its own
-    first: bool = True  # whether a is the first of the runs that the holes are of
-    kept: dict[Measure, Lead] = field(default_factory=dict)
+    is_swapped: bool = False  # b is the first of the runs that the documents are of
+    cache: dict[Measure, WeightGap] = field(default_factory=dict)
 
     @property
     def query(self) -> Int:
-        """(H,) of each hole."""
-        return self.holes.query
+        """(H,) of each unjudged document."""
+        return self.documents.query
 
     @property
     def any(self) -> Bool:
-        """(Q,) whether a completion could change anything."""
+        """(Q,) True if unjudged documents could change anything."""
         return self.a.run.any | self.b.run.any
 
     @property
-    def plain(self) -> bool:
-        """Whether all else in reach are holes, and nothing ties: then numbers of them say most."""
-        return all(side.run.gaps and not side.run.tied for side in (self.a, self.b))
+    def is_implicit(self) -> bool:
+        """True if all other ranks are unjudged and nothing ties: then their numbers decide."""
+        return all(side.run.is_implicit and not side.run.tied for side in (self.a, self.b))
 
     @cached_property
-    def alike(self) -> Bool:
-        """(Q,) queries whose two lists are one, grade by grade and hole by hole, and do not tie:
-        no completion tells them apart."""
+    def identical(self) -> Bool:
+        """(Q,) queries whose two lists are the same and do not tie: no grades separate them."""
         a, b = self.a.run, self.b.run
-        if self.candidates_only or not (a.gaps and b.gaps):
+        if self.candidates_only or not (a.is_implicit and b.is_implicit):
             return np.zeros(len(self.any), np.bool_)
-        shared = self.holes.shared
-        if shared is not None:
-            level = shared.level
+        if self.documents.shared is not None:
+            same_rank = self.documents.shared.same_rank
         else:
-            same = self.query[self.a.seen.first == self.b.seen.first]
-            level = np.bincount(same, minlength=len(self.any))
-        alike: Bool = (a.span == b.span) & (level == self.holes.count) & ~(a.ties | b.ties)
-        if alike.any():  # then what is judged stands at the same ranks
-            one, other = (x.groups.grade[alike[x.groups.doc_query]] for x in (a, b))
-            query = a.groups.doc_query[alike[a.groups.doc_query]]
-            alike[query[one != other]] = False
-        return alike
+            at_same_rank = self.query[self.a.ranks.first == self.b.ranks.first]
+            same_rank = np.bincount(at_same_rank, minlength=len(self.any))
+        all_shared = (a.span == b.span) & (same_rank == self.documents.count)
+        identical: Bool = all_shared & ~(a.ties | b.ties)
+        if identical.any():  # then the judged documents have the same ranks
+            query = a.groups.doc_query[identical[a.groups.doc_query]]
+            grades_a, grades_b = (
+                run.groups.grade[identical[run.groups.doc_query]] for run in (a, b)
+            )
+            identical[query[grades_a != grades_b]] = False
+        return identical
 
-    def turned(self) -> Two:
+    def swapped(self) -> RunPair:
         """b before a."""
-        return Two(self.b, self.a, self.holes, self.candidates_only, not self.first, self.kept)
+        return RunPair(
+            self.b,
+            self.a,
+            self.documents,
+            self.candidates_only,
+            is_swapped=not self.is_swapped,
+            cache=self.cache,
+        )
 
-    def lead(
-        self, measure: Measure, weigh: Callable[[Int], Float], find: Callable[[Shared, Float], Lead]
-    ) -> Lead | None:
-        """What is found of holes that weigh so much at each rank of a and of b; None where that
-        takes a search."""
-        shared = self.holes.shared
-        if shared is None or not self.plain:
+    def weight_gap(
+        self,
+        measure: Measure,
+        weigh: Callable[[Int], Float],
+        compute: Callable[[SharedDocuments, Float], WeightGap],
+    ) -> WeightGap | None:
+        """The gap of documents that weigh weigh(rank) in each run.
+
+        None where the documents must be identified.
+        """
+        shared = self.documents.shared
+        if shared is None or not self.is_implicit:
             return None
-        if measure not in self.kept:
+        if measure not in self.cache:
             longest = max(int(side.run.span.max(initial=0)) for side in (self.a, self.b))
-            self.kept[measure] = find(shared, weigh(np.arange(longest + 1)))
-        found = self.kept[measure]
-        return found if self.first else found.turned()
+            self.cache[measure] = compute(shared, weigh(np.arange(longest + 1)))
+        gap = self.cache[measure]
+        return gap.swapped() if self.is_swapped else gap
 
 
-def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:
-    """Two runs on the same judgements, with the holes of both."""
+def run_pair(
+    a: MatchedRun, b: MatchedRun, documents: UnjudgedSet, cutoff: int | None, top_grade: int
+) -> RunPair:
+    """Two runs on the same judgments, with the unjudged documents of both."""
 
-    def side(reach: Reach) -> Side:
-        run = holed(reach, holes, cutoff, top)
-        if cutoff == holes.depth and reach in holes.reaches:
-            return Side(run, lambda: reach.front(cutoff).see(holes.near[reach]))
-        return Side(run, lambda: reach.see(holes))
+    def side(run: MatchedRun) -> PairSide:
+        partly = partly_judged(run, documents, cutoff, top_grade)
+        if cutoff == documents.depth and run in documents.runs:
+            return PairSide(
+                partly, lambda: run.top_documents(cutoff).tied_ranks(documents.places[run])
+            )
+        return PairSide(partly, lambda: run.tied_ranks(documents))
 
-    return Two(side(a), side(b), holes, a.policy.candidates_only)
+    return RunPair(side(a), side(b), documents, a.policy.candidates_only)
 
 
-Highest = Callable[[Measure, Two], Float]
+Highest = Callable[[Measure, RunPair], Float]
 
 
-def difference_ends(measure: Measure, pair: Two) -> Ends:
-    """Both ends of a − b for every query."""
+def difference_bounds(measure: Measure, pair: RunPair) -> QueryBounds:
+    """Bound a − b for every query."""
     highest = None if pair.candidates_only else _exact_rule(measure)
-    exact = highest is not None and not any(s.tied(measure.cutoff) for s in (pair.a, pair.b))
+    has_ties = any(side.has_ties(measure.cutoff) for side in (pair.a, pair.b))
+    exact = highest is not None and not has_ties
     low, high = np.full(len(pair.any), -np.inf), np.full(len(pair.any), np.inf)
     if highest is not None:
-        high, low = highest(measure, pair), -highest(measure, pair.turned())
+        high, low = highest(measure, pair), -highest(measure, pair.swapped())
     open_ = changing(measure, pair.a.run) | changing(measure, pair.b.run)
     if not exact:  # two bounds: the narrower one
-        one, other = ends(measure, pair.a.run), ends(measure, pair.b.run)
-        low = np.maximum(low, one.low - other.high)
-        high = np.minimum(high, one.high - other.low)
-    now_a, now_b = (x.run.now(measure) for x in (pair.a, pair.b))
-    tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
-    barren = pair.a.run.barren(measure) | pair.b.run.barren(measure)
+        a, b = bounds(measure, pair.a.run), bounds(measure, pair.b.run)
+        low = np.maximum(low, a.low - b.high)
+        high = np.minimum(high, a.high - b.low)
+    reported_a, reported_b = (side.run.reported(measure) for side in (pair.a, pair.b))
+    tied_low, tied_high = reported_a.min - reported_b.max, reported_a.max - reported_b.min
+    barren = pair.a.run.without_relevant(measure) | pair.b.run.without_relevant(measure)
     if not measure.definition.ignores_unjudged:
         # What is reported now is one of the possible values; rounding must not leave it outside.
-        now = ~barren
-        low = np.where(now, np.fmin(low, tied_low), low)
-        high = np.where(now, np.fmax(high, tied_high), high)
+        low = np.where(barren, low, np.fmin(low, tied_low))
+        high = np.where(barren, high, np.fmax(high, tied_high))
     low, high = np.where(open_, low, tied_low), np.where(open_, high, tied_high)
-    if pair.a.run.top < measure.threshold:  # nor does any completion count these
+    if pair.a.run.top < measure.threshold:  # no grade makes these queries count
         low, high = (np.where(barren, np.nan, x) for x in (low, high))
     if not exact and open_.any():
-        low, high = (np.where(pair.alike, 0.0 * x, x) for x in (low, high))
-        open_ = open_ & ~pair.alike
-    return Ends(low, high, exact or not open_.any())
+        low, high = (np.where(pair.identical, 0.0 * x, x) for x in (low, high))
+        open_ = open_ & ~pair.identical
+    return QueryBounds(low, high, exact or not open_.any())
 
 
 def _exact_rule(measure: Measure) -> Highest | None:
     """The rule for the highest a − b, where the measure's declaration allows an exact one."""
     effect = measure.definition.unjudged
     if measure.definition.additive is not None:
-        return _additive
+        return _highest_additive
     if effect == "ideal gain":
-        return _ndcg
-    return _recall if effect == CountOverRelevant(all_relevant) else None
+        return _highest_ndcg
+    return _highest_recall if effect == CountOverRelevant(all_relevant) else None
 
 
-def _additive(measure: Measure, pair: Two) -> Float:
+def _highest_additive(measure: Measure, pair: RunPair) -> Float:
     """P, Hits, RBP: each unjudged document that helps a more than b is relevant, and no other."""
-    rel, top = measure.threshold, measure.parameters.get("max")
-    known = pair.a.run.now(measure).max - pair.b.run.now(measure).min
-    if top is None and pair.a.run.top < rel:
+    rel, scale = measure.threshold, measure.parameters.get("max")
+    known = pair.a.run.reported(measure).max - pair.b.run.reported(measure).min
+    if scale is None and pair.a.run.top < rel:
         return known
-    worth = min(pair.a.run.top, top) / top if isinstance(top, int) else 1.0
+    worth = min(pair.a.run.top, scale) / scale if isinstance(scale, int) else 1.0
     add = measure.definition.additive
     assert add is not None
 
     def weigh(rank: Int) -> Float:
         return add(measure, rank)
 
-    is_constant = bool(np.ptp(weigh(np.arange(1, (measure.cutoff or 2) + 1))) == 0)
-    barren = pair.a.run.barren(measure)
-    lead = None if is_constant else pair.lead(measure, weigh, Shared.lead)
+    first_ranks = weigh(np.arange(1, (measure.cutoff or 2) + 1))
+    is_constant = bool(np.ptp(first_ranks) == 0)
+    gap = None if is_constant else pair.weight_gap(measure, weigh, SharedDocuments.weight_gap)
     gained: Array
-    if pair.plain and is_constant:  # what both have in the top k helps neither
-        only_a, only_b = pair.b.run.extra, pair.a.run.extra
-        one = float(weigh(np.ones(1, np.int64))[0])
+    if pair.is_implicit and is_constant:  # what both have in the top k helps neither
+        only_a, only_b = pair.b.run.unlisted, pair.a.run.unlisted
+        one = float(first_ranks[0])
         gained = worth * one * only_a
-        both = pair.holes.count - only_a - only_b
-        least = np.where(only_a > 0, one, np.where(both > 0, 0.0, -one))
-    elif lead is not None:
-        gained, least = worth * lead.gained, lead.most
+        both = pair.documents.count - only_a - only_b
+        most = np.where(only_a > 0, one, np.where(both > 0, 0.0, -one))
+    elif gap is not None:
+        gained, most = worth * gap.gained, gap.most
     else:
-        delta = weigh(pair.a.seen.first) - weigh(pair.b.seen.last)
+        delta = weigh(pair.a.ranks.first) - weigh(pair.b.ranks.last)
         gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))
-        least = np.full(len(known), -np.inf)
-        np.maximum.at(least, pair.query, delta)
-    if barren.any():  # one at least is relevant: the one that helps b least
-        if isinstance(top, int):
-            least = least * min(rel, top) / top
-        gained = np.where(barren & (least <= 0), least, gained)
+        most = np.full(len(known), -np.inf)
+        np.maximum.at(most, pair.query, delta)
+    barren = pair.a.run.without_relevant(measure)
+    if barren.any():  # at least one is relevant: the one that helps b least
+        if isinstance(scale, int):
+            most = most * min(rel, scale) / scale
+        gained = np.where(barren & (most <= 0), most, gained)
     return known + gained
 
 
-def _recall(measure: Measure, pair: Two) -> Float:
+def _highest_recall(measure: Measure, pair: RunPair) -> Float:
     """(h_a − h_b + a)/(R + a), over R + a + c where the numerator is below 0.
 
-    `a` counts the holes that only a can be given, `c` those that change neither count.
+    `a` counts the documents that only a has in its top k, `c` those that change neither count.
     """
     rel = measure.threshold
     relevant = pair.a.run.groups.relevant(rel)
     with np.errstate(invalid="ignore"):
-        found_a = np.nan_to_num(pair.a.run.now(measure).max * relevant)
-        found_b = np.nan_to_num(pair.b.run.now(measure).min * relevant)
-    above = np.rint(found_a - found_b)
+        hits_a = np.nan_to_num(pair.a.run.reported(measure).max * relevant)
+        hits_b = np.nan_to_num(pair.b.run.reported(measure).min * relevant)
     possible = pair.a.run.top >= rel
-    if pair.plain:
-        only_a, only_b = pair.b.run.extra * possible, pair.a.run.extra * possible
-        neither = pair.holes.count * possible - only_a - only_b
+    if pair.is_implicit:
+        only_a, only_b = pair.b.run.unlisted * possible, pair.a.run.unlisted * possible
+        neither = pair.documents.count * possible - only_a - only_b
     else:
-        in_a, in_b = (within_cutoff(measure, r) for r in (pair.a.seen.first, pair.b.seen.last))
+        in_a = within_cutoff(measure, pair.a.ranks.first)
+        in_b = within_cutoff(measure, pair.b.ranks.last)
         only_a, neither, only_b = (
-            np.bincount(pair.query[some], minlength=len(relevant)) * possible
-            for some in (in_a & ~in_b, in_a == in_b, ~in_a & in_b)
+            np.bincount(pair.query[chosen], minlength=len(relevant)) * possible
+            for chosen in (in_a & ~in_b, in_a == in_b, ~in_a & in_b)
         )
-    above = above + only_a
-    below = relevant + only_a + np.where(above < 0, neither, 0)
+    numerator = np.rint(hits_a - hits_b) + only_a
+    denominator = relevant + only_a + np.where(numerator < 0, neither, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.clip(above / below, -1.0, 1.0)
-    # Nothing is relevant but a hole that changes neither count, or one that only b has.
-    nothing = np.where(neither > 0, 0.0, np.where(only_b > 0, -1.0, np.nan))
-    return np.where(below > 0, value, nothing)
+        value = np.clip(numerator / denominator, -1.0, 1.0)
+    # Nothing is relevant but a document that changes neither count, or one that only b has.
+    otherwise = np.where(neither > 0, 0.0, np.where(only_b > 0, -1.0, np.nan))
+    return np.where(denominator > 0, value, otherwise)
 
 
-def _ndcg(measure: Measure, pair: Two) -> Float:
-    known = pair.a.gained(measure, best=True) - pair.b.gained(measure, best=False)
-    steps = levels(pair.a.run, measure)
+def _highest_ndcg(measure: Measure, pair: RunPair) -> Float:
+    known = pair.a.judged_gain(measure, best=True) - pair.b.judged_gain(measure, best=False)
+    levels, cutoff = ndcg_levels(pair.a.run, measure), measure.cutoff
 
-    def find(shared: Shared, weight: Float) -> Lead:
-        return shared.gains(weight, known, steps, steps.ideal(pair.holes.count, measure.cutoff))
+    def compute(shared: SharedDocuments, weight: Float) -> WeightGap:
+        ideal = levels.cumulative_discounts(pair.documents.count, cutoff)
+        return shared.ndcg_gap(weight, known, levels, ideal)
 
-    lead = pair.lead(measure, lambda rank: discounts(rank, measure.cutoff), find)
-    if lead is not None:
-        return lead.most
+    gap = pair.weight_gap(measure, lambda rank: discounts(rank, cutoff), compute)
+    if gap is not None:
+        return gap.most
     delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
     none = np.zeros(len(known), np.int64)
-    return ndcg_highest(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff)
+    return ndcg_highest(known, delta[None, :], pair.documents.count, none, levels, cutoff)

@@ -1,4 +1,4 @@
-"""Measures of graded documents whose ideal a completion changes, too: nDCG and RAnWG."""
+"""Bounds of nDCG and RAnWG: unjudged documents change the ideal they are divided by, too."""
 
 from __future__ import annotations
 
@@ -10,77 +10,81 @@ from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.measures import Measure
 from rankproof.measures.linear import discounts
-from rankproof.unjudged.gains import Levels, discounted, levels, ndcg_highest
-from rankproof.unjudged.unjudged_documents import Ends, Holed
+from rankproof.unjudged.gains import Levels, ndcg_by_rank, ndcg_highest, ndcg_levels
+from rankproof.unjudged.unjudged_documents import PartlyJudged, QueryBounds
 
-_TRIED = 1 << 15  # of a table of completions that fits into a processor's cache
-_COMPLETIONS = 200_000  # of one query that are tried one by one
-_WEIGHTS = 1 << 22  # of grades, in a table for all numbers of documents
+_CELLS = 1 << 15  # of a table that fits into a processor's cache
+_MAX_COMBINATIONS = 200_000  # of grades of one query's documents that are tried one by one
+_MAX_WEIGHTS = 1 << 22  # of a table of weights for all numbers of documents
 
 
-def ndcg(measure: Measure, holed: Holed) -> Ends:
-    """Exact where no hole ties with anything but holes; see gains.py."""
-    steps = levels(holed, measure)
-    if holed.gaps and not holed.tied and kernels.native is not None:
-        high = holed.once(measure, lambda: _in_rows(measure, holed, steps, best=True))
-        return _ndcg_ends(_in_rows(measure, holed, steps, best=False), high, holed, steps)
-    lists = holed.spelled
+def ndcg(measure: Measure, run: PartlyJudged) -> QueryBounds:
+    """Exact where no hole ties with anything but unjudged; see gains.py."""
+    levels = ndcg_levels(run, measure)
+    if run.is_implicit and not run.tied and kernels.native is not None:
+        high = run.cached(measure, lambda: _ndcg_by_rank(measure, run, levels, best=True))
+        return _clipped_ndcg(_ndcg_by_rank(measure, run, levels, best=False), high, run, levels)
+    lists = run.explicit
     groups = lists.groups
-    known, hole = np.flatnonzero(~lists.is_hole), np.flatnonzero(lists.is_hole)
-    gains, query = steps.gain(groups.grade[known]), groups.doc_query
+    judged, unjudged = np.flatnonzero(~lists.is_unjudged), np.flatnonzero(lists.is_unjudged)
+    gains, query = levels.gain(groups.grade[judged]), groups.doc_query
     none, exact = np.zeros(groups.queries, np.int64), True
 
     def end(sign: float, extra: Int) -> Float:
         sums, delta = ranked(sign)
-        sums = groups.sum_by_query(query[known], gains * sums)
+        sums = groups.sum_by_query(query[judged], gains * sums)
         return sign * ndcg_highest(
-            *(sign * sums, delta, holed.of_query, extra, steps, measure.cutoff, sign)
+            *(sign * sums, delta, run.unjudged_in_query, extra, levels, measure.cutoff, sign)
         )
 
     def ranked(sign: float) -> tuple[Float, Float]:
-        """What the judged documents weigh, and the holes: (1, H), or (L, H) for each level."""
+        """Weights of the judged documents, and of the unjudged ones: (1, H), or (L, H) by level."""
         if not lists.tied:
-            weight = lists.once(("ranks", measure), lambda: discounts(groups.rank, measure.cutoff))
-            return weight[known], weight[None, hole]
+            weight = lists.cached(
+                ("ranks", measure), lambda: discounts(groups.rank, measure.cutoff)
+            )
+            return weight[judged], weight[None, unjudged]
         rank = groups.best_rank if sign > 0 else groups.worst_rank
-        delta = [discounts(rank(alone + a)[hole], measure.cutoff) for a in ahead]
-        return discounts(rank(groups.place_by_grade)[known], measure.cutoff), np.stack(delta)
+        delta = [discounts(rank(alone + a)[unjudged], measure.cutoff) for a in ahead]
+        return discounts(rank(groups.place_by_grade)[judged], measure.cutoff), np.stack(delta)
 
     if lists.tied:
-        alone = lists.alone()
-        exact = not ((lists.of_group > 0) & (lists.of_group < groups.size)).any()
+        alone = lists.number_in_group()
+        exact = not ((lists.unjudged_in_group > 0) & (lists.unjudged_in_group < groups.size)).any()
         # How many judged documents of at least the level's grade tie with each.
         ahead = [np.zeros(len(query), np.int64)]
         if not exact:
-            ahead = [lists.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
-    high = holed.once(measure, lambda: end(1.0, none))
-    return _ndcg_ends(end(-1.0, holed.extra), high, holed, steps, exact)
+            ahead = [lists.judged_with(int(grade))[groups.doc_group] for grade in levels.grade]
+    high = run.cached(measure, lambda: end(1.0, none))
+    return _clipped_ndcg(end(-1.0, run.unlisted), high, run, levels, exact)
 
 
-def _ndcg_ends(low: Float, high: Float, holed: Holed, steps: Levels, exact: bool = True) -> Ends:
-    # Nothing relevant listed or taken, but a hole that the run does not list may be.
-    high = np.where(np.isnan(high) & (holed.extra > 0) & (steps.step.sum() > 0), 0.0, high)
-    return Ends(np.maximum(low, 0.0), np.minimum(high, 1.0), exact)
+def _clipped_ndcg(
+    low: Float, high: Float, run: PartlyJudged, levels: Levels, exact: bool = True
+) -> QueryBounds:
+    # Nothing listed is relevant, but an unjudged document that the run does not list may be.
+    high = np.where(np.isnan(high) & (run.unlisted > 0) & (levels.step.sum() > 0), 0.0, high)
+    return QueryBounds(np.maximum(low, 0.0), np.minimum(high, 1.0), exact)
 
 
-def _in_rows(measure: Measure, holed: Holed, steps: Levels, *, best: bool) -> Float:
-    groups = holed.groups
+def _ndcg_by_rank(measure: Measure, run: PartlyJudged, levels: Levels, *, best: bool) -> Float:
+    groups = run.groups
 
     def known() -> Float:
-        weighted = steps.gain(groups.grade) * discounts(groups.rank, measure.cutoff)
+        weighted = levels.gain(groups.grade) * discounts(groups.rank, measure.cutoff)
         return groups.sum_by_query(groups.doc_query, weighted)
 
-    sums = holed.once(("known", measure), known)
-    return discounted(holed, sums, steps, measure.cutoff, best)
+    sums = run.cached(("known", measure), known)
+    return ndcg_by_rank(run, sums, levels, measure.cutoff, best)
 
 
-def ra_nwg(measure: Measure, holed: Holed) -> Ends:
-    """Every number of holes of grade 3, 4 and 5, in columns.
+def ra_nwg(measure: Measure, run: PartlyJudged) -> QueryBounds:
+    """Bound RAnWG by trying every number of unjudged documents of grade 3, 4 and 5.
 
-    Where a tie group straddles K, or another run has holes, what fits is taken from all documents
-    that might: a bound.
+    If a tie group straddles K, or another run has unjudged documents, what fits is chosen from all
+    documents that might: a bound.
     """
-    groups, k = holed.groups, measure.cutoff
+    groups, k = run.groups, measure.cutoff
     assert k is not None
     parameters = measure.parameters
     alpha, cap4, cap3 = (float(parameters[p] or 0.0) for p in ("alpha", "cap4", "cap3"))
@@ -90,19 +94,19 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
     def by_query(values: Array) -> Int:
         return groups.sum_by_query(groups.query, values).astype(np.int64)
 
-    sure = [by_query(holed.chosen(g, g) * whole) for g in (3, 4, 5)]
-    loose = [by_query(holed.chosen(g, g) * ~whole) for g in (3, 4, 5)]
-    nothing = by_query(holed.chosen(1, 2) * ~whole)
-    holes = holed.of_query + holed.extra
-    slots = by_query(holed.of_group * whole) + by_query(fits * ~whole)
-    cut_off = False  # holes that tie with nothing judged
-    if holed.gaps:
-        between = holed.span - by_query(groups.size)
-        inside = np.minimum(k, holed.span) - by_query(fits)
+    sure = [by_query(run.judged_with(g, g) * whole) for g in (3, 4, 5)]
+    loose = [by_query(run.judged_with(g, g) * ~whole) for g in (3, 4, 5)]
+    nothing = by_query(run.judged_with(1, 2) * ~whole)
+    unjudged = run.unjudged_in_query + run.unlisted
+    slots = by_query(run.unjudged_in_group * whole) + by_query(fits * ~whole)
+    cut_off = False  # unjudged documents that tie with nothing judged
+    if run.is_implicit:
+        between = run.span - by_query(groups.size)
+        inside = np.minimum(k, run.span) - by_query(fits)
         slots, cut_off = slots + inside, bool((inside < between).any())
     pooled = [groups.pool.count(g, g) for g in (3, 4, 5)]
-    kinds = np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1)
-    # The numbers of a query as one, if that has room for them: to sort it takes no time.
+    kinds = np.stack([*sure, *loose, nothing, unjudged, slots, *pooled], axis=1)
+    # The numbers of a query are packed into one if they fit: it is much faster to sort.
     most = kinds.max(axis=0, initial=0).astype(object) + 1
     if most.prod() < 2**62:
         _, at, which = np.unique(
@@ -114,29 +118,33 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
     else:
         keys, which = np.unique(kinds, axis=0, return_inverse=True)
     low, high = np.zeros(len(keys)), np.ones(len(keys))
-    tried = np.array([comb(n + 3, 3) <= _COMPLETIONS for n in range(int(holes.max(initial=0)) + 1)])
-    some = np.flatnonzero(tried[keys[:, 7]])
-    low[some], high[some] = _graded_sets(keys[some], k, alpha, cap4, cap3)
-    which = which.reshape(-1)
-    crowded = bool((holed.of_query + holed.extra >= 1).any()) and bool(
-        (~whole).any() or cut_off or holed.extra.any()
+    tried = np.array(
+        [comb(n + 3, 3) <= _MAX_COMBINATIONS for n in range(int(unjudged.max(initial=0)) + 1)]
     )
-    too_many = comb(int(holes.max(initial=0)) + 3, 3) > _COMPLETIONS
-    return Ends(low[which], high[which], exact=not (crowded or too_many))
+    some = np.flatnonzero(tried[keys[:, 7]])
+    low[some], high[some] = _rarity_bounds(keys[some], k, alpha, cap4, cap3)
+    which = which.reshape(-1)
+    crowded = bool((run.unjudged_in_query + run.unlisted >= 1).any()) and bool(
+        (~whole).any() or cut_off or run.unlisted.any()
+    )
+    too_many = comb(int(unjudged.max(initial=0)) + 3, 3) > _MAX_COMBINATIONS
+    return QueryBounds(low[which], high[which], exact=not (crowded or too_many))
 
 
-def _split(holes: int) -> Int:
-    """(V, 3) how many of the holes have grade 3, 4 and 5, in every way."""
-    a, b, c = np.meshgrid(*(np.arange(holes + 1),) * 3, indexing="ij")
-    keep = a + b + c <= holes
+def _grade_counts(unjudged: int) -> Int:
+    """(V, 3) how many of the unjudged have grade 3, 4 and 5, in every way."""
+    a, b, c = np.meshgrid(*(np.arange(unjudged + 1),) * 3, indexing="ij")
+    keep = a + b + c <= unjudged
     return np.stack([a[keep], b[keep], c[keep]], axis=1)
 
 
-def _graded_sets(keys: Int, k: int, alpha: float, cap4: float, cap3: float) -> tuple[Float, Float]:
-    """(S,) lowest and highest RAnWG over all ways to grade the holes."""
+def _rarity_bounds(
+    keys: Int, k: int, alpha: float, cap4: float, cap3: float
+) -> tuple[Float, Float]:
+    """(S,) lowest and highest RAnWG over all ways to grade the unjudged."""
     low, high = np.full(len(keys), np.nan), np.full(len(keys), np.nan)
     most = (keys[:, 9:] + keys[:, 7:8]).max(axis=0, initial=0) + 1  # of grades 3, 4 and 5 in a pool
-    if kernels.native is not None and most[2] * (most[0] + most[1]) <= _WEIGHTS:
+    if kernels.native is not None and most[2] * (most[0] + most[1]) <= _MAX_WEIGHTS:
         three, four, five = (np.arange(n) for n in most)
         w4, w3 = (
             _weight4(four, five[:, None], alpha, cap4),
@@ -150,17 +158,19 @@ def _graded_sets(keys: Int, k: int, alpha: float, cap4: float, cap3: float) -> t
         )
         return low, high
     for count in np.unique(keys[:, 7]):
-        chosen, given = np.flatnonzero(keys[:, 7] == count), _split(int(count))
-        step = max(1, _TRIED // len(given))
+        chosen, given = np.flatnonzero(keys[:, 7] == count), _grade_counts(int(count))
+        step = max(1, _CELLS // len(given))
         for begin in range(0, len(chosen), step):
             some = chosen[begin : begin + step]
             columns = [keys[some, c, None] for c in range(keys.shape[1])]
-            low[some], high[some] = _tried_sets(columns, given, k, alpha, cap4, cap3)
+            low[some], high[some] = _rarity_bounds_by_enumeration(
+                columns, given, k, alpha, cap4, cap3
+            )
     return low, high
 
 
 def _weight4(n4: Int, n5: Int, alpha: float, cap: float) -> Float:
-    """r_4/r_5 = b_4 · (n_5/n_4)^alpha, where the size of the pool goes out."""
+    """w4 = r_4/r_5 = b_4 · (n_5/n_4)^alpha: the size of the pool cancels."""
     return _weight(n4, n5, 0.5, alpha, cap, 1.0)
 
 
@@ -174,10 +184,10 @@ def _weight(n: Int, n5: Int, base: float, alpha: float, cap: float, without: flo
     return np.where(n5 > 0, weight, without)
 
 
-def _tried_sets(
+def _rarity_bounds_by_enumeration(
     columns: list[Int], given: Int, k: int, alpha: float, cap4: float, cap3: float
 ) -> tuple[Float, Float]:
-    s3, s4, s5, l3, l4, l5, nothing, holes, slots, n3, n4, n5 = columns
+    s3, s4, s5, l3, l4, l5, nothing, unjudged, slots, n3, n4, n5 = columns
     a3, a4, a5 = (given[None, :, g] for g in range(3))
     n3, n4, n5 = n3 + a3, n4 + a4, n5 + a5
     w4, w3 = _weight4(n4, n5, alpha, cap4), _weight3(n3, n5, alpha, cap3)
@@ -204,7 +214,7 @@ def _tried_sets(
     known = s5 + s4 * w4 + s3 * w3
     fit_heavy, fit_light = sides(l3 + a3, l4 + a4)
     best = known + fill(slots, none, (l5 + a5, one), (fit_heavy, heavy), (fit_light, light))
-    zeros = nothing + holes - a3 - a4 - a5
+    zeros = nothing + unjudged - a3 - a4 - a5
     worst = known + fill(slots, zeros, (fit_light, light), (fit_heavy, heavy), (l5 + a5, one))
     with np.errstate(invalid="ignore", divide="ignore"):
         low = np.where(ideal > 0, worst / ideal, np.nan)

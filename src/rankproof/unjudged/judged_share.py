@@ -16,7 +16,7 @@ from rankproof.foundation.errors import InputError
 from rankproof.measures import Judged, Measure
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
 
 _WHOLE = 10**17  # a rank past every list
@@ -69,7 +69,7 @@ def evaluate_named(
     spill_dir: str | os.PathLike[str] | None = None,
     format: Format | None = None,  # noqa: A002
     reading: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> tuple[list[Evaluation], View | None]:
+) -> tuple[list[Evaluation], WorstCases | None]:
     """Several runs on the same judgements, each under its name, with what is judged of it.
 
     One after the other, so that only one need be held, and one too large in parts. With `holes`
@@ -99,14 +99,14 @@ def evaluate_named(
             found.append(one if one.name == name else one.renamed(name))
     if not holes and not _may_matter(found, kept):
         return found, None
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
     if kept is not None and len(kept) == len(runs):
-        return found, View.of(kept, qrels, policy)
+        return found, WorstCases.of(kept, qrels, policy)
     check_again(runs.values())
     with reading():
         read = [read_run(r, format=format, name=n) for n, r in runs.items()]
-    return found, View(read, qrels, policy)
+    return found, WorstCases(read, qrels, policy)
 
 
 def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[EvaluatedRun] | None) -> bool:
@@ -131,8 +131,8 @@ def bound_evaluation(
     evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]
 ) -> Evaluation:
     """The evaluation with the lowest and highest score over all grades of unjudged documents."""
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
 
-    view = View([run], qrels, evaluation.policy, depth=evaluation.policy.depth)
+    view = WorstCases([run], qrels, evaluation.policy, depth=evaluation.policy.depth)
     bounds = {measure: view.run_bound(0, measure) for measure in measures}
     return replace(evaluation, bounds=bounds, grades=view.grades(measures))

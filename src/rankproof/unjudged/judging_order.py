@@ -22,7 +22,7 @@ from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import amount, plural
 from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain_fields
-from rankproof.unjudged.bounds import Bound, View, top_grade
+from rankproof.unjudged.bounds import Bound, WorstCases, top_grade
 from rankproof.unjudged.shared_documents import Holes
 from rankproof.unjudged.unjudged_documents import Reach
 
@@ -36,7 +36,7 @@ Grader = Callable[[Asked], Sequence[int | None]]  # None: the judge failed, and 
 
 
 def effects(
-    view: View, which: Sequence[int], measure: Measure, among: tuple[int, float] | None = None
+    view: WorstCases, which: Sequence[int], measure: Measure, among: tuple[int, float] | None = None
 ) -> tuple[Holes, Float]:
     """The holes of some runs, and what grading each alone could change.
 
@@ -125,7 +125,7 @@ def _copies(start: Int, query: Int) -> tuple[Int, Int]:
     return owner, np.arange(len(owner)) + (start[query] - np.cumsum(count) + count)[owner]
 
 
-def judge_next(view: View, measure: Measure, count: int | None = None) -> pl.DataFrame:
+def judge_next(view: WorstCases, measure: Measure, count: int | None = None) -> pl.DataFrame:
     """query, doc, effect: the holes whose judgement could change most, the first ones first.
 
     The effect is that of the highest grade on the mean difference of the pair of runs that it
@@ -338,7 +338,7 @@ def settle(
         raise InputError(f"{plural(len(runs), 'run')} to settle", remedy="name two")
     if batch < 1:
         raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
-    view = View(runs, qrels, policy or Policy(), depth=depth, scale=scale)
+    view = WorstCases(runs, qrels, policy or Policy(), depth=depth, scale=scale)
     view.check([measure])
     return Settling(view, measure, until).run(judge, batch, limit)
 
@@ -346,7 +346,7 @@ def settle(
 class Settling:
     """Per-query ends that are renewed for the queries an answer touched."""
 
-    def __init__(self, view: View, measure: Measure, until: Literal["certain"] | float):
+    def __init__(self, view: WorstCases, measure: Measure, until: Literal["certain"] | float):
         if measure.has_open_scale:
             # Parts of the judgements must agree on the scale.
             measure = measure(**{str(measure.definition.open_scale): view.scale})
@@ -466,7 +466,7 @@ class Settling:
         qrels = _part_of_qrels(view.qrels, queries, self.found, touched)
         runs = [_part_of_run(r.run, r.met.listed[queries]) for r in view.reaches]
         scale = max(view.scale, view.top(self.measure))  # of what the judge may have given
-        part = View(runs, qrels, view.policy, depth=view.depth, scale=scale)
+        part = WorstCases(runs, qrels, view.policy, depth=view.depth, scale=scale)
         ends = part.pair_ends(0, 1, self.measure)
         self.ends.low[queries], self.ends.high[queries] = ends.low, ends.high
         values = [part.expected(at, self.measure) for at in (0, 1)]

@@ -18,7 +18,7 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure
-from rankproof.unjudged.unjudged_documents import Reach
+from rankproof.unjudged.unjudged_documents import MatchedRun
 
 
 def contributions(runs: Sequence[Run], qrels: Qrels, depth: int) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def contributions(runs: Sequence[Run], qrels: Qrels, depth: int) -> pl.DataFrame
         raise InputError(f"a pool of depth {depth}", remedy="name a rank such as 20")
     frames = []
     for run in runs:
-        met = Reach(run, qrels, Policy()).met
+        met = MatchedRun(run, qrels, Policy()).met
         found = np.flatnonzero(met.row >= 0)
         position = met.row[found]
         if met.ranking.position is not None:
@@ -115,12 +115,12 @@ def leave_one_out(
         .agg(pl.col("system").first(), pl.len().alias("systems"))
         .filter(pl.col("systems") == 1)
     )
-    whole = _figures(runs, qrels, measures, policy)
+    whole = _evaluate_all(runs, qrels, measures, policy)
     rows = []
     for at, run in enumerate(runs):
         own = alone.filter(pl.col("system") == run.name)
-        shorter, taken = _without(qrels, own)
-        figures = _figures(runs, shorter, measures, policy) if taken else whole
+        shorter, taken = _drop_judgments(qrels, own)
+        figures = _evaluate_all(runs, shorter, measures, policy) if taken else whole
         for number, measure in enumerate(measures):
             before, after = whole[:, number], figures[:, number]
             rows.append(
@@ -156,7 +156,7 @@ def words(left: pl.DataFrame) -> list[str]:
     return said or ["No run falls behind another without the judgements that it alone brought in."]
 
 
-def _figures(
+def _evaluate_all(
     runs: Sequence[Run], qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """(runs, measures) expected values."""
@@ -164,7 +164,7 @@ def _figures(
     return np.array([[e[m].expected for m in measures] for e in evaluations])
 
 
-def _without(qrels: Qrels, rows: pl.DataFrame) -> tuple[Qrels, int]:
+def _drop_judgments(qrels: Qrels, rows: pl.DataFrame) -> tuple[Qrels, int]:
     """The judgements less some, and how many those were; every query stays."""
     marked = qrels.to_frame().join(
         rows.select("query", "doc", pl.lit(True).alias("gone")),

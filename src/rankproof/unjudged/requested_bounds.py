@@ -15,12 +15,12 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy
 from rankproof.measures import Measure
 from rankproof.unjudged import leave_one_out
-from rankproof.unjudged.bounds import Unjudged, View
+from rankproof.unjudged.bounds import Unjudged, WorstCases
 from rankproof.unjudged.judging_order import Settled, judge_next, merged
 from rankproof.unjudged.sampling import draw, estimate
 
-Settle = Callable[[View], Settled]
-JudgeSample = Callable[[View, pl.DataFrame], tuple[Qrels, pl.DataFrame]]
+Settle = Callable[[WorstCases], Settled]
+JudgeSample = Callable[[WorstCases, pl.DataFrame], tuple[Qrels, pl.DataFrame]]
 
 
 def find_holes(
@@ -48,13 +48,13 @@ def find_holes(
     known = qrels
     if judged_since is not None and judge_sample is None:
         known = merged(known, judged_since)
-    view = View(runs, known, policy, depth=policy.depth, scale=scale)
+    view = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
     settled = None
     if settle is not None:
         settled = settle(view)
         if settled.judgements.height:
             known = merged(known, read_qrels(settled.judgements))
-        view = View(runs, known, policy, depth=policy.depth, scale=scale)
+        view = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
     report = replace(view.found(measures), settled=settled, warnings=_warnings(known, runs))
     if judge_next is not None:
         report = replace(report, to_judge=_next_to_judge(view, measures[0], judge_next))
@@ -74,7 +74,7 @@ def _warnings(qrels: Qrels, runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _add_sample(
     report: Unjudged,
-    view: View,
+    view: WorstCases,
     measures: Sequence[Measure],
     count: int,
     labels: Qrels | None,

@@ -19,7 +19,7 @@ Eight queries without anything relevant among their holes are predicted without 
 differ from what was reported, or from an end, s_r is at least what one query more would make of it
 that goes from end to end: the root of the mean square of (highest − lowest), over √(m + 1).
 
-Nothing is told beyond what a measure can be, nor, where the ends over completions are of the same
+Nothing is told beyond what a measure can be, nor, where the bounds over completions are of the same
 holes, beyond what the queries that were not judged could make of it.
 """
 
@@ -46,9 +46,9 @@ from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, Interval, possible_range
 from rankproof.statistics.resampling import draw_sample, uniform_numbers
-from rankproof.unjudged.bounds import View, lowest_mean
-from rankproof.unjudged.shared_documents import Holes
-from rankproof.unjudged.unjudged_documents import NOWHERE, Ends
+from rankproof.unjudged.bounds import WorstCases, lowest_mean
+from rankproof.unjudged.shared_documents import UnjudgedSet
+from rankproof.unjudged.unjudged_documents import UNLISTED, QueryBounds
 
 LEAST = 8  # queries, below which the interval does not cover
 DRAWS = 40  # of the model's grades for each hole
@@ -108,24 +108,24 @@ class Sampled:
         }
 
 
-def _all_holes(view: View, measures: Sequence[Measure]) -> Holes:
+def _all_unjudged(view: WorstCases, measures: Sequence[Measure]) -> UnjudgedSet:
     """The holes of all runs for the deepest of the measures."""
     everyone = list(range(len(view.runs)))
     found = [view.holes(everyone, m) for m in measures]
     return max(found, key=len)
 
 
-def draw(view: View, measures: Sequence[Measure], count: int, seed: int = 0) -> pl.DataFrame:
+def draw(view: WorstCases, measures: Sequence[Measure], count: int, seed: int = 0) -> pl.DataFrame:
     """query, doc: all holes of `count` queries drawn at random from those that have any."""
-    holes = _all_holes(view, measures)
-    chosen = _drawn(holes, count, seed)
+    holes = _all_unjudged(view, measures)
+    chosen = _draw_queries(holes, count, seed)
     rows = np.flatnonzero(np.isin(holes.query, chosen))
     return pl.DataFrame(
         {"query": view.qrels.queries.gather(holes.query[rows]), "doc": holes.doc.gather(rows)}
     )
 
 
-def _drawn(holes: Holes, count: int, seed: int) -> Int:
+def _draw_queries(holes: UnjudgedSet, count: int, seed: int) -> Int:
     open_ = np.unique(holes.query)
     if count < LEAST:
         raise InputError(
@@ -142,20 +142,20 @@ def _drawn(holes: Holes, count: int, seed: int) -> Int:
 
 
 def estimate(
-    view: View, measures: Sequence[Measure], labels: Qrels, count: int, *, seed: int = 0
+    view: WorstCases, measures: Sequence[Measure], labels: Qrels, count: int, *, seed: int = 0
 ) -> Sampled:
     """Every measure and difference as if all holes were judged, from `labels` for a sample.
 
     The sample is that of `draw` with the same seed; labels of other queries are not used.
     """
     view.check(measures)
-    holes = _all_holes(view, measures)
-    chosen = _drawn(holes, count, seed)
+    holes = _all_unjudged(view, measures)
+    chosen = _draw_queries(holes, count, seed)
     inside = np.isin(holes.query, chosen)
-    grade = _labels(view, holes, inside, labels)
+    grade = _sample_grades(view, holes, inside, labels)
     lowest = min([m.definition.grades[0] for m in measures if m.definition.grades] or [0])
     top = max(view.top(m) for m in measures)
-    chances = _predicted(view, holes, inside, grade, range(lowest + 1, top + 1))
+    chances = _grade_probabilities(view, holes, inside, grade, range(lowest + 1, top + 1))
 
     def value(groups: TieGroups, m: Measure) -> Float:
         """(Q,) as an evaluation takes the mean of them: NaN where a query does not count."""
@@ -169,14 +169,14 @@ def estimate(
     for luck in uniform_numbers(len(holes), seed, DRAWS):
         guessed = lowest + (luck[:, None] < chances).sum(axis=1)
         for a in everyone:
-            groups = view.reaches[a].filled(holes, guessed, top)
+            groups = view.reaches[a].groups_when_judged(holes, guessed, top)
             for m in measures:
                 drawn[a, m].append(value(groups, m))
     known = np.where(inside, grade, -1)
     truth = {}
     now = {}
     for a in everyone:
-        groups = view.reaches[a].filled(holes, known, top)
+        groups = view.reaches[a].groups_when_judged(holes, known, top)
         for m in measures:
             truth[a, m] = value(groups, m)
             now[a, m] = value(view.reaches[a].judged, m)
@@ -189,20 +189,20 @@ def estimate(
         is_counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
         if len(of) == 1:
             guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
-            ends, alike = view.run_ends(of[0], m, everyone), view.holes(everyone, m)
+            bounds, alike = view.run_ends(of[0], m, everyone), view.holes(everyone, m)
         else:
             a, b = of
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
-            ends, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
-        found = _combine(guesses, true, reported, ends, open_, in_sample, is_counted)
+            bounds, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
+        found = _estimate_mean(guesses, true, reported, bounds, open_, in_sample, is_counted)
         seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
         least, most = possible_range(seen, m.upper)
         every = (least, most) if len(of) == 1 else (least - most, most - least)
         within = every
         if len(alike) == len(holes):
             settled = in_sample | ~open_
-            low, high = (np.where(settled, true, x)[is_counted] for x in (ends.low, ends.high))
+            low, high = (np.where(settled, true, x)[is_counted] for x in (bounds.low, bounds.high))
             defined = ~np.isnan(np.where(settled, true, reported))[is_counted]
             within = (lowest_mean(low, defined), -lowest_mean(-high, defined))
         return found.inside(within, every)
@@ -221,7 +221,7 @@ def estimate(
     )
 
 
-def _labels(view: View, holes: Holes, sampled: Bool, labels: Qrels) -> Int:
+def _sample_grades(view: WorstCases, holes: UnjudgedSet, sampled: Bool, labels: Qrels) -> Int:
     """(H,) the grades of the sample's holes; −1 elsewhere."""
     frame = pl.DataFrame({"query": view.qrels.queries.gather(holes.query), "doc": holes.doc})
     found = frame.join(labels.to_frame(), on=["query", "doc"], how="left", maintain_order="left")
@@ -241,7 +241,9 @@ def _labels(view: View, holes: Holes, sampled: Bool, labels: Qrels) -> Int:
 # ------------------------------------------------------------------------------------- the model
 
 
-def _predicted(view: View, holes: Holes, sampled: Bool, grade: Int, levels: range) -> Float:
+def _grade_probabilities(
+    view: WorstCases, holes: UnjudgedSet, sampled: Bool, grade: Int, levels: range
+) -> Float:
     """(H, L) the chance of at least each grade above the lowest, in falling order.
 
     A query of the sample is predicted from the others; queries outside it from the whole sample.
@@ -250,33 +252,35 @@ def _predicted(view: View, holes: Holes, sampled: Bool, grade: Int, levels: rang
     chances = np.zeros((len(holes), len(levels)))
     for at, level in enumerate(levels):
         reached = (grade >= level).astype(np.float64)
-        fitted = _fit(features[sampled], reached[sampled])
-        chances[~sampled, at] = _chance(features[~sampled], fitted)
+        fitted = _fit_logistic(features[sampled], reached[sampled])
+        chances[~sampled, at] = _logistic(features[~sampled], fitted)
         for query in np.unique(holes.query[sampled]):
             own = sampled & (holes.query == query)
             rest = sampled & (holes.query != query)
-            chances[own, at] = _chance(features[own], _fit(features[rest], reached[rest], fitted))
+            chances[own, at] = _logistic(
+                features[own], _fit_logistic(features[rest], reached[rest], fitted)
+            )
     return np.minimum.accumulate(chances, axis=1)
 
 
-def _features(view: View, holes: Holes) -> Float:
+def _features(view: WorstCases, holes: UnjudgedSet) -> Float:
     """(H, 1 + 2·runs) one, and for each run whether it lists the document and its log rank."""
     columns = [np.ones(len(holes))]
     for reach in view.reaches:
-        seen = reach.see(holes)
-        listed = seen.first < NOWHERE
+        seen = reach.tied_ranks(holes)
+        listed = seen.first < UNLISTED
         middle = np.where(listed, seen.first + (seen.size - 1) / 2.0, 1.0)
         columns += [listed.astype(np.float64), np.where(listed, np.log(middle), 0.0)]
     return np.stack(columns, axis=1)
 
 
-def _fit(features: Float, reached: Float, begin: Float | None = None) -> Float:
+def _fit_logistic(features: Float, reached: Float, begin: Float | None = None) -> Float:
     """Logistic regression with a ridge, by Newton's method."""
     beta = np.zeros(features.shape[1]) if begin is None else begin.copy()
     ridge = np.full(features.shape[1], _RIDGE)
     ridge[0] = 1e-3  # the level is nearly free
     for _ in range(30):
-        chance = _chance(features, beta)
+        chance = _logistic(features, beta)
         slope = features.T @ (reached - chance) - ridge * beta
         curve = (features * (chance * (1.0 - chance))[:, None]).T @ features + np.diag(ridge)
         step = np.linalg.solve(curve, slope)
@@ -286,18 +290,18 @@ def _fit(features: Float, reached: Float, begin: Float | None = None) -> Float:
     return beta
 
 
-def _chance(features: Float, beta: Float) -> Float:
+def _logistic(features: Float, beta: Float) -> Float:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(features @ beta, -30.0, 30.0))), np.float64)
 
 
 # ----------------------------------------------------------------------------------- the estimate
 
 
-def _combine(
+def _estimate_mean(
     draws: list[Float],
     true: Float,
     reported: Float,
-    ends: Ends,
+    bounds: QueryBounds,
     open_: Bool,
     in_sample: Bool,
     is_counted: Bool,
@@ -328,7 +332,7 @@ def _combine(
         totals.append(math.fsum(np.concatenate(parts)))
     centre, total = totals[0] / totals[1], totals[1]
     spread = float((missed[0] - centre * missed[1]).std(ddof=1))
-    spread = max(spread, _unseen(true, reported, ends, judged, other))
+    spread = max(spread, _unseen_spread(true, reported, bounds, judged, other))
     error = spread * rest / total * math.sqrt(1.0 / m + 1.0 / max(rest, 1))
     # Whether a query with nothing relevant yet counts is decided by few: a small sample may hold
     # none that does not. Their number is beta-binomial, from a uniform prior.
@@ -343,10 +347,12 @@ def _combine(
     return Estimate(centre, (centre - half, centre + half), (centre - wide, centre + wide), said)
 
 
-def _unseen(true: Float, reported: Float, ends: Ends, judged: Bool, other: Bool) -> float:
+def _unseen_spread(
+    true: Float, reported: Float, bounds: QueryBounds, judged: Bool, other: Bool
+) -> float:
     """What one query more, on which the model fails, would make of the spread of what it misses,
     where hardly any of the judged ones differs from what was reported, or from an end."""
-    truth, now, low, high = map(np.nan_to_num, (true, reported, ends.low, ends.high))
+    truth, now, low, high = map(np.nan_to_num, (true, reported, bounds.low, bounds.high))
     apart = [int((np.abs(truth - same)[judged] > ZERO).sum()) for same in (now, low, high)]
     if min(apart) >= TELLING or not other.any():
         return 0.0

@@ -1,4 +1,4 @@
-"""The holes of several runs: how many there are, which of them two runs share, and who they are."""
+"""Unjudged documents of several runs: how many there are, which two runs share, and their ids."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from rankproof.data.tables import ids_of
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.unjudged.gains import Levels
-from rankproof.unjudged.unjudged_documents import Holed, Reach
+from rankproof.unjudged.unjudged_documents import MatchedRun, PartlyJudged
 
 
-class Holes:
+class UnjudgedSet:
     """Every unjudged document within a depth of some runs, each once, ascending by query.
 
-    Most bounds ask how many there are alone; who they are is spelled out where somebody asks.
+    Most bounds need only their number; the documents themselves are identified when needed.
     """
 
-    def __init__(self, reaches: Sequence[Reach], depth: int | None):
-        self.reaches, self.depth = tuple(reaches), depth
+    def __init__(self, runs: Sequence[MatchedRun], depth: int | None):
+        self.runs, self.depth = tuple(runs), depth
 
     def __len__(self) -> int:
         return int(self.count.sum())
 
     @cached_property
     def count(self) -> Int:
-        """(Q,) how many each query has."""
-        if len(self.reaches) > 1 and self.shared is None:
-            return self._spelled.count
-        counts = [_open(reach, self.depth) for reach in self.reaches]
+        """(Q,) unjudged documents of each query."""
+        if len(self.runs) > 1 and self.shared is None:
+            return self._documents.count
+        counts = [_unjudged_counts(run, self.depth) for run in self.runs]
         return counts[0] if self.shared is None else sum(counts) - self.shared.count
 
     @cached_property
@@ -43,180 +43,197 @@ class Holes:
 
     @cached_property
     def doc(self) -> pl.Series:
-        """(H,)"""
-        return self._spelled.name()
+        """(H,) ids."""
+        return self._documents.ids()
 
     @property
-    def near(self) -> dict[Reach, Int]:
-        """(H,) their places in each front, or −1."""
-        return self._spelled.near
+    def places(self) -> dict[MatchedRun, Int]:
+        """(H,) their places among each run's top documents, or −1."""
+        return self._documents.places
 
     @property
-    def rows(self) -> dict[Reach, Int]:
-        """(H,) their rows in whole lists, as far as they were looked for."""
-        return self._spelled.rows
+    def rows(self) -> dict[MatchedRun, Int]:
+        """(H,) their rows in whole lists, for the runs in which they were looked up."""
+        return self._documents.rows
 
     @cached_property
-    def _spelled(self) -> Spelled:
-        return _spell(self.reaches, self.depth)
+    def _documents(self) -> _Documents:
+        return _identify(self.runs, self.depth)
 
     @cached_property
-    def shared(self) -> Shared | None:
-        """What two runs share; None for other numbers of them, and without compiled code."""
-        if kernels.native is None or len(self.reaches) != 2 or self.reaches[1].run.index is None:
+    def shared(self) -> SharedDocuments | None:
+        """What two runs share; None for other numbers of runs, and without compiled code."""
+        if kernels.native is None or len(self.runs) != 2 or self.runs[1].run.index is None:
             return None
-        a, b = self.reaches
-        spans = [reach.span(self.depth) for reach in self.reaches]
+        a, b = self.runs
+        span_a, span_b = (run.top_span(self.depth) for run in self.runs)
         table = b.run.index
-        shared, level = (np.empty(a.queries, np.int64) for _ in range(2))
+        shared, same_rank = (np.empty(a.queries, np.int64) for _ in range(2))
         assert table is not None
-        theirs = np.empty(int(spans[0].start[-1]), np.int32)
-        own = np.empty(int(spans[1].start[-1]), np.bool_)
-        ids = [kernels.contiguous(ids_of(reach.run, "doc")) for reach in self.reaches]
+        rank_in_b = np.empty(int(span_a.start[-1]), np.int32)
+        only_in_b = np.empty(int(span_b.start[-1]), np.bool_)
+        ids_a, ids_b = (kernels.contiguous(ids_of(run.run, "doc")) for run in self.runs)
         kernels.map_ranges(
             lambda first, last: kernels.native.share(
-                *(ids[0], a.row_at, a.known, spans[0].begin, spans[0].start),
-                *(b.met.listed, ids[1], b.run.start, table.slot_start, table.slots),
-                *(b.met.ranking.position, b.known, spans[1].begin, spans[1].start),
-                *(theirs, own, shared, level, first, last),
+                *(ids_a, a.row_at, a.is_judged, span_a.begin, span_a.start),
+                *(b.met.listed, ids_b, b.run.start, table.slot_start, table.slots),
+                *(b.met.ranking.position, b.is_judged, span_b.begin, span_b.start),
+                *(rank_in_b, only_in_b, shared, same_rank, first, last),
             ),
-            *(a.queries, kernels.thread_count(len(theirs))),
+            *(a.queries, kernels.thread_count(len(rank_in_b))),
         )
-        return Shared(theirs, own, spans[0].start, spans[1].start, shared, level)
+        return SharedDocuments(
+            rank_in_b=rank_in_b,
+            only_in_b=only_in_b,
+            start_a=span_a.start,
+            start_b=span_b.start,
+            count=shared,
+            same_rank=same_rank,
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Spelled:
-    """Who the holes are."""
+class _Documents:
+    """The unjudged documents themselves."""
 
     count: Int  # (Q,)
-    name: Callable[[], pl.Series] = field(repr=False)  # their ids, where somebody asks
-    near: dict[Reach, Int]
-    rows: dict[Reach, Int]
+    ids: Callable[[], pl.Series] = field(repr=False)  # (H,) copied when needed
+    places: dict[MatchedRun, Int]
+    rows: dict[MatchedRun, Int]
 
 
 @dataclass(frozen=True, eq=False)
-class Lead:
-    """(Q,) What holes weigh in one run less what they weigh in another."""
+class WeightGap:
+    """(Q,) the weights that unjudged documents have in one run less those in another."""
 
-    gained: Float  # the sum of what is above 0
-    lost: Float  # of what is below, turned positive
+    gained: Float  # sum of the positive ones
+    lost: Float  # minus the sum of the negative ones
     most: Float
     least: Float
 
-    def turned(self) -> Lead:
-        """The other run before the one."""
-        return Lead(self.lost, self.gained, -self.least, -self.most)
+    def swapped(self) -> WeightGap:
+        """The same for the other order of the two runs."""
+        return WeightGap(self.lost, self.gained, -self.least, -self.most)
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
-    """Which holes two runs share, rank by rank; nothing ties."""
+class SharedDocuments:
+    """Which unjudged documents two runs share, rank by rank; nothing ties."""
 
-    theirs: Array  # (FA,) int32: the rank in b of what a has there, 0 if nowhere, −1 if judged
-    own: Array  # (FB,) bool: a hole that a does not have
+    rank_in_b: Array  # (FA,) int32: rank in b of what a has at this rank, 0 if none, −1 if judged
+    only_in_b: Array  # (FB,) bool: an unjudged document that a lacks
     start_a: Int  # (Q+1,)
     start_b: Int  # (Q+1,)
-    count: Int  # (Q,)
-    level: Int  # (Q,) of which so many stand at the same place in both
+    count: Int  # (Q,) that both have
+    same_rank: Int  # (Q,) of these, at the same rank
 
-    def lead(self, weight: Float) -> Lead:
-        """a − b, where a hole weighs weight[rank]."""
+    def weight_gap(self, weight: Float) -> WeightGap:
+        """The gap of a − b if an unjudged document weighs weight[rank]."""
         gained, lost, most, least = (np.empty(len(self.count)) for _ in range(4))
         kernels.map_ranges(
             lambda first, last: kernels.native.lead(
-                *(self.theirs, self.own, self.start_a, self.start_b, weight),
+                *(self.rank_in_b, self.only_in_b, self.start_a, self.start_b, weight),
                 *(gained, lost, most, least, first, last),
             ),
-            *(len(self.count), kernels.thread_count(len(self.theirs) + len(self.own))),
+            *(len(self.count), kernels.thread_count(len(self.rank_in_b) + len(self.only_in_b))),
         )
-        return Lead(gained, lost, most, least)
+        return WeightGap(gained, lost, most, least)
 
-    def gains(self, weight: Float, known: Float, steps: Levels, total: Float) -> Lead:
-        """`most` and `least`: the ends of (known + Σ gains · what holes weigh in a less b)/IDCG."""
+    def ndcg_gap(self, weight: Float, known: Float, levels: Levels, total: Float) -> WeightGap:
+        """`most` and `least` of (known + Σ gains · weight in a less weight in b)/IDCG."""
         high, low = np.empty(len(known)), np.empty(len(known))
         kernels.map_ranges(
             lambda first, last: kernels.native.gains(
-                *(self.theirs, self.own, self.start_a, self.start_b, weight, known),
-                *(steps.held, steps.step, total, high, low, first, last),
+                *(self.rank_in_b, self.only_in_b, self.start_a, self.start_b, weight, known),
+                *(levels.judged, levels.step, total, high, low, first, last),
             ),
-            *(len(known), kernels.thread_count(len(self.theirs) + len(self.own))),
+            *(len(known), kernels.thread_count(len(self.rank_in_b) + len(self.only_in_b))),
         )
-        return Lead(known, known, high, low)
+        return WeightGap(known, known, high, low)
 
 
-def _open(reach: Reach, depth: int | None) -> Int:
-    """(Q,) holes of a run."""
-    groups = reach.judged_within(depth)
-    return reach.span(depth).count - np.bincount(groups.doc_query, minlength=groups.queries)
+def _unjudged_counts(run: MatchedRun, depth: int | None) -> Int:
+    """(Q,) unjudged documents of a run within a depth."""
+    groups = run.judged_within(depth)
+    return run.top_span(depth).count - np.bincount(groups.doc_query, minlength=groups.queries)
 
 
-def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
-    """A run's tie groups with those of `holes` that it lists; the others are extra.
+def partly_judged(
+    run: MatchedRun, documents: UnjudgedSet, cutoff: int | None, top_grade: int
+) -> PartlyJudged:
+    """A run's tie groups with those unjudged documents that it lists; the others are unlisted.
 
-    Where only candidates are relevant, those are that it lists further down.
+    If only candidates are relevant, documents that it lists further down are not counted at all.
     """
-    settings = top, reach.policy.undefined == "skip", reach.met.sampled is not None
-    if cutoff == holes.depth and reach in holes.reaches:  # whatever others list, these are its own
-        span = reach.span(cutoff)
-        found = Holed(
-            *(reach.judged_within(cutoff), span.count, True, span.ties, reach.now, holes.count),
-            *(*settings, lambda: reach.front(cutoff), span.kept),
-        )
+    is_own = cutoff == documents.depth and run in documents.runs
+    if is_own:  # whatever others list, these are its own
+        span = run.top_span(cutoff)
+        groups, ties = run.judged_within(cutoff), span.ties
     else:
-        row = reach.find(holes)
-        groups = reach.holed(holes.query[row >= 0], row[row >= 0])
+        row = run.rows_of(documents)
+        groups = run.groups_with_unjudged(documents.query[row >= 0], row[row >= 0])
         groups = groups if cutoff is None else groups.chosen(groups.first <= cutoff)
-        ties = np.zeros(reach.queries, np.bool_)
+        ties = np.zeros(run.queries, np.bool_)
         ties[groups.query[groups.size > 1]] = True
-        found = Holed(
-            *(groups, groups.listed, False, ties, reach.now, holes.count),
-            *(*settings, lambda: reach.front(cutoff)),
-        )
-    known = holes.count
-    if reach.policy.candidates_only:
-        known = np.bincount(holes.query[reach.find(holes) >= 0], minlength=reach.queries)
-    return replace(found, extra=known - found.of_query)
+    partly = PartlyJudged(
+        groups=groups,
+        span=span.count if is_own else groups.listed,
+        is_implicit=is_own,
+        ties=ties,
+        reported=run.reported,
+        unlisted=documents.count,
+        top=top_grade,
+        skips_undefined=run.policy.undefined == "skip",
+        sampled=run.met.sampled is not None,
+        top_documents=lambda: run.top_documents(cutoff),
+        cache=span.cache if is_own else {},
+    )
+    relevant = documents.count
+    if run.policy.candidates_only:
+        listed = run.rows_of(documents) >= 0
+        relevant = np.bincount(documents.query[listed], minlength=run.queries)
+    return replace(partly, unlisted=relevant - partly.unjudged_in_query)
 
 
-def _spell(reaches: Sequence[Reach], depth: int | None) -> Spelled:
-    """Every hole of the runs: first those of the first run, then what others add."""
-    queries = reaches[0].queries
-    parts: list[tuple[Reach, Int, Int]] = []  # whose, query and row of those no run before has
-    near: dict[Reach, list[Int]] = {}
-    for reach in reaches:
-        front = reach.front(depth)
-        places = [reach.places(other, query, row, depth) for other, query, row in parts]
-        new = np.zeros(len(front.row) + 1, np.bool_)  # the last is for −1
-        new[front.hole] = True
-        for place in places:
-            new[place] = False
-        own = np.flatnonzero(new[:-1])
-        for earlier in near.values():  # they do not have these within the depth
-            earlier.append(np.full(len(own), -1))
-        near[reach] = [*places, own]
-        parts.append((reach, front.groups.doc_query[own], front.row[own]))
-    counts = np.stack([np.bincount(query, minlength=queries) for _, query, _ in parts])
+def _identify(runs: Sequence[MatchedRun], depth: int | None) -> _Documents:
+    """Identify the unjudged documents: those of the first run, then what each other run adds."""
+    queries = runs[0].queries
+    added: list[tuple[MatchedRun, Int, Int]] = []  # run, query and row of those no run before has
+    places: dict[MatchedRun, list[Int]] = {}
+    for run in runs:
+        top = run.top_documents(depth)
+        earlier = [run.places(other, query, row, depth) for other, query, row in added]
+        is_new = np.zeros(len(top.row) + 1, np.bool_)  # the last is for −1
+        is_new[top.unjudged] = True
+        for place in earlier:
+            is_new[place] = False
+        own = np.flatnonzero(is_new[:-1])
+        for columns in places.values():  # earlier runs do not have these within the depth
+            columns.append(np.full(len(own), -1))
+        places[run] = [*earlier, own]
+        added.append((run, top.groups.doc_query[own], top.row[own]))
+    counts = np.stack([np.bincount(query, minlength=queries) for _, query, _ in added])
     count = counts.sum(axis=0)
-    ahead = np.cumsum(counts, axis=0) - counts + np.cumsum(count) - count  # part by part
-    to = [
+    ahead = np.cumsum(counts, axis=0) - counts + np.cumsum(count) - count  # run by run
+    targets = [
         np.arange(len(query)) + (before - np.cumsum(own) + own)[query]
-        for (_, query, _), own, before in zip(parts, counts, ahead, strict=True)
+        for (_, query, _), own, before in zip(added, counts, ahead, strict=True)
     ]
 
-    def together(columns: list[Int]) -> Int:
+    def by_query(columns: list[Int]) -> Int:
         column = np.empty(sum(map(len, columns)), np.int64)
-        for place, values in zip(to, columns, strict=True):
-            column[place] = values
+        for target, values in zip(targets, columns, strict=True):
+            column[target] = values
         return column
 
-    def names() -> pl.Series:
-        docs = pl.concat([reach.run.doc.gather(row) for reach, _, row in parts], rechunk=True)
-        return docs.gather(np.argsort(np.concatenate(to)))
+    def ids() -> pl.Series:
+        docs = pl.concat([run.run.doc.gather(row) for run, _, row in added], rechunk=True)
+        return docs.gather(np.argsort(np.concatenate(targets)))
 
-    found = {reach: together(columns) for reach, columns in near.items()}
+    place_of = {run: by_query(columns) for run, columns in places.items()}
     rows = {}
-    if depth is None or len(reaches) == 1:  # a front has all that is asked for
-        for reach, place in found.items():
-            rows[reach] = np.append(reach.front(depth).row, -1)[place]
-    return Spelled(count, names, found, rows)
+    if depth is None or len(runs) == 1:  # the top documents are all there are to look up
+        rows = {
+            run: np.append(run.top_documents(depth).row, -1)[at] for run, at in place_of.items()
+        }
+    return _Documents(count, ids, place_of, rows)

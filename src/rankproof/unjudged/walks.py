@@ -1,4 +1,4 @@
-"""Measures whose ends are found number by number of relevant holes.
+"""Measures whose bounds are found number by number of relevant holes.
 
 For each number the first so many holes of the list are best, and the last so many worst: compiled
 code walks from one number to the next, or jumps where it knows what lies between; numpy tries them.
@@ -18,7 +18,7 @@ from rankproof.measures.inferred_precision import EPSILON
 from rankproof.measures.interpolated_precision import LEVELS, extremes
 from rankproof.measures.linear import last_rank
 from rankproof.measures.padded_rows import row_sum, tables
-from rankproof.unjudged.unjudged_documents import HOLE, Ends, Holed, up_to
+from rankproof.unjudged.unjudged_documents import UNJUDGED, PartlyJudged, QueryBounds, running_total
 
 _CELLS = 1 << 15  # of a table that fits into a processor's cache
 _KEY = np.int64(1) << 40  # ranks stay below it
@@ -27,8 +27,8 @@ _KEY = np.int64(1) << 40  # ranks stay below it
 # ------------------------------------------------------------------------------- levels of recall
 
 
-def interpolated(measure: Measure, holed: Holed) -> Ends:
-    """The ends of each level of recall; their means where there are several, which is a bound.
+def interpolated(measure: Measure, run: PartlyJudged) -> QueryBounds:
+    """The bounds of each level of recall; their means where there are several, which is a bound.
 
     Rank r is worth most if its holes down to r are relevant, and no other: c(r)/r, where that
     reaches the level. A completion is worth least if of its T relevant holes as many as can be are
@@ -39,38 +39,40 @@ def interpolated(measure: Measure, holed: Holed) -> Ends:
     given = measure.parameters.get("recall")
     levels = (float(given),) if isinstance(given, int | float) else LEVELS
     exact = len(levels) == 1
-    if holed.top < rel:
-        now = holed.now(measure)
-        return Ends(now.min, now.max)
+    if run.top < rel:
+        now = run.reported(measure)
+        return QueryBounds(now.min, now.max)
     if kernels.native is None:
-        found = [_one_level(holed.spelled, rel, level) for level in reversed(levels)]
+        found = [_one_recall_level(run.explicit, rel, level) for level in reversed(levels)]
         low, high = (sum(x) / len(levels) for x in zip(*found, strict=True))
-        return Ends(low, high, exact)
+        return QueryBounds(low, high, exact)
 
     def end(highest: bool) -> Float:
-        return _walked(
+        return _by_kernel(
             kernels.native.interpolated,
-            *(holed, rel, highest),
-            *(np.array(levels), holed.groups.relevant(rel), holed.extra, highest),
+            *(run, rel, highest),
+            *(np.array(levels), run.groups.relevant(rel), run.unlisted, highest),
         )
 
-    return Ends(end(False), end(True), exact)
+    return QueryBounds(end(False), end(True), exact)
 
 
-def _one_level(holed: Holed, rel: int, level: float) -> tuple[Float, Float]:
-    """(Q,) both ends at one level, number by number of relevant holes."""
-    groups = holed.groups
-    inside, extra = holed.of_query, holed.extra
+def _one_recall_level(run: PartlyJudged, rel: int, level: float) -> tuple[Float, Float]:
+    """(Q,) both bounds at one level, number by number of relevant holes."""
+    groups = run.groups
+    inside, extra = run.unjudged_in_query, run.unlisted
     total = inside + extra
-    number = up_to(holed.of_group, groups.query) - holed.of_group
-    number = number[groups.doc_group] + holed.alone() + 1  # 1 for the first hole of its query
+    number = running_total(run.unjudged_in_group, groups.query) - run.unjudged_in_group
+    number = (
+        number[groups.doc_group] + run.number_in_group() + 1
+    )  # 1 for the first hole of its query
     known = groups.relevant(rel)
     low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
     query = groups.doc_query
     for more in range(int(total.max(initial=0)) + 1):
         possible = total >= more
-        lucky = holed.is_hole & (number <= more)
-        unlucky = holed.is_hole & (number > (inside - np.maximum(more - extra, 0))[query])
+        lucky = run.is_unjudged & (number <= more)
+        unlucky = run.is_unjudged & (number > (inside - np.maximum(more - extra, 0))[query])
         for chosen, end in ((lucky, 1), (unlucky, 0)):
             good = np.flatnonzero((groups.grade >= rel) | chosen)
             value = extremes(groups, good, known + more, (level,))[end]
@@ -81,34 +83,47 @@ def _one_level(holed: Holed, rel: int, level: float) -> tuple[Float, Float]:
     return low, high
 
 
-def _walked(walk: Callable[..., None], holed: Holed, rel: int, highest: bool, *given: Any) -> Float:
+def _by_kernel(
+    walk: Callable[..., None], run: PartlyJudged, rel: int, highest: bool, *given: Any
+) -> Float:
     """(Q,) what compiled code makes of lists whose ties are broken for the best, or the worst."""
-    worth = _worth(holed, rel) if holed.tied else holed.groups.grade  # else nobody asks
-    order, rank = holed.line(worth, 1, best=highest)
-    grade, value = holed.groups.grade[order], np.empty(holed.groups.queries)
+    worth = _worth_by_kind(run, rel) if run.tied else run.groups.grade  # else nobody asks
+    order, rank = run.extreme_order(worth, 1, best=highest)
+    grade, value = run.groups.grade[order], np.empty(run.groups.queries)
     given = tuple(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in given)
     kernels.map_ranges(
         lambda low, high: walk(
-            *(grade, rank, holed.begin, holed.span, holed.gaps, rel, *given, value, low, high)
+            *(
+                grade,
+                rank,
+                run.begin,
+                run.span,
+                run.is_implicit,
+                rel,
+                *given,
+                value,
+                low,
+                high,
+            )
         ),
         *(len(value), kernels.thread_count(len(rank))),
     )
     return value
 
 
-def r_precision(measure: Measure, holed: Holed) -> Ends:
+def r_precision(measure: Measure, run: PartlyJudged) -> QueryBounds:
     """For every number T of relevant holes: rank R + T, with as many of them above it as can be."""
-    rel, holed = measure.threshold, holed.spelled
-    groups = holed.groups
+    rel, run = measure.threshold, run.explicit
+    groups = run.groups
     relevant = groups.relevant(rel)
-    possible = holed.top >= rel
-    inside = holed.of_query * possible
-    total = inside + holed.extra * possible
+    possible = run.top >= rel
+    inside = run.unjudged_in_query * possible
+    total = inside + run.unlisted * possible
     query = np.repeat(np.arange(groups.queries), total + 1)
     begin = np.cumsum(total + 1) - (total + 1)
     more = np.arange(len(query)) - begin[query]  # T
     cut = relevant[query] + more
-    worth = _worth(holed, rel)
+    worth = _worth_by_kind(run, rel)
     place = groups.place(worth)
 
     def above(rank: Int, kind: int) -> Int:
@@ -125,22 +140,22 @@ def r_precision(measure: Measure, holed: Holed) -> Ends:
     with np.errstate(invalid="ignore", divide="ignore"):
         high = (above(best, 2) + taken) / cut
         low = (above(worst, 2) + forced) / cut
-    return Ends(np.fmin.reduceat(low, begin), np.fmax.reduceat(high, begin))
+    return QueryBounds(np.fmin.reduceat(low, begin), np.fmax.reduceat(high, begin))
 
 
-def _worth(holed: Holed, rel: int) -> Int:
+def _worth_by_kind(run: PartlyJudged, rel: int) -> Int:
     """(J,) 2 for a relevant document, 1 for a hole, 0 for the others.
 
     Placed by it, the relevant ones of a tie group come first and its others last, with the holes
     between: then any of the holes may be relevant, and no order of the group is better.
     """
-    return np.where(holed.is_hole, 1, np.where(holed.groups.grade >= rel, 2, 0))
+    return np.where(run.is_unjudged, 1, np.where(run.groups.grade >= rel, 2, 0))
 
 
 # ------------------------------------------------------------------------------- average precision
 
 
-def average_precision(measure: Measure, holed: Holed) -> Ends:
+def average_precision(measure: Measure, run: PartlyJudged) -> QueryBounds:
     """For every number i of relevant holes the first i of the list are best, and the last i worst.
 
     Weights never rise with the rank, and a relevant document that moves up past x others adds
@@ -148,39 +163,41 @@ def average_precision(measure: Measure, holed: Holed) -> Ends:
     follow from each other; at the end each is divided by R + i.
     """
     rel = measure.threshold
-    if holed.top < rel:
-        now = holed.now(measure)
-        return Ends(now.min, now.max)
-    high = holed.once(measure, lambda: _precisions(measure, holed, rel, highest=True))
+    if run.top < rel:
+        now = run.reported(measure)
+        return QueryBounds(now.min, now.max)
+    high = run.cached(measure, lambda: _precision_bound(measure, run, rel, highest=True))
     # Nothing relevant listed or taken, but a hole that the run does not list may be.
-    high = np.where(np.isnan(high) & (holed.extra > 0), 0.0, high)
-    return Ends(_precisions(measure, holed, rel, highest=False), high)
+    high = np.where(np.isnan(high) & (run.unlisted > 0), 0.0, high)
+    return QueryBounds(_precision_bound(measure, run, rel, highest=False), high)
 
 
-def inferred(measure: Measure, holed: Holed) -> Ends:
+def inferred(measure: Measure, run: PartlyJudged) -> QueryBounds:
     """As AP, where holes are all that nobody judged: then no pool is sampled any more.
 
     Nor is it where no document was pooled and not judged; then each precision is within ε of that
     of AP. Else the sampled ones among the others count, and anything is possible.
     """
-    groups = holed.groups
+    groups = run.groups
     known = np.bincount(groups.doc_query, minlength=groups.queries)
-    if holed.gaps or not (known < groups.listed)[holed.any].any():
-        return average_precision(measure, holed)
-    if holed.sampled:
+    if run.is_implicit or not (known < groups.listed)[run.any].any():
+        return average_precision(measure, run)
+    if run.sampled:
         nothing = np.zeros(groups.queries)
-        return Ends(nothing, nothing + 1.0, exact=False)
-    found = average_precision(AP(rel=measure.threshold), holed)
-    return Ends(np.fmax(found.low - EPSILON, 0.0), np.fmin(found.high + EPSILON, 1.0), exact=False)
+        return QueryBounds(nothing, nothing + 1.0, exact=False)
+    found = average_precision(AP(rel=measure.threshold), run)
+    return QueryBounds(
+        np.fmax(found.low - EPSILON, 0.0), np.fmin(found.high + EPSILON, 1.0), exact=False
+    )
 
 
-def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> Float:
+def _precision_bound(measure: Measure, run: PartlyJudged, rel: int, *, highest: bool) -> Float:
     """(Q,) the highest value, or the lowest, over completions and ties; NaN where there is none.
 
     infAP of a list that is judged whole is Σ (k−1)/(k(k−1+2ε)) · (relevant so far) + rest(k).
     """
-    relevant, cut = holed.groups.relevant(rel), last_rank(holed.groups, measure.cutoff)
-    longest = int(holed.span.max(initial=0))
+    relevant, cut = run.groups.relevant(rel), last_rank(run.groups, measure.cutoff)
+    longest = int(run.span.max(initial=0))
     rank = np.maximum(np.arange(longest + 1.0), 1.0)
     weight, rest = 1.0 / rank, np.zeros(longest + 1)
     if measure.name == "infAP":
@@ -190,22 +207,22 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
         weight[0] = rest[0] = 0.0
         sums = np.cumsum([weight, rest, weight * rank + rest], axis=1)
         table = np.stack([weight, rest, *sums, np.cumsum(sums[0])])
-        return _walked(
+        return _by_kernel(
             kernels.native.precision,
-            *(holed, rel, highest, table, cut, relevant, holed.extra, highest),
+            *(run, rel, highest, table, cut, relevant, run.unlisted, highest),
         )
-    holed = holed.spelled
-    order, rank = holed.line(_worth(holed, rel), 1, best=highest)
-    grade, begin = holed.groups.grade[order], holed.begin[:-1]
-    length = np.diff(holed.begin)
-    known = relevant if highest else relevant + holed.extra
+    run = run.explicit
+    order, rank = run.extreme_order(_worth_by_kind(run, rel), 1, best=highest)
+    grade, begin = run.groups.grade[order], run.begin[:-1]
+    length = np.diff(run.begin)
+    known = relevant if highest else relevant + run.unlisted
     with np.errstate(invalid="ignore", divide="ignore"):
         value = np.where(known > 0, 0.0 / known, np.nan)
     for chosen, column, real in tables(length, _CELLS):
         row = np.where(real, begin[chosen, None] + column, 0)
         counts = real & (rank[row] <= cut[chosen, None])
         w, more = (np.where(counts, x[rank[row]], 0.0) for x in (weight, rest))
-        taken, good = real & (grade[row] == HOLE), real & (grade[row] >= rel)
+        taken, good = real & (grade[row] == UNJUDGED), real & (grade[row] >= rel)
         above = np.cumsum(good, axis=1)  # relevant for certain, at this rank or above
         none = row_sum(np.where(good, w * above + more, 0.0))[:, None]
         below = np.cumsum(np.where(good, w, 0.0)[:, ::-1], axis=1)[:, ::-1]
@@ -231,34 +248,36 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
 # ----------------------------------------------------------------------------------- preference
 
 
-def preference(measure: Measure, holed: Holed) -> Ends:
+def preference(measure: Measure, run: PartlyJudged) -> QueryBounds:
     """For every number of relevant holes: the first so many of the list, and the last so many.
 
-    A relevant document higher up, and a non-relevant one lower down, never cost anything. Holes
+    A relevant document higher up, and a non-relevant one lower down, never cost anything. Unjudged
     that the run does not list count in R or in N alone. What is reported now ignores holes, so it
     is no completion and may lie outside.
     """
     rel = measure.threshold
-    relevant = holed.groups.relevant(rel)
-    others = np.diff(holed.groups.pool.start) - relevant
-    possible = holed.top >= rel
+    relevant = run.groups.relevant(rel)
+    others = np.diff(run.groups.pool.start) - relevant
+    possible = run.top >= rel
     if kernels.native is not None:
 
         def end(highest: bool) -> Float:
-            return _walked(
+            return _by_kernel(
                 kernels.native.preference,
-                *(holed, rel, highest, relevant, others, holed.extra, possible, highest),
+                *(run, rel, highest, relevant, others, run.unlisted, possible, highest),
             )
 
-        return Ends(end(False), end(True))
-    holed = holed.spelled
-    groups = holed.groups
-    unwanted = holed.chosen(0) - holed.chosen(rel)
-    bad_to, holes_to = (up_to(x, groups.query) for x in (unwanted, holed.of_group))
-    bad_before, holes_before = bad_to - unwanted, holes_to - holed.of_group
-    good, hole = np.flatnonzero(groups.grade >= rel), np.flatnonzero(holed.is_hole)
-    number = holes_before[groups.doc_group] + holed.alone() + 1  # 1 for the first hole, and so on
-    inside, extra = holed.of_query, holed.extra
+        return QueryBounds(end(False), end(True))
+    run = run.explicit
+    groups = run.groups
+    unwanted = run.judged_with(0) - run.judged_with(rel)
+    bad_to, holes_to = (running_total(x, groups.query) for x in (unwanted, run.unjudged_in_group))
+    bad_before, holes_before = bad_to - unwanted, holes_to - run.unjudged_in_group
+    good, hole = np.flatnonzero(groups.grade >= rel), np.flatnonzero(run.is_unjudged)
+    number = (
+        holes_before[groups.doc_group] + run.number_in_group() + 1
+    )  # 1 for the first hole, and so on
+    inside, extra = run.unjudged_in_query, run.unlisted
     total = inside + extra
     low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
 
@@ -295,4 +314,4 @@ def preference(measure: Measure, holed: Holed) -> Ends:
             r,
         )
         low = np.where(reachable, np.fmin(low, value), low)
-    return Ends(low, high)
+    return QueryBounds(low, high)

@@ -124,7 +124,7 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
     """
     from rankproof.data import read_qrels
     from rankproof.evaluation import Policy
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.bounds import WorstCases
     from rankproof.unjudged.judging_order import judge_next
 
     # Every query has a judgment, of a document that no run can hold, so that none is skipped.
@@ -134,7 +134,7 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
     }
     for (query, doc), label in people_grades(store.active_corrections()).items():
         grades.setdefault(query, {})[doc] = label.grade
-    view = View(runs, read_qrels(grades), Policy(), scale=SET_SCALE.highest)
+    view = WorstCases(runs, read_qrels(grades), Policy(), scale=SET_SCALE.highest)
     view.check([measure])
     pooled = set(store.rows("SELECT query, doc FROM pool"))
     rows = judge_next(view, measure).iter_rows()
