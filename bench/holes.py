@@ -232,7 +232,7 @@ class ByRank(ByEffect):
     """From the top of the lists down, as pools are judged."""
 
     def first(self, count: int, bound: Bound) -> Int:
-        seen = [reach.tied_ranks(self.found).first for reach in self.view.reaches]
+        seen = [reach.tied_ranks(self.documents).first for reach in self.view.matched]
         return self._by(-np.minimum(*seen).astype(np.float64), count)
 
 

@@ -51,7 +51,7 @@ class World:
     def complete(self) -> Qrels:
         """Judgements with every hole of every run filled in."""
         everyone = list(range(len(self.runs)))
-        holes = self.view().holes(everyone, NDCG)
+        holes = self.view().unjudged(everyone, NDCG)
         names = self.qrels.queries.gather(holes.query)
         grades = [self.truth[q][d] for q, d in zip(names, holes.doc, strict=True)]
         frame = pl.DataFrame({"query": names, "doc": holes.doc, "grade": grades})

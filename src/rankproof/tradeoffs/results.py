@@ -207,7 +207,7 @@ class Results:
         judgments = replace(read_qrels(self.judgements), scale=self.scale)
         runs = [read_run(lists[name], name=name) for name in (chosen, *rivals)]
         view, parsed = WorstCases(runs, judgments, Policy()), parse(measure)
-        bounds = {name: view.turns(0, at, parsed) for at, name in enumerate(rivals, start=1)}
+        bounds = {name: view.reversal(0, at, parsed) for at, name in enumerate(rivals, start=1)}
         return {name: bound.exact for name, bound in bounds.items() if bound is not None}
 
     def _lists_of(self, names: Sequence[str]) -> dict[str, pl.DataFrame]:

@@ -55,7 +55,7 @@ def find_holes(
         if settled.judgements.height:
             known = merged(known, read_qrels(settled.judgements))
         view = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
-    report = replace(view.found(measures), settled=settled, warnings=_warnings(known, runs))
+    report = replace(view.analyze(measures), settled=settled, warnings=_warnings(known, runs))
     if judge_next is not None:
         report = replace(report, to_judge=_next_to_judge(view, measures[0], judge_next))
     if judge_sample is not None:

@@ -111,7 +111,7 @@ class Sampled:
 def _all_unjudged(view: WorstCases, measures: Sequence[Measure]) -> UnjudgedSet:
     """The holes of all runs for the deepest of the measures."""
     everyone = list(range(len(view.runs)))
-    found = [view.holes(everyone, m) for m in measures]
+    found = [view.unjudged(everyone, m) for m in measures]
     return max(found, key=len)
 
 
@@ -169,32 +169,32 @@ def estimate(
     for luck in uniform_numbers(len(holes), seed, DRAWS):
         guessed = lowest + (luck[:, None] < chances).sum(axis=1)
         for a in everyone:
-            groups = view.reaches[a].groups_when_judged(holes, guessed, top)
+            groups = view.matched[a].groups_when_judged(holes, guessed, top)
             for m in measures:
                 drawn[a, m].append(value(groups, m))
     known = np.where(inside, grade, -1)
     truth = {}
     now = {}
     for a in everyone:
-        groups = view.reaches[a].groups_when_judged(holes, known, top)
+        groups = view.matched[a].groups_when_judged(holes, known, top)
         for m in measures:
             truth[a, m] = value(groups, m)
-            now[a, m] = value(view.reaches[a].judged, m)
+            now[a, m] = value(view.matched[a].judged, m)
 
     open_ = np.bincount(holes.query, minlength=len(view.qrels.queries)) > 0
     in_sample = np.zeros(len(open_), np.bool_)
     in_sample[chosen] = True
 
     def one(of: tuple[int, ...], m: Measure) -> Estimate:
-        is_counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
+        is_counted = np.logical_and.reduce([view.matched[a].counted for a in of])
         if len(of) == 1:
             guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
-            bounds, alike = view.run_ends(of[0], m, everyone), view.holes(everyone, m)
+            bounds, alike = view.run_bounds_by_query(of[0], m, everyone), view.unjudged(everyone, m)
         else:
             a, b = of
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
-            bounds, alike = view.pair_ends(a, b, m), view.holes([a, b], m)
+            bounds, alike = view.pair_bounds_by_query(a, b, m), view.unjudged([a, b], m)
         found = _estimate_mean(guesses, true, reported, bounds, open_, in_sample, is_counted)
         seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
         least, most = possible_range(seen, m.upper)
@@ -266,7 +266,7 @@ def _grade_probabilities(
 def _features(view: WorstCases, holes: UnjudgedSet) -> Float:
     """(H, 1 + 2·runs) one, and for each run whether it lists the document and its log rank."""
     columns = [np.ones(len(holes))]
-    for reach in view.reaches:
+    for reach in view.matched:
         seen = reach.tied_ranks(holes)
         listed = seen.first < UNLISTED
         middle = np.where(listed, seen.first + (seen.size - 1) / 2.0, 1.0)
