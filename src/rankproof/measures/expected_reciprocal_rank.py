@@ -1,4 +1,4 @@
-"""Expected reciprocal rank: a reader goes down the list and stops where an answer satisfies.
+"""Expected reciprocal rank: a reader goes down the list and stops at a satisfying document.
 
 For a uniformly random order of a group, the expected product of the first t values of
 u = 1 − stop is the mean of the product over all t-subsets, e_t(u)/C(g, t) with e_t the elementary
@@ -52,22 +52,22 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
         groups.by_place(place),
         groups.by_place(groups.judged[groups.doc_group] - 1 - place),
     )
-    falling = stop[best]
+    falling_stop = stop[best]
     cut = last_rank(groups, cutoff)
 
     def total(order: Int, rank: Int) -> Float:
         """The measure of one order of the judged documents."""
         return stopping(groups, stop[order], rank[order], cut)
 
-    passed = _passed(groups, falling)
+    passed = _passed(groups, falling_stop)
     reached = _running_product(passed, groups.query)
     inside = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)
-    expected = np.where(inside > 0, reached * groups.sum_by_group(falling) / groups.first, 0.0)
+    expected = np.where(inside > 0, reached * groups.sum_by_group(falling_stop) / groups.first, 0.0)
     tied = np.flatnonzero((groups.size > 1) & (inside > 0))
     variance = np.zeros(len(groups.size))
-    expected[tied], spread = _stops_within(groups, falling, tied, inside[tied])
+    expected[tied], spread = _stops_within(groups, falling_stop, tied, inside[tied])
     expected[tied] *= reached[tied]
-    # What all of a group lets through is no matter of order, so that groups are independent.
+    # The probability to pass a whole group does not depend on its order: groups are independent.
     variance[tied] = reached[tied] ** 2 * spread
     known = not np.isnan(spread).any()
     return Outcomes(
@@ -80,7 +80,7 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
 
 
 def stopping(groups: TieGroups, stop: Float, rank: Int, cut: Int) -> Float:
-    """(Q,) the measure of one order: `stop` and `rank` of each document, by rank."""
+    """(Q,) ERR of one order: `stop` and `rank` of each document, ascending by rank."""
     value = _running_product(1.0 - stop, groups.doc_query)
     value *= stop
     value /= rank
@@ -89,7 +89,7 @@ def stopping(groups: TieGroups, stop: Float, rank: Int, cut: Int) -> Float:
 
 
 def _passed(groups: TieGroups, stop: Float) -> Float:
-    """(G,) the chance to get past every document of a group."""
+    """(G,) the probability that the reader passes every document of a group."""
     passed = np.ones(len(groups.size))
     for chosen, column, real in tables(groups.judged):
         doc = np.where(real, groups.start[chosen, None] + column, 0)
@@ -129,12 +129,12 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> tup
         mean = np.ones((len(at), t.shape[1]))
         held = size - stopping[at]  # those that never stop come first: their means are all 1
         for number in range(int(stopping[at].max())):
-            going = np.flatnonzero(stopping[at] > number)
-            u = 1.0 - stop[groups.start[at[going]] + number]
-            share = np.minimum(t / (held[going] + 1)[:, None], 1.0)  # past n+1 there is no subset
-            shifted = np.concatenate([np.ones((len(going), 1)), mean[going, :-1]], axis=1)
-            mean[going] = (1.0 - share) * mean[going] + share * u[:, None] * shifted
-            held[going] += 1
+            active = np.flatnonzero(stopping[at] > number)
+            u = 1.0 - stop[groups.start[at[active]] + number]
+            share = np.minimum(t / (held[active] + 1)[:, None], 1.0)  # past n+1 there is no subset
+            shifted = np.concatenate([np.ones((len(active), 1)), mean[active, :-1]], axis=1)
+            mean[active] = (1.0 - share) * mean[active] + share * u[:, None] * shifted
+            held[active] += 1
         before = np.concatenate([np.ones((len(at), 1)), mean[:, :-1]], axis=1)
         value[chosen] = row_sum(np.where(real, (before - mean) / (first[:, None] + column), 0.0))
     # Where all documents of a group stop alike, no order differs.

@@ -24,8 +24,8 @@ from rankproof.measures.registry import measure
 
 
 @dataclass(frozen=True, slots=True)
-class _First:
-    """The first relevant group of each query that has one."""
+class _FirstGroup:
+    """The first group with a relevant document, of each query that has one."""
 
     query: Int  # (F,)
     before: Int  # (F,) c: ranks before the group
@@ -33,16 +33,16 @@ class _First:
     relevant: Int  # (F,) m
 
 
-def _first(groups: TieGroups, rel: int) -> _First:
+def _first_relevant_group(groups: TieGroups, rel: int) -> _FirstGroup:
     relevant: Array = groups.grade >= rel
     if not groups.alone:
         relevant = groups.sum_by_group(relevant).astype(np.int64)
-    held = np.flatnonzero(relevant)
-    query = groups.query[held]
-    new = np.ones(len(held), np.bool_)
-    new[1:] = query[1:] != query[:-1]
-    at = held[new]
-    return _First(groups.query[at], groups.first[at] - 1, groups.size[at], 1 * relevant[at])
+    with_relevant = np.flatnonzero(relevant)
+    query = groups.query[with_relevant]
+    is_first = np.ones(len(with_relevant), np.bool_)
+    is_first[1:] = query[1:] != query[:-1]
+    at = with_relevant[is_first]
+    return _FirstGroup(groups.query[at], groups.first[at] - 1, groups.size[at], 1 * relevant[at])
 
 
 @measure(
@@ -63,7 +63,7 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
     (0.333, 0.417, 0.5)
     """
     cut = last_rank(groups, cutoff)
-    first = _first(groups, rel)
+    first = _first_relevant_group(groups, rel)
     last = cut[first.query]
 
     def at(rank: Int) -> Float:
@@ -75,9 +75,9 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
         return Outcomes.certain(at(first.before + 1))
     mean = np.zeros(groups.queries)
     square = np.zeros(groups.queries)
-    # Positions at which the first relevant document can stand, as far as they count.
-    steps = np.clip(np.minimum(first.size - first.relevant + 1, last - first.before), 0, None)
-    for chosen, step, valid in tables(steps):
+    # Positions that the first relevant document can have, as far as they count.
+    positions = np.clip(np.minimum(first.size - first.relevant + 1, last - first.before), 0, None)
+    for chosen, step, valid in tables(positions):
         g, m, c = (x[chosen, None] for x in (first.size, first.relevant, first.before))
         with np.errstate(divide="ignore", invalid="ignore"):
             missed = np.where(valid, (g - m - step) / (g - step), 0.0)
@@ -86,9 +86,9 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
         at_rank = chance / (c + step + 1)
         mean[first.query[chosen]] = row_sum(at_rank)
         square[first.query[chosen]] = row_sum(at_rank / (c + step + 1))
-    found = groups.grade >= rel
+    is_relevant = groups.grade >= rel
     oblivious = np.full(groups.queries, np.iinfo(np.int64).max)
-    np.minimum.at(oblivious, groups.doc_query[found], groups.rank[found])
+    np.minimum.at(oblivious, groups.doc_query[is_relevant], groups.rank[is_relevant])
     return Outcomes(
         expected=mean,
         min=at(first.before + first.size - first.relevant + 1),
@@ -116,7 +116,7 @@ def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.0, 0.5, 1.0)
     """
-    first = _first(groups, rel)
+    first = _first_relevant_group(groups, rel)
 
     def any_within(rank: Array) -> Float:
         value = np.zeros(groups.queries)
@@ -126,12 +126,12 @@ def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     if groups.alone:
         return Outcomes.certain(any_within(first.before + 1))
     inside = np.clip(cutoff - first.before, 0, first.size)
-    missed = none_drawn(first.size, first.relevant, inside)
+    none_relevant = none_drawn(first.size, first.relevant, inside)
     expected = np.zeros(groups.queries)
-    expected[first.query] = 1.0 - missed
-    found: Bool = (groups.grade >= rel) & (groups.rank <= cutoff)
+    expected[first.query] = 1.0 - none_relevant
+    is_relevant: Bool = (groups.grade >= rel) & (groups.rank <= cutoff)
     oblivious = np.zeros(groups.queries)
-    oblivious[groups.doc_query[found]] = 1.0
+    oblivious[groups.doc_query[is_relevant]] = 1.0
     return Outcomes(
         expected=expected,
         min=any_within(first.before + first.size - first.relevant + 1),

@@ -28,8 +28,8 @@ from rankproof.measures.padded_rows import alike, row_sum, tables
 from rankproof.measures.registry import measure
 
 _PLACES = 1 << 18  # of the relevant documents of tied queries in one walk
-_MOST = 1 << 22  # places of one query: more could not be held
-_STEPS = 1 << 32  # of the mean of one query: some ten seconds
+_MAX_PLACES = 1 << 22  # places of one query: more could not be held
+_MAX_STEPS = 1 << 32  # of the mean of one query: some ten seconds
 LEVELS = tuple(number / 10 for number in range(11))
 
 
@@ -66,20 +66,22 @@ def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
 def _mean(groups: TieGroups, levels: tuple[float, ...], rel: int) -> Outcomes:
     chosen = np.flatnonzero(groups.grade >= rel)
     relevant = groups.relevant(rel)
-    kept: dict[int, Peaks] = groups.__dict__.setdefault("peaks", {})  # which each level needs
-    if rel not in kept:
-        kept[rel] = _peaks(groups, groups.rank[chosen], chosen)
-    oblivious = _at_levels(kept[rel], relevant, levels)
+    peaks_by_rel: dict[int, Peaks] = groups.__dict__.setdefault(
+        "peaks", {}
+    )  # which each level needs
+    if rel not in peaks_by_rel:
+        peaks_by_rel[rel] = _running_peaks(groups, groups.rank[chosen], chosen)
+    oblivious = _at_levels(peaks_by_rel[rel], relevant, levels)
     low = high = oblivious
-    worst = kept[rel]
+    worst = peaks_by_rel[rel]
     if not groups.alone:
-        worst, best = (_peaks(groups, rank, chosen) for rank in _end_ranks(groups, chosen))
+        worst, best = (_running_peaks(groups, rank, chosen) for rank in _end_ranks(groups, chosen))
         low, high = (_at_levels(peaks, relevant, levels) for peaks in (worst, best))
     expected, variance = high.copy(), 0.0 * high
-    for query, ties in _tied(groups, rel, np.flatnonzero(low < high)):
+    for query, ties in _tied_queries(groups, rel, np.flatnonzero(low < high)):
         targets = [_target(relevant[query], level) for level in levels]
         lowest = [_at(worst, target, query) for target in targets]
-        moments = list(_walk(ties, targets, lowest))
+        moments = list(_moments_by_level(ties, targets, lowest))
         expected[query] = sum(mean for mean, _ in reversed(moments)) / len(levels)
         variance[query] = moments[0][1]
     return Outcomes(expected, low, high, oblivious, variance if len(levels) == 1 else None)
@@ -108,14 +110,14 @@ def highest(
     groups: TieGroups, rank: Int, chosen: Int, relevant: Int, levels: tuple[float, ...]
 ) -> Float:
     """(Q,) the mean over levels of the highest precision there; NaN where nothing is relevant."""
-    return _at_levels(_peaks(groups, rank, chosen), relevant, levels)
+    return _at_levels(_running_peaks(groups, rank, chosen), relevant, levels)
 
 
 Peaks = tuple[Float, Int, Int]  # the highest precision from each chosen document on; (Q,) how many
 # there are of a query, and where they begin
 
 
-def _peaks(groups: TieGroups, rank: Int, chosen: Int) -> Peaks:
+def _running_peaks(groups: TieGroups, rank: Int, chosen: Int) -> Peaks:
     query = groups.doc_query[chosen]
     best = np.append(_from_here_on(query, count_within(query) / rank), 0.0)
     held = np.bincount(query, minlength=groups.queries)
@@ -131,10 +133,10 @@ def _at_levels(peaks: Peaks, relevant: Int, levels: tuple[float, ...]) -> Float:
 
 
 def _at(peaks: Peaks, target: Int, query: Int) -> Float:
-    """The highest precision of each query from its target on; 0 where it is not met."""
+    """The highest precision of each query from its target on; 0 if the target is not reached."""
     best, held, start = peaks
-    met = target <= held[query]
-    return np.asarray(best[np.where(met, start[query] + target - 1, len(best) - 1)])
+    is_reached = target <= held[query]
+    return np.asarray(best[np.where(is_reached, start[query] + target - 1, len(best) - 1)])
 
 
 def _from_here_on(query: Int, values: Float) -> Float:
@@ -173,19 +175,19 @@ class _Ties:
         return _Ties(*(column[rows] for column in columns))
 
 
-def _tied(groups: TieGroups, rel: int, queries: Int) -> Iterator[tuple[Int, _Ties]]:
+def _tied_queries(groups: TieGroups, rel: int, queries: Int) -> Iterator[tuple[Int, _Ties]]:
     """The queries and their ties, as many at a time as have few places together."""
     held = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
     before = np.cumsum(held) - held
     of_query = np.searchsorted(groups.query, np.arange(groups.queries + 1))
     before -= np.append(before, held.sum())[of_query[groups.query]]
-    asked = np.zeros(groups.queries, bool)
-    asked[queries] = True
-    mixed = np.flatnonzero(asked[groups.query] & (held > 0) & (held < groups.size))
+    is_chosen = np.zeros(groups.queries, bool)
+    is_chosen[queries] = True
+    mixed = np.flatnonzero(is_chosen[groups.query] & (held > 0) & (held < groups.size))
     number = np.searchsorted(queries, groups.query[mixed])
     ties = _Ties(number, groups.size[mixed], held[mixed], before[mixed], groups.first[mixed] - 1)
     places = np.bincount(number, ties.places, len(queries))
-    if (places > _MOST).any():
+    if (places > _MAX_PLACES).any():
         raise _too_many(ties)
     part = np.cumsum(places) // _PLACES
     for some in np.split(np.arange(len(queries)), np.flatnonzero(np.diff(part)) + 1):
@@ -194,7 +196,9 @@ def _tied(groups: TieGroups, rel: int, queries: Int) -> Iterator[tuple[Int, _Tie
             yield queries[some], replace(own, query=own.query - some[0])
 
 
-def _walk(ties: _Ties, targets: list[Int], lowest: list[Float]) -> Iterator[tuple[Float, Float]]:
+def _moments_by_level(
+    ties: _Ties, targets: list[Int], lowest: list[Float]
+) -> Iterator[tuple[Float, Float]]:
     """(Q,) mean and variance of V for each level: the targets of the queries, and the values that
     every order reaches.
     """
@@ -209,7 +213,7 @@ def _walk(ties: _Ties, targets: list[Int], lowest: list[Float]) -> Iterator[tupl
     group, top, bottom, value = group[order], top[order], bottom[order], value[order]
     own = ties.chosen(group)
     steps = own.held * np.where(_few(own.size, own.held), own.held**2, own.size)
-    if (np.bincount(own.query, steps) > _STEPS).any():
+    if (np.bincount(own.query, steps) > _MAX_STEPS).any():
         raise _too_many(ties)
     least = [target[own.query] for target in targets]
     above = [value > floor[own.query] for floor in lowest]
@@ -218,13 +222,13 @@ def _walk(ties: _Ties, targets: list[Int], lowest: list[Float]) -> Iterator[tupl
     ]
     shared = np.flatnonzero(np.logical_or.reduce(whole))
     falls = np.ones(len(group))
-    falls[shared] = _falls(own, group, top, bottom, shared, np.zeros_like(group))
+    falls[shared] = _fall_factors(own, group, top, bottom, shared, np.zeros_like(group))
     downwards = np.lexsort((-value, own.query))  # each query from its highest value on
     for target, every, some, floor in zip(least, whole, above, lowest, strict=True):
         last = own.before + own.held
         part = np.flatnonzero(some & (own.before + 1 < target) & (target <= last))
         fall = falls.copy()
-        fall[part] = _falls(own, group, top, bottom, part, target)
+        fall[part] = _fall_factors(own, group, top, bottom, part, target)
         counts = every.copy()
         counts[part] = True
         walked = downwards[counts[downwards]]
@@ -247,7 +251,7 @@ def _moments(query: Int, fall: Float, value: Float, floor: Float) -> tuple[Float
     return mean, variance
 
 
-def _falls(own: _Ties, group: Int, top: Int, bottom: Int, rows: Int, target: Int) -> Float:
+def _fall_factors(own: _Ties, group: Int, top: Int, bottom: Int, rows: Int, target: Int) -> Float:
     """What a group's chance to stay below the value of a row is to that of the row before."""
     chance = np.empty(len(rows))
     for (size, held), some in alike((own.size[rows], own.held[rows]), own.held[rows] + 1):
@@ -278,15 +282,15 @@ def _stays_below(
 
 
 def _by_position(size: int, barred: Int) -> Float:
-    """Position after position: the chance of having met j relevant documents."""
+    """The chance, position by position, by the number of relevant documents so far."""
     held = barred.shape[1]
     chance = np.zeros((len(barred), held + 1))
     chance[:, 0] = 1.0
     for position in range(1, size + 1):
         meets = np.minimum(np.maximum(held - np.arange(held + 1), 0) / (size - position + 1), 1.0)
-        met = np.where(position <= barred, 0.0, chance[:, :-1] * meets[:-1])
+        one_more = np.where(position <= barred, 0.0, chance[:, :-1] * meets[:-1])
         chance *= 1.0 - meets
-        chance[:, 1:] += met
+        chance[:, 1:] += one_more
     return np.asarray(chance[:, held])
 
 

@@ -1,7 +1,7 @@
 """Leave one out: how a system looks on a pool to which it did not contribute.
 
-A system whose own documents were judged is at home. Without the judgements that it alone brought
-in, it stands as any system that comes later.
+A system whose own documents were judged has an advantage over any that comes later. Without the
+judgments that it alone contributed, it is evaluated as these are.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def leave_one_out(
     *,
     policy: Policy | None = None,
 ) -> pl.DataFrame:
-    """What each system loses when the judgements that it alone contributed are taken away.
+    """What each system loses when the judgments that it alone contributed are removed.
 
     `provenance` has a row of query, doc and system for each contribution. Returns system, measure,
     judgements (taken away), value, without, change, rank, rank_without: ranks are among all runs,

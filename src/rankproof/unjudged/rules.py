@@ -202,7 +202,7 @@ def _count_in_top(measure: Measure, run: PartlyJudged, m: Int, possible: bool = 
 
 @rule("first relevant")
 def first_relevant(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """RR and Success: the first group that holds a relevant document or an unjudged one."""
+    """RR and Success: the first group with a relevant document or an unjudged one."""
     rel, groups = measure.threshold, run.groups
     now = run.reported(measure)
     if run.top < rel:
@@ -255,7 +255,7 @@ def gain_sum(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 @rule("stopping")
 def stopping_early(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """As the others that rise; a scale above the judgments also changes what each grade is worth.
+    """Bound ERR, which rises with grades; a higher top grade also changes what each is worth.
 
     Stop probabilities fall when the highest grade rises, so every highest grade is tried.
     """
@@ -295,7 +295,7 @@ def stopping_early(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 @rule("relevant count")
 def relevant_count(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """Each hole may be one more."""
+    """Bound NumRel: each unjudged document may be one more."""
     rel = measure.threshold
     known = run.groups.relevant(rel).astype(np.float64)
     return QueryBounds(known, known + (run.unjudged_in_query + run.unlisted) * (run.top >= rel))
@@ -303,7 +303,7 @@ def relevant_count(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 @rule("set share")
 def set_share(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """Both rise with a relevant document that is listed and fall with one that is not.
+    """Bound SetF and SetAP, which rise with listed relevant documents and fall with others.
 
     Of h listed of T, n documents listed: F = (β+1)h/(βT + n), AP = h²/(nT).
     """
@@ -323,7 +323,7 @@ def set_share(measure: Measure, run: PartlyJudged) -> QueryBounds:
                 return np.where(found > 0, share, 0.0)
             return np.where(wanted > 0, found * found / (listed * wanted), np.nan)
 
-    # Undefined as it is: one relevant hole outside gives 0, one inside as little as can be.
+    # If nothing is relevant now: one unlisted relevant document gives 0, a listed one the least.
     low, high = value(found, wanted + extra), value(found + inside, wanted + inside)
     low = np.where(np.isnan(low) & (inside > 0), value(np.ones(len(low)), np.ones(len(low))), low)
     return QueryBounds(low, np.where(np.isnan(high) & (extra > 0), 0.0, high))
@@ -366,7 +366,7 @@ def count_over_relevant(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 @rule("all relevant")
 def hit(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """A hole that surely is in the top K cannot miss; one that can fall out can."""
+    """Bound Hit: an unjudged document that can fall out of the top K can be the one missed."""
     groups, cutoff = run.groups, measure.cutoff
     assert cutoff is not None
     wanted = groups.relevant(4)

@@ -1,8 +1,8 @@
-"""A sample of queries judged whole, where bounds say little: estimates with intervals.
+"""Estimates from a sample of queries that are judged completely, where bounds say little.
 
-Draw m queries and judge all their holes. A model of grades, by log rank in each run and by which
-runs list the document, predicts the other queries; what it misses on a query that was judged, the
-model being fitted without it, corrects it:
+Draw m queries and judge all their unjudged documents. A model of grades, by log rank in each run
+and by which runs list the document, predicts the other queries; its error on each judged query,
+with the model fitted without that query, corrects it:
 
     r_q      = F_q(true) − E F_q(model without q)
     estimate = [Σ_judged F_q + Σ_others (E F_q + r̄)] / Q
@@ -11,16 +11,16 @@ model being fitted without it, corrects it:
 Q is estimated in the same way where judging decides which queries count (those with a relevant
 document); then r_q is what the model misses of F_q − estimate · [q counts].
 
-The correction keeps a bad model honest: it makes the interval wider, not wrong. Queries without a
-hole are known and are not drawn from.
+With a bad model the correction makes the interval wider, not wrong. Queries without unjudged
+documents are known and not drawn from.
 
-Eight queries without anything relevant among their holes are predicted without a miss, and s_r is
-0; where one query in twenty has something, that covered .4. Where fewer than three of the sample
-differ from what was reported, or from an end, s_r is at least what one query more would make of it
-that goes from end to end: the root of the mean square of (highest − lowest), over √(m + 1).
+Eight queries without a relevant document among the unjudged ones are predicted without an error,
+and s_r is 0; if one query in twenty has some, that covered .4. If fewer than three of the sample
+differ from what was reported, or from a bound, s_r is at least what one more query would make of it
+that goes from bound to bound: the root of the mean square of (highest − lowest), over √(m + 1).
 
-Nothing is told beyond what a measure can be, nor, where the bounds over completions are of the same
-holes, beyond what the queries that were not judged could make of it.
+No estimate is beyond what the measure can be, nor beyond the bounds over the same documents with
+the sample's labels.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from rankproof.unjudged.shared_documents import UnjudgedSet
 from rankproof.unjudged.unjudged_documents import UNLISTED, QueryBounds
 
 LEAST = 8  # queries, below which the interval does not cover
-DRAWS = 40  # of the model's grades for each hole
-TELLING = 3  # of them must differ: fewer show too little of what the model misses
-_RIDGE = 1.0  # keeps the fit finite where a run lists nothing relevant
+DRAWS = 40  # of the model's grades for each document
+TELLING = 3  # queries must differ: fewer show too little of the model's errors
+_RIDGE = 1.0  # keeps the fit finite if a run lists nothing relevant
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean, or a difference of means, as it would be if every hole were judged."""
+    """A mean, or a difference of means, as it would be if every document were judged."""
 
     estimate: float
     ci: Interval  # for these queries
@@ -66,7 +66,7 @@ class Estimate:
     reported: float  # with unjudged documents as they are: not relevant
 
     def inside(self, these: Interval, every: Interval) -> Estimate:
-        """Within what is known of these queries, and of all."""
+        """The estimate clipped to what these queries, and any queries, can have."""
         value, *ci = np.clip([self.estimate, *self.ci], *these).tolist()
         new = np.clip(self.ci_new, *every).tolist()
         return Estimate(value, (ci[0], ci[1]), (new[0], new[1]), self.reported)
@@ -78,13 +78,13 @@ class Sampled:
 
     queries: int
     sampled: tuple[str, ...]
-    judged: int  # holes of the sample, all judged
-    holes: int  # in all
+    judged: int  # unjudged documents of the sample, all judged now
+    holes: int  # unjudged documents in all
     runs: Mapping[str, dict[Measure, Estimate]]
     pairs: Mapping[tuple[str, str], dict[Measure, Estimate]]
 
     def words(self) -> list[str]:
-        """Which run is ahead, as far as the sample tells."""
+        """Which run is ahead by these estimates, in sentences."""
         said = []
         for (a, b), found in self.pairs.items():
             for m, e in found.items():
@@ -109,24 +109,27 @@ class Sampled:
 
 
 def _all_unjudged(view: WorstCases, measures: Sequence[Measure]) -> UnjudgedSet:
-    """The holes of all runs for the deepest of the measures."""
+    """The unjudged documents of all runs for the deepest of the measures."""
     everyone = list(range(len(view.runs)))
     found = [view.unjudged(everyone, m) for m in measures]
     return max(found, key=len)
 
 
 def draw(view: WorstCases, measures: Sequence[Measure], count: int, seed: int = 0) -> pl.DataFrame:
-    """query, doc: all holes of `count` queries drawn at random from those that have any."""
-    holes = _all_unjudged(view, measures)
-    chosen = _draw_queries(holes, count, seed)
-    rows = np.flatnonzero(np.isin(holes.query, chosen))
+    """query, doc: all unjudged documents of `count` queries, drawn from those that have any."""
+    documents = _all_unjudged(view, measures)
+    chosen = _draw_queries(documents, count, seed)
+    rows = np.flatnonzero(np.isin(documents.query, chosen))
     return pl.DataFrame(
-        {"query": view.qrels.queries.gather(holes.query[rows]), "doc": holes.doc.gather(rows)}
+        {
+            "query": view.qrels.queries.gather(documents.query[rows]),
+            "doc": documents.doc.gather(rows),
+        }
     )
 
 
-def _draw_queries(holes: UnjudgedSet, count: int, seed: int) -> Int:
-    open_ = np.unique(holes.query)
+def _draw_queries(documents: UnjudgedSet, count: int, seed: int) -> Int:
+    open_ = np.unique(documents.query)
     if count < LEAST:
         raise InputError(
             f"a sample of {plural(count, 'query')} is too small to estimate from",
@@ -144,18 +147,18 @@ def _draw_queries(holes: UnjudgedSet, count: int, seed: int) -> Int:
 def estimate(
     view: WorstCases, measures: Sequence[Measure], labels: Qrels, count: int, *, seed: int = 0
 ) -> Sampled:
-    """Every measure and difference as if all holes were judged, from `labels` for a sample.
+    """Estimate every measure and difference as if all were judged, from `labels` for a sample.
 
     The sample is that of `draw` with the same seed; labels of other queries are not used.
     """
     view.check(measures)
-    holes = _all_unjudged(view, measures)
-    chosen = _draw_queries(holes, count, seed)
-    inside = np.isin(holes.query, chosen)
-    grade = _sample_grades(view, holes, inside, labels)
+    documents = _all_unjudged(view, measures)
+    chosen = _draw_queries(documents, count, seed)
+    inside = np.isin(documents.query, chosen)
+    grade = _sample_grades(view, documents, inside, labels)
     lowest = min([m.definition.grades[0] for m in measures if m.definition.grades] or [0])
     top = max(view.top(m) for m in measures)
-    chances = _grade_probabilities(view, holes, inside, grade, range(lowest + 1, top + 1))
+    chances = _grade_probabilities(view, documents, inside, grade, range(lowest + 1, top + 1))
 
     def value(groups: TieGroups, m: Measure) -> Float:
         """(Q,) as an evaluation takes the mean of them: NaN where a query does not count."""
@@ -166,22 +169,22 @@ def estimate(
 
     everyone = range(len(view.runs))
     drawn: dict[tuple[int, Measure], list[Float]] = {(a, m): [] for a in everyone for m in measures}
-    for luck in uniform_numbers(len(holes), seed, DRAWS):
-        guessed = lowest + (luck[:, None] < chances).sum(axis=1)
+    for uniform in uniform_numbers(len(documents), seed, DRAWS):
+        guessed = lowest + (uniform[:, None] < chances).sum(axis=1)
         for a in everyone:
-            groups = view.matched[a].groups_when_judged(holes, guessed, top)
+            groups = view.matched[a].groups_when_judged(documents, guessed, top)
             for m in measures:
                 drawn[a, m].append(value(groups, m))
     known = np.where(inside, grade, -1)
     truth = {}
     now = {}
     for a in everyone:
-        groups = view.matched[a].groups_when_judged(holes, known, top)
+        groups = view.matched[a].groups_when_judged(documents, known, top)
         for m in measures:
             truth[a, m] = value(groups, m)
             now[a, m] = value(view.matched[a].judged, m)
 
-    open_ = np.bincount(holes.query, minlength=len(view.qrels.queries)) > 0
+    open_ = np.bincount(documents.query, minlength=len(view.qrels.queries)) > 0
     in_sample = np.zeros(len(open_), np.bool_)
     in_sample[chosen] = True
 
@@ -200,7 +203,7 @@ def estimate(
         least, most = possible_range(seen, m.upper)
         every = (least, most) if len(of) == 1 else (least - most, most - least)
         within = every
-        if len(alike) == len(holes):
+        if len(alike) == len(documents):
             settled = in_sample | ~open_
             low, high = (np.where(settled, true, x)[is_counted] for x in (bounds.low, bounds.high))
             defined = ~np.isnan(np.where(settled, true, reported))[is_counted]
@@ -212,7 +215,7 @@ def estimate(
         queries=len(view.qrels.queries),
         sampled=tuple(view.qrels.queries.gather(chosen)),
         judged=int(inside.sum()),
-        holes=len(holes),
+        holes=len(documents),
         runs={names[a]: {m: one((a,), m) for m in measures} for a in everyone},
         pairs={
             (names[a], names[b]): {m: one((a, b), m) for m in measures}
@@ -221,9 +224,11 @@ def estimate(
     )
 
 
-def _sample_grades(view: WorstCases, holes: UnjudgedSet, sampled: Bool, labels: Qrels) -> Int:
-    """(H,) the grades of the sample's holes; −1 elsewhere."""
-    frame = pl.DataFrame({"query": view.qrels.queries.gather(holes.query), "doc": holes.doc})
+def _sample_grades(view: WorstCases, documents: UnjudgedSet, sampled: Bool, labels: Qrels) -> Int:
+    """(H,) the grades of the sample's documents; −1 for the others."""
+    frame = pl.DataFrame(
+        {"query": view.qrels.queries.gather(documents.query), "doc": documents.doc}
+    )
     found = frame.join(labels.to_frame(), on=["query", "doc"], how="left", maintain_order="left")
     grade = found["grade"].fill_null(-1).to_numpy().astype(np.int64)
     missing = np.flatnonzero(sampled & (grade < 0))
@@ -242,32 +247,32 @@ def _sample_grades(view: WorstCases, holes: UnjudgedSet, sampled: Bool, labels: 
 
 
 def _grade_probabilities(
-    view: WorstCases, holes: UnjudgedSet, sampled: Bool, grade: Int, levels: range
+    view: WorstCases, documents: UnjudgedSet, sampled: Bool, grade: Int, levels: range
 ) -> Float:
-    """(H, L) the chance of at least each grade above the lowest, in falling order.
+    """(H, L) the probability of at least each grade above the lowest, in falling order.
 
     A query of the sample is predicted from the others; queries outside it from the whole sample.
     """
-    features = _features(view, holes)
-    chances = np.zeros((len(holes), len(levels)))
+    features = _features(view, documents)
+    chances = np.zeros((len(documents), len(levels)))
     for at, level in enumerate(levels):
         reached = (grade >= level).astype(np.float64)
         fitted = _fit_logistic(features[sampled], reached[sampled])
         chances[~sampled, at] = _logistic(features[~sampled], fitted)
-        for query in np.unique(holes.query[sampled]):
-            own = sampled & (holes.query == query)
-            rest = sampled & (holes.query != query)
+        for query in np.unique(documents.query[sampled]):
+            own = sampled & (documents.query == query)
+            rest = sampled & (documents.query != query)
             chances[own, at] = _logistic(
                 features[own], _fit_logistic(features[rest], reached[rest], fitted)
             )
     return np.minimum.accumulate(chances, axis=1)
 
 
-def _features(view: WorstCases, holes: UnjudgedSet) -> Float:
-    """(H, 1 + 2·runs) one, and for each run whether it lists the document and its log rank."""
-    columns = [np.ones(len(holes))]
+def _features(view: WorstCases, documents: UnjudgedSet) -> Float:
+    """(H, 1 + 2·runs) 1, and for each run whether it lists the document, and its log rank."""
+    columns = [np.ones(len(documents))]
     for reach in view.matched:
-        seen = reach.tied_ranks(holes)
+        seen = reach.tied_ranks(documents)
         listed = seen.first < UNLISTED
         middle = np.where(listed, seen.first + (seen.size - 1) / 2.0, 1.0)
         columns += [listed.astype(np.float64), np.where(listed, np.log(middle), 0.0)]
@@ -275,15 +280,15 @@ def _features(view: WorstCases, holes: UnjudgedSet) -> Float:
 
 
 def _fit_logistic(features: Float, reached: Float, begin: Float | None = None) -> Float:
-    """Logistic regression with a ridge, by Newton's method."""
+    """Fit a logistic regression with a ridge penalty, by Newton's method."""
     beta = np.zeros(features.shape[1]) if begin is None else begin.copy()
     ridge = np.full(features.shape[1], _RIDGE)
     ridge[0] = 1e-3  # the level is nearly free
     for _ in range(30):
         chance = _logistic(features, beta)
-        slope = features.T @ (reached - chance) - ridge * beta
-        curve = (features * (chance * (1.0 - chance))[:, None]).T @ features + np.diag(ridge)
-        step = np.linalg.solve(curve, slope)
+        gradient = features.T @ (reached - chance) - ridge * beta
+        hessian = (features * (chance * (1.0 - chance))[:, None]).T @ features + np.diag(ridge)
+        step = np.linalg.solve(hessian, gradient)
         beta += np.clip(step, -4.0, 4.0)
         if np.abs(step).max() < 1e-8:
             break
@@ -306,7 +311,7 @@ def _estimate_mean(
     in_sample: Bool,
     is_counted: Bool,
 ) -> Estimate:
-    """The estimate for one column of queries: a ratio, since judging also decides which count."""
+    """Estimate one mean: a ratio, since judging also decides which queries count."""
     stacked = np.stack(draws)
     defined = ~np.isnan(stacked)
     counts_true = ~np.isnan(true)
@@ -350,8 +355,10 @@ def _estimate_mean(
 def _unseen_spread(
     true: Float, reported: Float, bounds: QueryBounds, judged: Bool, other: Bool
 ) -> float:
-    """What one query more, on which the model fails, would make of the spread of what it misses,
-    where hardly any of the judged ones differs from what was reported, or from an end."""
+    """The spread of the model's errors if one more query had the largest possible error.
+
+    0 if enough of the judged queries differ from what was reported, and from both bounds.
+    """
     truth, now, low, high = map(np.nan_to_num, (true, reported, bounds.low, bounds.high))
     apart = [int((np.abs(truth - same)[judged] > ZERO).sum()) for same in (now, low, high)]
     if min(apart) >= TELLING or not other.any():

@@ -1,7 +1,8 @@
-"""Measures whose bounds are found number by number of relevant holes.
+"""Bounds of measures that are computed for each number of relevant unjudged documents.
 
-For each number the first so many holes of the list are best, and the last so many worst: compiled
-code walks from one number to the next, or jumps where it knows what lies between; numpy tries them.
+With i of them relevant, the value is highest if these are the first i unjudged documents of the
+list, and lowest if they are the last. Compiled code goes from one number to the next, or skips
+numbers between which nothing changes; numpy tries all.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _KEY = np.int64(1) << 40  # ranks stay below it
 
 
 def interpolated(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """The bounds of each level of recall; their means where there are several, which is a bound.
+    """Bound interpolated precision at each level of recall, and AP11 by the mean of its levels.
 
-    Rank r is worth most if its holes down to r are relevant, and no other: c(r)/r, where that
-    reaches the level. A completion is worth least if of its T relevant holes as many as can be are
-    not listed, and the others the last of the list; with more of them the documents that are known
-    count less, for the level asks for more, and the holes more. So the least is where these cross.
+    Rank r gives most if the unjudged documents down to r are relevant, and no other: c(r)/r, where
+    that reaches the level. With T relevant ones the value is lowest if as many as possible are not
+    listed, and the others are the last of the list. As T rises, known documents count less, since
+    the level needs more, and unjudged ones more: the lowest value is where these cross.
     """
     rel = measure.threshold
     given = measure.parameters.get("recall")
@@ -58,7 +59,7 @@ def interpolated(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 
 def _one_recall_level(run: PartlyJudged, rel: int, level: float) -> tuple[Float, Float]:
-    """(Q,) both bounds at one level, number by number of relevant holes."""
+    """(Q,) both bounds at one level, trying each number of relevant unjudged documents."""
     groups = run.groups
     inside, extra = run.unjudged_in_query, run.unlisted
     total = inside + extra
@@ -86,7 +87,7 @@ def _one_recall_level(run: PartlyJudged, rel: int, level: float) -> tuple[Float,
 def _by_kernel(
     walk: Callable[..., None], run: PartlyJudged, rel: int, highest: bool, *given: Any
 ) -> Float:
-    """(Q,) what compiled code makes of lists whose ties are broken for the best, or the worst."""
+    """(Q,) results of a kernel on lists whose ties are broken for the best, or the worst, value."""
     worth = _worth_by_kind(run, rel) if run.tied else run.groups.grade  # else nobody asks
     order, rank = run.extreme_order(worth, 1, best=highest)
     grade, value = run.groups.grade[order], np.empty(run.groups.queries)
@@ -112,7 +113,7 @@ def _by_kernel(
 
 
 def r_precision(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """For every number T of relevant holes: rank R + T, with as many of them above it as can be."""
+    """Bound Rprec: for each T, precision at rank R + T with most, or fewest, of these above it."""
     rel, run = measure.threshold, run.explicit
     groups = run.groups
     relevant = groups.relevant(rel)
@@ -144,10 +145,9 @@ def r_precision(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 
 def _worth_by_kind(run: PartlyJudged, rel: int) -> Int:
-    """(J,) 2 for a relevant document, 1 for a hole, 0 for the others.
+    """(J,) 2 for a relevant document, 1 for an unjudged one, 0 for the others.
 
-    Placed by it, the relevant ones of a tie group come first and its others last, with the holes
-    between: then any of the holes may be relevant, and no order of the group is better.
+    In this order any of a tie group's unjudged documents may be relevant, and no order is better.
     """
     return np.where(run.is_unjudged, 1, np.where(run.groups.grade >= rel, 2, 0))
 
@@ -156,7 +156,7 @@ def _worth_by_kind(run: PartlyJudged, rel: int) -> Int:
 
 
 def average_precision(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """For every number i of relevant holes the first i of the list are best, and the last i worst.
+    """Bound AP: for each number i of relevant unjudged documents, the first i or the last i.
 
     Weights never rise with the rank, and a relevant document that moves up past x others adds
     to each of them what it loses by standing behind x fewer, or more. So the sums for i = 1, 2, …
@@ -167,16 +167,16 @@ def average_precision(measure: Measure, run: PartlyJudged) -> QueryBounds:
         now = run.reported(measure)
         return QueryBounds(now.min, now.max)
     high = run.cached(measure, lambda: _precision_bound(measure, run, rel, highest=True))
-    # Nothing relevant listed or taken, but a hole that the run does not list may be.
+    # Nothing listed is relevant, but an unjudged document that the run does not list may be.
     high = np.where(np.isnan(high) & (run.unlisted > 0), 0.0, high)
     return QueryBounds(_precision_bound(measure, run, rel, highest=False), high)
 
 
 def inferred(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """As AP, where holes are all that nobody judged: then no pool is sampled any more.
+    """Bound infAP, which is AP if every listed document gets a grade.
 
-    Nor is it where no document was pooled and not judged; then each precision is within ε of that
-    of AP. Else the sampled ones among the others count, and anything is possible.
+    If no document was pooled without being judged, each precision is within ε of that of AP. Else
+    the pooled documents among those that stay unjudged count, and any value is possible.
     """
     groups = run.groups
     known = np.bincount(groups.doc_query, minlength=groups.queries)
@@ -192,7 +192,7 @@ def inferred(measure: Measure, run: PartlyJudged) -> QueryBounds:
 
 
 def _precision_bound(measure: Measure, run: PartlyJudged, rel: int, *, highest: bool) -> Float:
-    """(Q,) the highest value, or the lowest, over completions and ties; NaN where there is none.
+    """(Q,) the highest or lowest value over grades and ties; NaN where nothing is ever relevant.
 
     infAP of a list that is judged whole is Σ (k−1)/(k(k−1+2ε)) · (relevant so far) + rest(k).
     """
@@ -249,11 +249,11 @@ def _precision_bound(measure: Measure, run: PartlyJudged, rel: int, *, highest: 
 
 
 def preference(measure: Measure, run: PartlyJudged) -> QueryBounds:
-    """For every number of relevant holes: the first so many of the list, and the last so many.
+    """Bound bpref: for each number of relevant unjudged documents, the first or the last of these.
 
-    A relevant document higher up, and a non-relevant one lower down, never cost anything. Unjudged
-    that the run does not list count in R or in N alone. What is reported now ignores holes, so it
-    is no completion and may lie outside.
+    Moving a relevant document up, or a non-relevant one down, never lowers it. Documents that the
+    run does not list count in R or in N alone. What is reported now ignores unjudged documents, so
+    it need not lie within the bounds.
     """
     rel = measure.threshold
     relevant = run.groups.relevant(rel)
