@@ -1,4 +1,4 @@
-"""What unjudged documents could change: worst cases of runs and differences, and what to judge next.
+"""What unjudged documents could change: worst cases of runs and differences; what to judge next.
 
 An unjudged document in the top k of a run may have any grade of the scale; the bounds of a measure
 are its lowest and highest value over all these grades and all orders of ties. How grades move a
