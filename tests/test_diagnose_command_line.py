@@ -45,7 +45,9 @@ def test_names_writes_everything_and_a_broken_rule_is_exit_code_1(tmp_path: Path
     assert "failed: name drop > 50% under hard_name_mask: 100.0% under hard_name_mask" in said
     assert "passed: name margin < -1" in said
     folder = tmp_path / "new" / "out"
-    assert json.loads((folder / "names.json").read_text("utf-8")) == data
+    stored = json.loads((folder / "names.json").read_text("utf-8"))
+    assert stored.pop("presentation")["kind"] == "names"
+    assert stored == data
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["names.html", "names.json", "names.svg"]
     assert "unicode_normalization_stress" in (folder / "names.svg").read_text("utf-8")

@@ -25,7 +25,7 @@ def test_the_public_names_are_these() -> None:
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
     boards = "Gate gate Leaderboard leaderboard"
     whole = "ties TieReport Evaluations Policy Prepared init Chosen choose Health doctor"
-    whole += " ceilings recommend sweep parts ComponentList search SearchResult"
+    whole += " parts ComponentList search SearchResult ceilings diagnose recommend sweep"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
     audits = "audit_embeddings audit_logits bench holes Unjudged Verification verify"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rankproof.audit import Audit, audit_embeddings, audit_logits
+    from rankproof.commands import diagnose
     from rankproof.commands.ceilings import ceilings
     from rankproof.commands.choose import choose
     from rankproof.commands.compare import compare
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
     "projects.choosing": ("Chosen",),
+    "commands": ("diagnose",),
     "commands.ceilings": ("ceilings",),
     "commands.choose": ("choose",),
     "commands.init": ("init",),
@@ -128,6 +130,7 @@ __all__ = [
     "ceilings",
     "choose",
     "compare",
+    "diagnose",
     "doctor",
     "evaluate",
     "evaluate_arrays",
@@ -153,7 +156,11 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"rankproof.{name}")
     if name not in _MODULE:
         raise AttributeError(f"module 'rankproof' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"rankproof.{_MODULE[name]}"), name)
+    module = _MODULE[name]
+    if module == "commands":  # a group of commands is their module: rp.diagnose.names
+        value = importlib.import_module(f"rankproof.commands.{name}")
+    else:
+        value = getattr(importlib.import_module(f"rankproof.{module}"), name)
     globals()[name] = value
     return value
 

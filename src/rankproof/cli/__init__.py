@@ -29,7 +29,6 @@ from rankproof.foundation.progress import ask_with, show_announcements, show_pro
 VERBS: dict[str, str] = {
     "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
     "orders.",
-    "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
 }
 
 

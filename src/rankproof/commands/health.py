@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from rankproof.commands.options import EMBEDDING, JUDGING
+from rankproof.commands.options import JUDGING
 from rankproof.commands.registry import Needs, all_commands
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.redaction import redact, register_address, register_secret
@@ -37,7 +37,6 @@ _ASKING = ("pydantic", "yaml", "httpx2", "tenacity")
 # What commands need that are not registered yet.
 NEEDS: dict[str, Needs] = {
     "audit": Needs("scoring", ("ml_dtypes",), {"torch": "models, not only vectors and logits"}),
-    "diagnose": EMBEDDING,
     "golden": JUDGING,
 }
 

@@ -28,7 +28,7 @@ from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import digest, digest_file, manifest
 from rankproof.foundation.phrasing import typed
-from rankproof.foundation.progress import advance, progress
+from rankproof.foundation.progress import progress
 from rankproof.foundation.version import __version__
 from rankproof.presentation.result import stored
 
@@ -217,7 +217,6 @@ def _gate(place: Path) -> dict[str, Any]:
 def _audit(place: Path) -> dict[str, Any]:
     from rankproof.audit import audit_embeddings
     from rankproof.data.beir import read_corpus
-    from rankproof.foundation.progress import progress
     from rankproof.precision.formats import FORMATS
     from rankproof.retrieval.embedders import make_embedder
     from rankproof.retrieval.embedders.wordllama import WordllamaSettings
@@ -280,28 +279,18 @@ def _diagnoses(folder: Path, language: Any) -> dict[str, dict[str, Any]]:
         return manifest(kind, config=config, seed=SEED, packages=("numpy", "polars", "wordllama"))
 
     def names() -> dict[str, Any]:
-        with progress(f"diagnosing names ({language})", 1.0):
-            found = diagnose_names(
-                make_embedder(WordllamaSettings()),
-                language=language,
-                runs=RUNS_OF_NAMES,
-                seed=SEED,
-                progress=advance,
-            )
+        found = diagnose_names(
+            make_embedder(WordllamaSettings()), language=language, runs=RUNS_OF_NAMES, seed=SEED
+        )
         result = {"manifest": made("names"), **found.to_dict(), "rules": []}
         return result | {"presentation": stored(found)}
 
     def noise() -> dict[str, Any]:
         rules = [RulesRewriterSettings(language=language, keep=k) for k in ("topics", "question")]
         rewriters = [make_rewriter(settings) for settings in rules]
-        with progress(f"diagnosing noise ({language})", 1.0):
-            found = diagnose_noise(
-                make_embedder(WordllamaSettings()),
-                language=language,
-                rewriters=rewriters,
-                seed=SEED,
-                progress=advance,
-            )
+        found = diagnose_noise(
+            make_embedder(WordllamaSettings()), language=language, rewriters=rewriters, seed=SEED
+        )
         result = {"manifest": made("noise"), **found.to_dict(), "rules": []}
         return result | {"presentation": stored(found)}
 

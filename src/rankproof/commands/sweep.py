@@ -60,8 +60,11 @@ def sweep(
         name, settings = Path(config).stem, read_config(config, SweepSettings)
     if plan:
         return SweepPlan.of(settings)
-    from rankproof.golden.passage_grading import hole_grader
     from rankproof.tradeoffs.sweep import sweep as sweep_corpus
 
-    folder = Path(f"{name}-results" if out is None else out)
-    return sweep_corpus(settings, folder, judge=hole_grader(settings, folder))
+    folder, judge = Path(f"{name}-results" if out is None else out), None
+    if settings.judge is not None:
+        from rankproof.golden.passage_grading import hole_grader
+
+        judge = hole_grader(settings, folder)
+    return sweep_corpus(settings, folder, judge=judge)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from rankproof.precision.exact_search import find_top_k, to_run
 from rankproof.precision.pipeline import ScoringPipeline
 from rankproof.precision.topk import TopK
 from rankproof.retrieval.protocols import Embedder, Vectors
-from rankproof.retrieval.workshop import Texts, Workshop, quiet
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.statistics.resampling import draw_sample
 
 K = 10
@@ -91,10 +91,10 @@ class JudgedCorpus:
             queries=[self.queries[row] for row in rows],
         )
 
-    def index(self, embedder: Embedder, progress: Callable[[float], None] | None = None) -> Index:
-        """The passages embedded."""
+    def index(self, embedder: Embedder) -> Index:
+        """Embed the passages."""
         with Workshop(Texts(self.document_ids, self.documents)) as shop:
-            return Index(self, shop.vectors(embedder, shop.passages, progress or quiet))
+            return Index(self, shop.vectors(embedder, shop.passages))
 
 
 class Index:

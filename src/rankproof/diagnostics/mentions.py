@@ -30,6 +30,7 @@ from rankproof.diagnostics.name_lists import Author, Language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
 from rankproof.foundation.arrays import Float
+from rankproof.foundation.progress import progress
 from rankproof.presentation.json_values import plain_fields
 from rankproof.retrieval.protocols import Embedder
 
@@ -70,9 +71,8 @@ def search_mentions(
     authors: Sequence[Author],
     language: Language,
     seed: int,
-    progress: Callable[[float], None] | None = None,
 ) -> Mentions:
-    """Search the corpus as it is and under each ablation; fewer than two queries are not."""
+    """Search the corpus as it is and under each ablation; at least two queries must name one."""
     named = _Names(authors)
     naming = [row for row, query in enumerate(corpus.queries) if named.pattern.search(query)]
     of = len(corpus.queries)
@@ -82,25 +82,9 @@ def search_mentions(
     corpus = corpus.only(naming)
     ways: dict[str, tuple[Rewriting, Rewriting]] = {"base": (str, str)}
     ways |= rewritings(named, language)
-    share = None if progress is None else 1.0 / (len(ways) * len(corpus.documents))
-    told = None if progress is None or share is None else lambda done: progress(done * share)
-    base = corpus.index(embedder, told).vectors
-    found, counts = [], []
-    first = None
-    for ask, write in ways.values():
-        queries = [ask(query) for query in corpus.queries]
-        documents = [write(document) for document in corpus.documents]
-        moved = [row for row, text in enumerate(documents) if text != corpus.documents[row]]
-        vectors = base.copy()
-        if moved:
-            texts = [documents[row] for row in moved]
-            vectors[moved] = embed_passages(embedder, texts, told)(texts)
-        best, values = Index(corpus, vectors).search(embed_queries(embedder, queries)(queries))
-        first = first or best
-        found.append([values, overlap(first, best), kendall(first, best)])
-        asked = sum(a != b for a, b in zip(queries, corpus.queries, strict=True))
-        counts.append((asked, len(moved)))
-    results = np.array(found)[:, :, None, :]  # (C, 3, one run, Q)
+    with progress("searching names in the corpus", len(ways) * len(corpus.documents)):
+        searched, counts = _search_rewritten(embedder, corpus, ways)
+    results = searched[:, :, None, :]  # (C, 3, one run, Q)
     changes = results[:, 0] - results[0, 0]
     tables = [
         figures(results[:, 0], seed, SHARE),
@@ -113,6 +97,29 @@ def search_mentions(
         for name, *figures_, count in zip(ways, *tables, counts, strict=True)
     )
     return Mentions(corpus.label, str(corpus.measure), len(naming), of, rows, changes[1:, 0])
+
+
+def _search_rewritten(
+    embedder: Embedder, corpus: JudgedCorpus, ways: dict[str, tuple[Rewriting, Rewriting]]
+) -> tuple[Float, list[tuple[int, int]]]:
+    """Return (C, 3, Q) measure, overlap and τ to the base; and queries and passages changed."""
+    base = corpus.index(embedder).vectors
+    results, counts = [], []
+    first = None
+    for rewrite_query, rewrite_passage in ways.values():
+        queries = [rewrite_query(query) for query in corpus.queries]
+        documents = [rewrite_passage(document) for document in corpus.documents]
+        changed = [row for row, text in enumerate(documents) if text != corpus.documents[row]]
+        vectors = base.copy()
+        if changed:
+            texts = [documents[row] for row in changed]
+            vectors[changed] = embed_passages(embedder, texts)(texts)
+        best, values = Index(corpus, vectors).search(embed_queries(embedder, queries)(queries))
+        first = first or best
+        results.append([values, overlap(first, best), kendall(first, best)])
+        changed_queries = sum(a != b for a, b in zip(queries, corpus.queries, strict=True))
+        counts.append((changed_queries, len(changed)))
+    return np.array(results), counts
 
 
 class _Names:

@@ -11,7 +11,7 @@ what an ablation costs there is held against what it costs in Δname.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,13 +37,14 @@ from rankproof.evaluation.matrices import evaluate_arrays
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import check_whole_number
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import progress
 from rankproof.precision import fixed_sum
 from rankproof.precision.topk import TopK, top_k
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.tables import Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.statistics.intervals import Interval, percentile_interval
 from rankproof.statistics.rank_similarity import (
@@ -122,14 +123,10 @@ class NamesDiagnosis(Displayed):
         return Summary(answer, notes)
 
     def tables(self) -> list[Table]:
-        """A row for each ablation."""
-        columns = [Column("ablation", "text"), Column("Δname", "signed"), Column("low", "signed")]
-        rows = [
-            (row.ablation, figure.mean, *figure.ci)
-            for row in self.rows
-            for figure in [row.margin["name"]]
-        ]
-        return [Table([*columns, Column("high", "signed")], rows)]
+        """A row for each ablation, then of the corpus where one was searched."""
+        from rankproof.diagnostics.tables import name_tables
+
+        return name_tables(self)
 
     def charts(self) -> list[Chart]:
         """The name margin of each condition with its interval."""
@@ -203,15 +200,13 @@ def diagnose_names(
     runs: int = 15,
     seed: int = 0,
     corpus: JudgedCorpus | str | Path | None = None,
-    progress: Callable[[float], None] | None = None,
 ) -> NamesDiagnosis:
     """Measure how far an embedder tells authors apart, and which rewritings undo that.
 
     `embedder` is anything with the Embedder protocol. `lists` are authors and topics, or a CSV
     with these columns; by default made-up ones of the language. Each run draws other impostors,
     topics and templates for the same queries. With a `corpus`, the ablations that text allows are
-    also searched there, on its queries that name an author of the lists. `progress` is told the
-    share of work done; a corpus counts as much again.
+    also searched there, on its queries that name an author of the lists.
 
     >>> from rankproof.diagnostics import diagnose_names
     >>> from rankproof.retrieval.embedders import make_embedder
@@ -221,8 +216,8 @@ def diagnose_names(
     ('base', 4)
     """
     known = check_language(language)
-    for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
-        check_whole_number(what, value, least)
+    for argument, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
+        check_whole_number(argument, value, least)
     if lists is None:
         lists = shipped(known)
     elif not isinstance(lists, Lists):
@@ -231,66 +226,52 @@ def diagnose_names(
     if isinstance(corpus, str | Path):
         corpus = JudgedCorpus.read(corpus)
     pairs = draw_pairs(lists, queries, seed)
-    told = _share(progress, runs)
-    measured = [
-        _run(embedder, list(draw_run(lists, known, pairs, seed, run)), told) for run in range(runs)
-    ]
+    texts = len(CONDITIONS) * 6 * queries  # a question and five passages each
+    with progress("diagnosing names", runs * texts):
+        measured = [
+            _run(embedder, list(draw_run(lists, known, pairs, seed, run))) for run in range(runs)
+        ]
     margins, quality, overlaps, taus, changed = (
         np.stack(parts, axis=-2) for parts in zip(*measured, strict=True)
     )
     change = margins[1:, 0] - margins[0, 0]  # of Δname, (A, R, Q)
-    mentions = (
-        None
-        if corpus is None
-        else search_mentions(embedder, corpus, lists.authors, known, seed, progress)
-    )
+    mentions = None
+    if corpus is not None:
+        mentions = search_mentions(embedder, corpus, lists.authors, known, seed)
     return NamesDiagnosis(
-        embedder.name,
-        embedder.fingerprint,
-        known,
-        lists.label,
-        *(queries, runs, seed),
-        _rows(margins, quality, overlaps, taus, changed, seed),
-        _ratio(margins[0], seed),
-        _prediction(change, quality[1:, 0] - quality[0, 0], mentions, seed),
-        mentions,
+        embedder=embedder.name,
+        fingerprint=embedder.fingerprint,
+        language=known,
+        lists=lists.label,
+        queries=queries,
+        runs=runs,
+        seed=seed,
+        rows=_rows(margins, quality, overlaps, taus, changed, seed),
+        ratio=_ratio(margins[0], seed),
+        prediction=_prediction(change, quality[1:, 0] - quality[0, 0], mentions, seed),
+        mentions=mentions,
     )
 
 
-def _share(
-    progress: Callable[[float], None] | None, runs: int
-) -> Callable[[int], Callable[[float], None] | None]:
-    """For so many texts of a run, a function that turns texts into the share of all work."""
-
-    def of(texts: int) -> Callable[[float], None] | None:
-        if progress is None:
-            return None
-        return lambda done: progress(done / (texts * runs))
-
-    return of
-
-
-def _run(
-    embedder: Embedder,
-    bundles: Sequence[Bundle],
-    told: Callable[[int], Callable[[float], None] | None],
-) -> tuple[Float, Float, Float, Float, Array]:
-    """One run: margins (C, 3, Q), quality (C, M, Q), overlap, τ and changed (C, Q)."""
+def _run(embedder: Embedder, bundles: Sequence[Bundle]) -> tuple[Float, Float, Float, Float, Array]:
+    """Return of one run margins (C, 3, Q), quality (C, M, Q), overlap, τ and changed (C, Q)."""
     conditions = [list(bundles)]
     conditions += [[ablation.apply(b) for b in bundles] for ablation in ABLATIONS.values()]
-    asked = [[b.question.text for b in some] for some in conditions]
-    written = [[passage.text for b in some for passage in b.passages] for some in conditions]
-    every = sum(map(len, asked)) + sum(map(len, written))
-    tell = told(every)
-    questions = embed_queries(embedder, [text for some in asked for text in some], tell)
-    passages = embed_passages(embedder, [text for some in written for text in some], tell)
+    question_texts = [[b.question.text for b in rewritten] for rewritten in conditions]
+    passage_texts = [
+        [passage.text for b in rewritten for passage in b.passages] for rewritten in conditions
+    ]
+    questions = embed_queries(embedder, [text for texts in question_texts for text in texts])
+    passages = embed_passages(embedder, [text for texts in passage_texts for text in texts])
     margins, scores, grades, changed = [], [], [], []
-    before = np.array(written[0], object)
+    before = np.array(passage_texts[0], object)
     relevant = _relevance(bundles)
-    for condition, ours, theirs in zip(CONDITIONS, asked, written, strict=True):
-        vectors = questions(ours)
-        rows = passages.rows(theirs)
-        s = cosines(vectors[:, None, :], passages.vectors[rows].reshape(len(ours), 5, -1))
+    for condition, own_questions, own_passages in zip(
+        CONDITIONS, question_texts, passage_texts, strict=True
+    ):
+        vectors = questions(own_questions)
+        rows = passages.rows(own_passages)
+        s = cosines(vectors[:, None, :], passages.vectors[rows].reshape(len(own_questions), 5, -1))
         c1, c2a, c2b, c3, c4 = s.T
         margins.append([c1 - np.maximum(c2a, c2b), c1 - c3, c1 - c4])
         unique, place = np.unique(rows, return_inverse=True)  # equal texts are scored once
@@ -299,9 +280,11 @@ def _run(
         )
         scores.append(product[:, place.ravel()])
         grades.append(_forged(relevant) if condition == FORGED else relevant)
-        again = np.array([a == b for a, b in zip(asked[0], ours, strict=True)])
-        kept = (before == np.array(theirs, object)).reshape(-1, 5).all(axis=1)
-        changed.append(~(again & kept))
+        is_same_question = np.array(
+            [a == b for a, b in zip(question_texts[0], own_questions, strict=True)]
+        )
+        is_kept = (before == np.array(own_passages, object)).reshape(-1, 5).all(axis=1)
+        changed.append(~(is_same_question & is_kept))
     quality, overlaps, taus = _retrieve(np.concatenate(scores), np.concatenate(grades))
     return np.array(margins), quality, overlaps, taus, np.array(changed)
 
@@ -311,13 +294,13 @@ def _retrieve(scores: Array, relevant: Array) -> tuple[Float, Float, Float]:
     count = len(CONDITIONS)
     best = top_k([scores], len(scores), min(K, scores.shape[1]))
     # What scores below the last of the top K cannot matter, unless it is relevant.
-    keep = (scores >= best.scores[:, -1:]) | (relevant > 0)
-    found = evaluate_arrays(
-        [row[kept] for row, kept in zip(scores, keep, strict=True)],
-        [row[kept] for row, kept in zip(relevant, keep, strict=True)],
+    is_needed = (scores >= best.scores[:, -1:]) | (relevant > 0)
+    evaluation = evaluate_arrays(
+        [row[mask] for row, mask in zip(scores, is_needed, strict=True)],
+        [row[mask] for row, mask in zip(relevant, is_needed, strict=True)],
         MEASURES,
     )
-    quality = np.stack([outcome.expected for outcome in found.outcomes.values()])
+    quality = np.stack([outcome.expected for outcome in evaluation.outcomes.values()])
     size = len(scores) // count
     parts = (best.scores, best.documents, best.cut)
     base = TopK(*(np.concatenate([part[:size]] * count) for part in parts))
@@ -337,17 +320,17 @@ def _relevance(bundles: Sequence[Bundle]) -> Array:
 
     authors = coded(author for b in bundles for author in b.authors)
     topics = coded(passage.topic for b in bundles for passage in b.passages)
-    who = coded(b.asked for b in bundles)[:, None]
-    what = coded(b.question.topic for b in bundles)[:, None]
-    relevant: Array = ((who == authors) & (what == topics)).astype(np.int64)
+    asked_authors = coded(b.asked for b in bundles)[:, None]
+    asked_topics = coded(b.question.topic for b in bundles)[:, None]
+    relevant: Array = ((asked_authors == authors) & (asked_topics == topics)).astype(np.int64)
     return relevant
 
 
 def _forged(relevant: Array) -> Array:
-    """Impostors under a forged name are nobody."""
+    """Return `relevant` without passages whose author has a forged name: nobody wrote them."""
     true = np.tile([1, 0, 0, 1, 0], relevant.shape[1] // 5)  # C1 and C3
-    kept: Array = relevant * true
-    return kept
+    by_true_authors: Array = relevant * true
+    return by_true_authors
 
 
 def _rows(
@@ -355,14 +338,16 @@ def _rows(
 ) -> tuple[NameRow, ...]:
     """From (C, 3, R, Q), (C, M, R, Q) and (C, R, Q) to a row for each condition."""
     change = margins - margins[0]
-    enough = margins[0] >= LEAST  # (3, R, Q)
+    is_large_enough = margins[0] >= LEAST  # (3, R, Q)
     with np.errstate(divide="ignore", invalid="ignore"):
-        percent = np.where(enough, change / margins[0] * 100.0, np.nan)
-        whole = margins[0].mean(axis=(1, 2))
-        of_means = np.where(whole != 0, change.mean(axis=(2, 3)) / whole * 100.0, np.nan)
-    excluded = (~enough).sum(axis=(1, 2))
+        percent = np.where(is_large_enough, change / margins[0] * 100.0, np.nan)
+        mean_margins = margins[0].mean(axis=(1, 2))
+        of_means = np.where(
+            mean_margins != 0, change.mean(axis=(2, 3)) / mean_margins * 100.0, np.nan
+        )
+    excluded = (~is_large_enough).sum(axis=(1, 2))
 
-    def by(
+    def figures_by_name(
         values: Float, names: Sequence[str], within: Interval | None = None, base: int = 0
     ) -> list[dict[str, Figure]]:
         size = len(names)
@@ -373,12 +358,12 @@ def _rows(
         ]
 
     tables = (
-        by(margins, MARGINS),
-        by(change, MARGINS),
-        by(percent, MARGINS),
+        figures_by_name(margins, MARGINS),
+        figures_by_name(change, MARGINS),
+        figures_by_name(percent, MARGINS),
         figures((margins[:, 0] <= 0).astype(np.float64), seed, SHARE),
-        by(quality, MEASURES, SHARE),
-        by(quality - quality[0], MEASURES, CHANGE, base=1),
+        figures_by_name(quality, MEASURES, SHARE),
+        figures_by_name(quality - quality[0], MEASURES, CHANGE, base=1),
         figures(overlaps, seed, SHARE, base=1),
         figures(taus, seed, CHANGE, base=1),
     )
@@ -386,15 +371,23 @@ def _rows(
         NameRow(
             condition,
             None if condition == BASE else ABLATIONS[condition].family,
-            *(margin, moved, share),
+            *(margin, margin_change, percent_change),
             {name: float(of_means[c, m]) for m, name in enumerate(MARGINS)},
             {name: int(excluded[m]) for m, name in enumerate(MARGINS)},
             int(changed[c].sum()),
-            *(wrong, found, lost, shared, tau),
+            *(confused, retrieval, quality_change, shared_top, tau),
         )
-        for c, (condition, margin, moved, share, wrong, found, lost, shared, tau) in enumerate(
-            zip(CONDITIONS, *tables, strict=True)
-        )
+        for c, (
+            condition,
+            margin,
+            margin_change,
+            percent_change,
+            confused,
+            retrieval,
+            quality_change,
+            shared_top,
+            tau,
+        ) in enumerate(zip(CONDITIONS, *tables, strict=True))
     )
 
 
@@ -420,16 +413,16 @@ def _prediction(
     cheap: Float, dear: Float, mentions: Mentions | None, seed: int
 ) -> dict[str, Correlation]:
     """Δname's change against the measure's, (A, R, Q) each, runs averaged."""
-    ours, theirs = cheap.mean(axis=1), dear.mean(axis=1)
-    found = {
-        "across_ablations": mean_correlation(ours, theirs, list(ABLATIONS)),
-        "across_queries": query_correlation(ours, theirs, seed),
+    margin_changes, quality_changes = cheap.mean(axis=1), dear.mean(axis=1)
+    correlations = {
+        "across_ablations": mean_correlation(margin_changes, quality_changes, list(ABLATIONS)),
+        "across_queries": query_correlation(margin_changes, quality_changes, seed),
     }
     if mentions is not None and mentions.rows:
         names = [row.ablation for row in mentions.rows[1:]]
         rows = [at for at, name in enumerate(ABLATIONS) if name in names]
         order = [names.index(name) for name in ABLATIONS if name in names]
-        found["across_ablations_in_corpus"] = mean_correlation(
-            ours[rows], mentions.changes[order], [n for n in ABLATIONS if n in names]
+        correlations["across_ablations_in_corpus"] = mean_correlation(
+            margin_changes[rows], mentions.changes[order], [n for n in ABLATIONS if n in names]
         )
-    return found
+    return correlations

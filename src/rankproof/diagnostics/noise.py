@@ -7,7 +7,7 @@ searched, and the drop in a measure is held against the drop in cosine [R §4.4,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,11 +23,12 @@ from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import check_whole_number
 from rankproof.foundation.phrasing import plural
+from rankproof.foundation.progress import progress
 from rankproof.presentation.charts import Chart, Curve, CurveChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.tables import Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.intervals import Interval
 from rankproof.statistics.rank_similarity import (
@@ -106,14 +107,10 @@ class NoiseDiagnosis(Displayed):
         return Summary(answer, notes)
 
     def tables(self) -> list[Table]:
-        """A row for each level."""
-        columns = [Column("level", "text"), Column("cosine", "signed"), Column("low", "signed")]
-        rows = [
-            (row.label, figure.mean, *figure.ci)
-            for row in self.rows
-            for figure in [row.cosine["clean"]]
-        ]
-        return [Table([*columns, Column("high", "signed")], rows)]
+        """A row for each level, as typed and as rewritten."""
+        from rankproof.diagnostics.tables import noise_tables
+
+        return noise_tables(self)
 
     def charts(self) -> list[Chart]:
         """The cosine by level, as typed and as each rewriter leaves it."""
@@ -186,7 +183,6 @@ def diagnose_noise(
     queries: int = 100,
     runs: int = 5,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
 ) -> NoiseDiagnosis:
     """Measure what conversational noise does to queries, and what `rewriters` undo of it.
 
@@ -207,43 +203,48 @@ def diagnose_noise(
         corpus = JudgedCorpus.read(corpus)
     references: list[str]
     if corpus is None:
-        some = questions(known)[:queries]
-        asked = [question for question, _ in some]
-        references = [passage for _, passage in some]
+        pairs = questions(known)[:queries]
+        clean_queries = [question for question, _ in pairs]
+        references = [passage for _, passage in pairs]
         source = f"rankproof's {known} questions"
     else:
         corpus = corpus.sample(queries, seed)
-        asked, references = corpus.queries, corpus.documents
+        clean_queries, references = corpus.queries, corpus.documents
         source = corpus.label
     typed = [
         [
-            [noised(q, level, known, seed * 1_000_003 + run).text for q in asked]
+            [noised(q, level, known, seed * 1_000_003 + run).text for q in clean_queries]
             for run in range(runs)
         ]
         for level in LEVELS
     ]
-    ways = [typed, *(_rewritten(rewriter, typed) for rewriter in rewriters)]
-    texts = [text for levels in ways for level in levels for run in level for text in run]
-    total = len(texts) + len(references)
-    told = None if progress is None else lambda done: progress(done / total)
-    vectors = embed_queries(embedder, texts, told)
-    shape = (len(ways), len(LEVELS), runs, len(asked))
-    points = vectors(texts).reshape(*shape, -1)  # (W, L, R, Q, D)
-    if corpus is None:
-        passages = embed_passages(embedder, references, told)(references)
-        searched = None
-    else:
-        index = corpus.index(embedder, told)
-        passages = index.relevant()
-        searched = _search(index, points)
-    cosine = np.stack([cosines(points, vectors(asked)), cosines(points, passages)])
+    versions = [typed, *(_rewritten(rewriter, typed) for rewriter in rewriters)]
+    texts = [text for levels in versions for level in levels for run in level for text in run]
+    with progress("diagnosing noise", len(texts) + len(references)):
+        vectors = embed_queries(embedder, texts)
+        shape = (len(versions), len(LEVELS), runs, len(clean_queries))
+        points = vectors(texts).reshape(*shape, -1)  # (W, L, R, Q, D)
+        if corpus is None:
+            passages = embed_passages(embedder, references)(references)
+            searched = None
+        else:
+            index = corpus.index(embedder)
+            passages = index.relevant()
+            searched = _search(index, points)
+    cosine = np.stack([cosines(points, vectors(clean_queries)), cosines(points, passages)])
+    names = [rewriter.name for rewriter in rewriters]
+    prediction = {} if searched is None else _prediction(cosine[0], searched[0], names, seed)
     return NoiseDiagnosis(
-        *(embedder.name, embedder.fingerprint, known, source, len(asked), runs, seed),
-        None if corpus is None else str(corpus.measure),
-        _rows(cosine, searched, [rewriter.name for rewriter in rewriters], ways, seed),
-        {}
-        if searched is None
-        else _prediction(cosine[0], searched[0], [rewriter.name for rewriter in rewriters], seed),
+        embedder=embedder.name,
+        fingerprint=embedder.fingerprint,
+        language=known,
+        source=source,
+        queries=len(clean_queries),
+        runs=runs,
+        seed=seed,
+        measure=None if corpus is None else str(corpus.measure),
+        rows=_rows(cosine, searched, names, versions, seed),
+        prediction=prediction,
     )
 
 
@@ -261,18 +262,18 @@ def _rewritten(rewriter: Rewriter, levels: list[list[list[str]]]) -> list[list[l
 def _search(index: Index, points: Float) -> Float:
     """(3, W, L, R, Q) the measure, overlap and τ to level 0 as typed."""
     first, _ = index.search(points[0, 0, 0])  # level 0 is the same in every run
-    found = np.empty((3, *points.shape[:-1]))
+    results = np.empty((3, *points.shape[:-1]))
     for at in np.ndindex(points.shape[:3]):
         best, values = index.search(points[at])
-        found[:, *at] = values, overlap(first, best), kendall(first, best)
-    return found
+        results[:, *at] = values, overlap(first, best), kendall(first, best)
+    return results
 
 
 def _rows(
     cosine: Float,
     searched: Float | None,
     names: Sequence[str],
-    ways: list[list[list[list[str]]]],
+    versions: list[list[list[list[str]]]],
     seed: int,
 ) -> tuple[NoiseRow, ...]:
     """From (2, W, L, R, Q) cosines and (3, W, L, R, Q) searches to a row for each way and level."""
@@ -293,25 +294,25 @@ def _rows(
         [dict(zip(COSINES, pair, strict=True)) for pair in zip(*map(over, values), strict=True)]
         for values in (cosine, drop, percent)
     )
-    ends: list[EndToEnd | None] = [None] * len(cosine_of)
+    retrievals: list[EndToEnd | None] = [None] * len(cosine_of)
     if searched is not None:
         measure, shared, tau = searched
-        found = (
+        results = (
             over(measure, SHARE),
             over(measure - measure[:1, :1], CHANGE, base=1),
             over(shared, SHARE, base=1),
             over(tau, CHANGE, base=1),
         )
-        ends = [EndToEnd(*row) for row in zip(*found, strict=True)]
-    places = [(way, level) for way in (None, *names) for level in LEVELS]
+        retrievals = [EndToEnd(*row) for row in zip(*results, strict=True)]
+    places = [(version, level) for version in (None, *names) for level in LEVELS]
     return tuple(
         NoiseRow(
-            *(level, way, cosine_of[at], drop_of[at], percent_of[at]),
+            *(level, version, cosine_of[at], drop_of[at], percent_of[at]),
             {name: float(recovered[c, at // 5, at % 5]) for c, name in enumerate(COSINES)},
-            ends[at],
-            ways[at // 5][level][0][0],
+            retrievals[at],
+            versions[at // 5][level][0][0],
         )
-        for at, (way, level) in enumerate(places)
+        for at, (version, level) in enumerate(places)
     )
 
 
@@ -319,13 +320,13 @@ def _prediction(
     clean: Float, measure: Float, names: list[str], seed: int
 ) -> dict[str, Correlation]:
     """The change of cosine against that of the measure; level 0 as typed is no point."""
-    ways = ["", *(f" by {name}" for name in names)]
-    labels = [f"level {level}{way}" for way in ways for level in LEVELS][1:]
-    ours, theirs = (
+    versions = ["", *(f" by {name}" for name in names)]
+    labels = [f"level {level}{version}" for version in versions for level in LEVELS][1:]
+    cosine_changes, measure_changes = (
         (values - values[:1, :1]).mean(axis=2).reshape(-1, values.shape[-1])[1:]
         for values in (clean, measure)
     )
     return {
-        "across_levels": mean_correlation(ours, theirs, labels),
-        "across_queries": query_correlation(ours, theirs, seed),
+        "across_levels": mean_correlation(cosine_changes, measure_changes, labels),
+        "across_queries": query_correlation(cosine_changes, measure_changes, seed),
     }

@@ -8,31 +8,25 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array, Float
 from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.progress import advance
 from rankproof.retrieval.protocols import Embedder
 from rankproof.retrieval.workshop import check_rows
 
-BATCH = 512  # texts handed over at a time, so that progress can be told
+_BATCH = 512  # texts embedded between two reports of progress
 
 
 class Embedded:
     """Vectors of many texts, looked up by text."""
 
-    def __init__(
-        self,
-        embed: Callable[[Sequence[str]], Array],
-        texts: Sequence[str],
-        name: str,
-        progress: Callable[[float], None] | None = None,
-    ):
+    def __init__(self, embed: Callable[[Sequence[str]], Array], texts: Sequence[str], name: str):
+        """Embed each distinct text once, in batches; `name` is the embedder's, for messages."""
         unique = list(dict.fromkeys(texts))
         self._row = {text: row for row, text in enumerate(unique)}
-        told = len(texts) / len(unique) if unique else 0.0
         parts = []
-        for first in range(0, len(unique), BATCH):
-            batch = unique[first : first + BATCH]
+        for first in range(0, len(unique), _BATCH):
+            batch = unique[first : first + _BATCH]
             parts.append(_unit(embed(batch), batch, name))
-            if progress is not None:
-                progress(len(batch) * told)
+            advance(len(batch) * len(texts) / len(unique))  # repeated texts count as done
         if len({part.shape[1] for part in parts}) > 1:
             raise InputError(
                 "vectors of different lengths", place=name, remedy="check the embedder"
@@ -43,38 +37,37 @@ class Embedded:
         return len(self.vectors)
 
     def rows(self, texts: Sequence[str]) -> Array:
-        """(n,) where each text stands in `vectors`."""
+        """Return (n,) the row of each text in `vectors`."""
         return np.array([self._row[text] for text in texts], np.int64)
 
     def __call__(self, texts: Sequence[str]) -> Float:
-        """(n, D)"""
-        found: Float = self.vectors[self.rows(texts)]
-        return found
+        """Return (n, D) the vectors of these texts."""
+        vectors: Float = self.vectors[self.rows(texts)]
+        return vectors
 
 
-def embed_queries(
-    embedder: Embedder, texts: Sequence[str], progress: Callable[[float], None] | None = None
-) -> Embedded:
-    return Embedded(embedder.embed_queries, texts, embedder.name, progress)
+def embed_queries(embedder: Embedder, texts: Sequence[str]) -> Embedded:
+    """Embed texts as queries."""
+    return Embedded(embedder.embed_queries, texts, embedder.name)
 
 
-def embed_passages(
-    embedder: Embedder, texts: Sequence[str], progress: Callable[[float], None] | None = None
-) -> Embedded:
-    return Embedded(embedder.embed_passages, texts, embedder.name, progress)
+def embed_passages(embedder: Embedder, texts: Sequence[str]) -> Embedded:
+    """Embed texts as passages."""
+    return Embedded(embedder.embed_passages, texts, embedder.name)
 
 
 def cosines(one: Float, other: Float) -> Float:
-    """(n,) of unit vectors, row by row."""
+    """Return (n,) cosines of unit vectors, row by row."""
     products: Float = (one * other).sum(axis=-1)
     return products
 
 
 def _unit(values: Array, texts: Sequence[str], name: str) -> Float:
+    """Scale vectors to length 1; raise InputError for one that is zero or not finite."""
     vectors = check_rows(values, np.float64, len(texts), name)
     length = np.sqrt((vectors * vectors).sum(axis=1))
-    blank = np.array([not text.strip() for text in texts])  # nothing to find: zeros will do
-    wrong = ~np.isfinite(length) | ((length == 0) & ~blank)
+    is_blank = np.array([not text.strip() for text in texts])  # may stay zero
+    wrong = ~np.isfinite(length) | ((length == 0) & ~is_blank)
     if wrong.any():
         at = int(wrong.argmax())
         problem = "a zero vector" if length[at] == 0 else "a number that is not finite"

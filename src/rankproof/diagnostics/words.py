@@ -32,14 +32,14 @@ NOISE = (28.0, 40.0)  # percent of cosine lost from level 0 to 4
 
 def names_sentences(diagnosis: NamesDiagnosis) -> list[str]:
     """The base, each family, then whether the margins foretell retrieval."""
-    said = [_base(diagnosis)]
+    sentences = [_base(diagnosis)]
     if math.isnan(diagnosis["hard_name_mask"].percent["name"].mean):
         nothing = f"No base margin reaches {LEAST}, so there is no percentage to read."
-        return [*said, nothing, *_foretold(diagnosis)]
-    said += _identity(diagnosis)
-    said += _formatting(diagnosis)
-    said += _layout(diagnosis)
-    return [*said, *_foretold(diagnosis)]
+        return [*sentences, nothing, *_foretold(diagnosis)]
+    sentences += _identity(diagnosis)
+    sentences += _formatting(diagnosis)
+    sentences += _layout(diagnosis)
+    return [*sentences, *_foretold(diagnosis)]
 
 
 def _base(diagnosis: NamesDiagnosis) -> str:
@@ -55,26 +55,26 @@ def _base(diagnosis: NamesDiagnosis) -> str:
         f"“the paper” below: {low}–{high})."
     )
     rows = diagnosis.queries * diagnosis.runs
-    out = diagnosis.base.excluded["name"]
-    if out:
+    excluded = diagnosis.base.excluded["name"]
+    if excluded:
         text += (
-            f" {out_of(out, rows, 'row', 'has', 'have')} a base margin below {LEAST} and "
-            f"{'is' if out == 1 else 'are'} in no percentage"
-            f"{': the model hardly tells these authors apart' if out > rows / 5 else ''}."
+            f" {out_of(excluded, rows, 'row', 'has', 'have')} a base margin below {LEAST} and "
+            f"{'is' if excluded == 1 else 'are'} in no percentage"
+            f"{': the model hardly tells these authors apart' if excluded > rows / 5 else ''}."
         )
     return f"{text} Before any ablation, {_confused(diagnosis.base)}."
 
 
 def _identity(diagnosis: NamesDiagnosis) -> list[str]:
     mask = diagnosis["hard_name_mask"].percent["name"].mean
-    said = []
+    sentences = []
     if abs(mask + 100.0) > 1e-9:
-        said.append(
+        sentences.append(
             f"Warning: hard_name_mask leaves {100 + mask:.2g}% of the margin, and must leave none: "
             "the embedder gives equal texts different vectors."
         )
     else:
-        said.append("hard_name_mask takes the whole margin, as it must.")
+        sentences.append("hard_name_mask takes the whole margin, as it must.")
     for name, reason in (
         ("gibberish_name", "codes in place of names"),
         ("edit_distance_near_miss", "impostors one or two letters away"),
@@ -93,53 +93,55 @@ def _identity(diagnosis: NamesDiagnosis) -> list[str]:
         moved = f"falls by {-change:.0f}%, {place} ({-high:.0f} to {-low:.0f}%)"
         if change >= 0.5:
             moved = f"rises by {change:.0f}%; in the paper it falls by {-high:.0f} to {-low:.0f}%"
-        said.append(
+        sentences.append(
             f"{mark}{name} ({reason}): the margin {moved}, and {_confused(row)}. A fall is "
             "expected here."
         )
-    return said
+    return sentences
 
 
 def _formatting(diagnosis: NamesDiagnosis) -> list[str]:
     every = [row for row in diagnosis.rows if row.family == "formatting"]
     rows = [row for row in every if row.changed]
-    bad = [row for row in rows if abs(row.percent["name"].mean) > BENIGN]
-    said = [
+    harmful = [row for row in rows if abs(row.percent["name"].mean) > BENIGN]
+    sentences = [
         f"Warning: {row.ablation} moves the margin by {_percent(row)}; the same person written "
         f"otherwise should cost no more than {BENIGN:.0f}%. {_REMEDY[row.ablation]}"
-        for row in bad
+        for row in harmful
     ]
-    fine: list[str] = []
+    harmless: list[str] = []
     unsettled: list[str] = []
     for row in rows:
         if abs(row.percent["name"].mean) <= BENIGN:
             within = all(abs(end) <= BENIGN for end in row.percent["name"].ci)
-            (fine if within else unsettled).append(f"{row.ablation} {_percent(row)}")
-    if fine:
-        said.append(f"Formatting that does no harm (within {BENIGN:.0f}%): {', '.join(fine)}.")
-    if unsettled:
-        asked = plural(diagnosis.queries, "query")
-        said.append(
-            f"Not settled by {asked} ({BENIGN:.0f}% or less, or more): {', '.join(unsettled)}."
+            (harmless if within else unsettled).append(f"{row.ablation} {_percent(row)}")
+    if harmless:
+        sentences.append(
+            f"Formatting that does no harm (within {BENIGN:.0f}%): {', '.join(harmless)}."
         )
-    if idle := [row.ablation for row in every if not row.changed]:
-        said.append(f"Not tried, as it changes none of these texts: {', '.join(idle)}.")
-    return said
+    if unsettled:
+        queries = plural(diagnosis.queries, "query")
+        sentences.append(
+            f"Not settled by {queries} ({BENIGN:.0f}% or less, or more): {', '.join(unsettled)}."
+        )
+    if unchanged := [row.ablation for row in every if not row.changed]:
+        sentences.append(f"Not tried, as it changes none of these texts: {', '.join(unchanged)}.")
+    return sentences
 
 
 def _layout(diagnosis: NamesDiagnosis) -> list[str]:
     rows = [row for row in diagnosis.rows if row.family == "layout"]
     low, high = LAYOUT
-    said = []
+    sentences = []
     for row in rows:
         change = row.percent["name"].mean
         outside = not low <= change <= high
-        said.append(
+        sentences.append(
             f"{'Warning: ' if outside else ''}{row.ablation} moves the margin by {_percent(row)} "
             f"({'outside' if outside else 'within'} the paper's {_signed(low)} to {_signed(high)}%)"
             f"{': lay out records as you ask for them.' if outside else '.'}"
         )
-    return said
+    return sentences
 
 
 _REMEDY = {
@@ -175,45 +177,47 @@ def _confused(row: NameRow) -> str:
 def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
     base = diagnosis.base.retrieval[MEASURES[0]].mean
     worst = min(diagnosis.rows[1:], key=lambda row: row.retrieval_change[MEASURES[0]].mean)
-    lost = worst.retrieval_change[MEASURES[0]].mean
+    loss = worst.retrieval_change[MEASURES[0]].mean
     searched = (
         f"Searched among all passages of a run, {MEASURES[0]} is {base:.3f}; it changes most under "
-        f"{worst.ablation} ({_moved(lost)})."
+        f"{worst.ablation} ({_moved(loss)})."
     )
-    said = [searched, *correlations(diagnosis.prediction, "change of Δname", MEASURES[0])]
+    sentences = [searched, *correlations(diagnosis.prediction, "change of Δname", MEASURES[0])]
     mentions = diagnosis.mentions
     if mentions is not None and not mentions.rows:
-        said.append(
+        sentences.append(
             f"{mentions.corpus}: {mentions.queries or 'none'} of {mentions.of} judged queries "
             f"names an author of {diagnosis.lists}, so names cannot be searched there: list its "
             "authors with --authors."
         )
     elif mentions is not None:
         row = min(mentions.rows[1:], key=lambda row: row.change.mean)
-        said.append(
+        sentences.append(
             f"{mentions.corpus}, {plural(mentions.queries, 'query names', 'queries name')} an "
             "author: "
             f"{mentions.measure} {mentions.rows[0].measure.mean:.3f}; it changes most under "
             f"{row.ablation} ({_moved(row.change.mean, row.change.ci)})."
         )
-    return said
+    return sentences
 
 
-def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[str]:
+def correlations(by_name: dict[str, Correlation], cheap_value: str, dear_value: str) -> list[str]:
     """Whether a cheap figure foretells a dear one."""
-    said = []
-    for name, c in found.items():
+    sentences = []
+    for name, c in by_name.items():
         over = name.removeprefix("across_").replace("_", " ")
         caution = f" Only {plural(c.points, 'point')}: read it as a hint." if c.few else ""
         if math.isnan(c.pearson):
-            said.append(f"Across {over} the {cheap} or {dear} does not vary: no correlation.")
+            sentences.append(
+                f"Across {over} the {cheap_value} or {dear_value} does not vary: no correlation."
+            )
             continue
-        said.append(
-            f"Across {over} the {cheap} follows that of {dear} with r = {c.pearson:.2f}"
+        sentences.append(
+            f"Across {over} the {cheap_value} follows that of {dear_value} with r = {c.pearson:.2f}"
             f"{_ends(c.pearson_ci)}, ρ = {c.spearman:.2f}{_ends(c.spearman_ci)}.{caution}"
             f"{_carried(c)}"
         )
-    return said
+    return sentences
 
 
 def _carried(c: Correlation) -> str:
@@ -235,37 +239,37 @@ def _passage(diagnosis: NoiseDiagnosis) -> str:
     """From level 0 to 4, in percent of the mean as the paper has it; what is sure to have moved."""
     clean, high = (diagnosis.at(level).cosine["passage"].mean for level in (0, 4))
     ends = diagnosis.at(4).drop["passage"].ci
-    also = f"the cosine to the clean query falls to {diagnosis.at(4).cosine['clean'].mean:.3f}."
-    whole = (
+    to_clean = f"the cosine to the clean query falls to {diagnosis.at(4).cosine['clean'].mean:.3f}."
+    lead = (
         f"From level 0 to 4 the cosine to the relevant passage goes from {clean:.3f} to {high:.3f}"
     )
     if not (ends[0] > 0 or ends[1] < 0) or clean <= 0:
-        return f"{whole}, a change not told apart from none{_ends(ends, _change)}; {also}"
-    lost = (clean - high) / clean * 100.0
+        return f"{lead}, a change not told apart from none{_ends(ends, _change)}; {to_clean}"
+    loss = (clean - high) / clean * 100.0
     low_end, high_end = NOISE
-    place = "above" if lost > high_end else "below" if lost < low_end else "within"
-    mark = "Warning: " if lost > high_end else ""
+    place = "above" if loss > high_end else "below" if loss < low_end else "within"
+    mark = "Warning: " if loss > high_end else ""
     return (
-        f"{mark}{whole}, {'down' if lost > 0 else 'up'} by {abs(lost):.0f}% ({place} the fall of "
-        f"{low_end:.0f}–{high_end:.0f}% in {SOURCE}); {also}"
+        f"{mark}{lead}, {'down' if loss > 0 else 'up'} by {abs(loss):.0f}% ({place} the fall of "
+        f"{low_end:.0f}–{high_end:.0f}% in {SOURCE}); {to_clean}"
     )
 
 
 def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:
     """The fall from level 0 to 4, what is recovered, and whether cosine foretells retrieval."""
     high = diagnosis.at(4)
-    said = [_passage(diagnosis)]
+    sentences = [_passage(diagnosis)]
     for name in diagnosis.rewriters:
         share = diagnosis.at(4, name).recovered["clean"]
         untouched = diagnosis.at(0, name).cosine["clean"].mean
         recovered = "nothing, as nothing is" if math.isnan(share) else f"{share:.0%} of the cosine"
-        said.append(
+        sentences.append(
             f"Rewriting by {name} recovers {recovered} lost at level 4; a clean query it leaves "
             f"at {untouched:.3f} of itself."
         )
     if high.retrieval is not None and diagnosis.measure is not None:
         change = high.retrieval.change
-        said.append(
+        sentences.append(
             f"Searched, {diagnosis.measure} changes by {_moved(change.mean, change.ci)} at level "
             "4, and "
             f"{high.retrieval.overlap.mean:.0%} of the top 10 stay."
@@ -273,6 +277,6 @@ def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:
         for name in diagnosis.rewriters:
             again = diagnosis.at(4, name).retrieval
             assert again is not None
-            said.append(f"Rewritten by {name} it changes by {_moved(again.change.mean)}.")
-        said += correlations(diagnosis.prediction, "change of cosine", diagnosis.measure)
-    return said
+            sentences.append(f"Rewritten by {name} it changes by {_moved(again.change.mean)}.")
+        sentences += correlations(diagnosis.prediction, "change of cosine", diagnosis.measure)
+    return sentences

@@ -1,8 +1,9 @@
 """PROC@K: the best that any reordering of a pool of candidates reaches.
 
-Documents that all tie can stand in any order, so PROC of a pool is the maximum of the measure over
-the ties of one group. What is missing to the best of all graded passages is for retrieval to find;
-what is missing between the run and PROC is for a reranker to order.
+A low score has two causes: passages that were not retrieved, and retrieved ones in a poor order.
+PROC separates them. Documents that all tie can be in any order, so PROC of a pool is the maximum of
+the measure over the ties of one group. What PROC lacks to the best of all graded passages is for
+retrieval to find; what the run lacks to PROC is for a reranker to order.
 """
 
 from __future__ import annotations
@@ -257,111 +258,111 @@ def ceilings(
     check_order(order)
     if pool_depth is not None and pool_depth < 1:
         raise InputError(f"pool depth {pool_depth} is below 1", remedy="take the top 100, say")
-    judged, mine = read_qrels(qrels), read_run(run)
-    wanted = measures_at(measures, at)
-    pools = [mine] if pool is None else _runs(pool)
-    listed = [candidates(p, order) for p in pools]
-    taken = [_top(frame, pool_depth) for frame in listed]
+    judged, own_run = read_qrels(qrels), read_run(run)
+    parsed = measures_at(measures, at)
+    pools = [own_run] if pool is None else _read_pools(pool)
+    ranks = [candidates(p, order) for p in pools]
+    cut_pools = [_top(frame, pool_depth) for frame in ranks]
     policy = Policy(order=order)
-    actual = set_beside(evaluate_tables(mine, judged, with_judged(wanted), policy), wanted)
-    stated = _reordered(taken, judged, wanted, policy)
-    ideal = _reordered([judged.to_frame()], judged, wanted, policy)
-    cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in listed])
-    extremes = {measure: (proc, proc) for measure, proc in stated.items()}
-    if len(cut) and len(pools) == 1:
-        extremes = _extremes(listed[0], judged, wanted, policy, pool_depth)
-    figures = {m: (actual.outcomes[m].in_mean(), stated[m], ideal[m]) for m in wanted}
-    columns = np.stack([column for three in figures.values() for column in three], axis=1)
+    actual = set_beside(evaluate_tables(own_run, judged, with_judged(parsed), policy), parsed)
+    proc = _best_order(cut_pools, judged, parsed, policy)
+    ideal = _best_order([judged.to_frame()], judged, parsed, policy)
+    cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in ranks])
+    extremes: dict[Measure, tuple[Float, Float]] = {}  # not known of a union
+    if len(pools) == 1:
+        extremes = {measure: (values, values) for measure, values in proc.items()}
+        if len(cut):
+            extremes = _extremes(ranks[0], judged, parsed, policy, pool_depth)
+    values = {m: (actual.outcomes[m].in_mean(), proc[m], ideal[m]) for m in parsed}
+    columns = np.stack([column for three in values.values() for column in three], axis=1)
     means = resampled_means(columns, seed, resamples)  # all measures from the same draws
-    found = {
-        measure: replace(
-            _ceiling(
-                measure,
-                figures[measure],
-                (actual.outcomes[measure].min, actual.outcomes[measure].max),
-                extremes[measure] if len(pools) == 1 else None,
-                means[:, 3 * at : 3 * at + 3],
-            ),
-            judged=actual.judged[measure],
+    by_measure = {}
+    for place, measure in enumerate(parsed):
+        outcomes = actual.outcomes[measure]
+        ceiling = _summarize(
+            measure,
+            values[measure],
+            over_ties=(outcomes.min, outcomes.max),
+            proc_extremes=extremes.get(measure),
+            means=means[:, 3 * place : 3 * place + 3],
         )
-        for at, measure in enumerate(wanted)
-    }
-    deepest = max(m.cutoff or 0 for m in wanted)
-    top = _top(candidates(mine, order), deepest or None)
-    outside = top.join(pl.concat(taken), on=["query", "doc"], how="anti")
+        by_measure[measure] = replace(ceiling, judged=actual.judged[measure])
+    deepest = max(m.cutoff or 0 for m in parsed)
+    united = pl.concat(cut_pools)
+    top = _top(candidates(own_run, order), deepest or None)
+    outside = top.join(united, on=["query", "doc"], how="anti")
+    notes = (*judged.notes, *(note for p in (own_run, *pools) for note in p.notes))
     return Ceilings(
-        name=mine.name,
+        name=own_run.name,
         pool=" + ".join(p.name for p in pools),
         depth=pool_depth,
-        measures=found,
+        measures=by_measure,
         cut=cut.n_unique(),
         outside=len(outside.join(judged.to_frame(), on="query", how="semi")),
         missing=actual.missing,
         seed=seed,
-        own=holds_all(pl.concat(taken), judged),
-        guessed=tuple(
-            dict.fromkeys((*judged.notes, *(n for p in (mine, *pools) for n in p.notes)))
-        ),
+        own=holds_all(united, judged),
+        guessed=tuple(dict.fromkeys(notes)),
     )
 
 
-def holds_all(taken: pl.DataFrame, qrels: Qrels) -> bool:
-    """Whether no judged passage is outside the candidates."""
-    return not len(qrels.to_frame().join(taken, on=["query", "doc"], how="anti"))
+def holds_all(pool: pl.DataFrame, qrels: Qrels) -> bool:
+    """True if every judged passage is among the candidates."""
+    return not len(qrels.to_frame().join(pool, on=["query", "doc"], how="anti"))
 
 
 def measures_at(
     measures: str | Measure | Iterable[str | Measure], at: int | Sequence[int]
 ) -> list[Measure]:
-    """Each measure at each cutoff; one that brings its own keeps it."""
+    """Return each measure at each cutoff; one that has its own cutoff keeps it."""
     several = [measures] if isinstance(measures, str | Measure) else list(measures)
     cutoffs = [at] if isinstance(at, int) else list(at)
     if not several or not cutoffs:
         raise InputError("no measure or no cutoff was named", remedy="name RAnWG and 10, say")
-    found: dict[Measure, None] = {}
-    for given in several:
-        if not isinstance(given, Measure) and "@" in given:
-            found[parse(given)] = None
-            continue
-        # A measure may need a cutoff to be read at all.
-        bare = given if isinstance(given, Measure) else None
-        if bare is not None and bare.cutoff is not None:
-            found[bare] = None
-            continue
-        for k in cutoffs:
-            found[bare @ k if bare is not None else parse(f"{given}@{k}")] = None
-    for measure in found:
+    with_cutoffs: dict[Measure, None] = {}
+    for measure in several:
+        # A measure without a cutoff may not be readable: the text gets its cutoff first.
+        if isinstance(measure, Measure) and measure.cutoff is None:
+            with_cutoffs |= {measure @ k: None for k in cutoffs}
+        elif isinstance(measure, Measure) or "@" in measure:
+            with_cutoffs[parse(measure)] = None
+        else:
+            with_cutoffs |= {parse(f"{measure}@{k}"): None for k in cutoffs}
+    for measure in with_cutoffs:
         if not measure.definition.best_by_grade:
             better = ", ".join(name for name, d in REGISTRY.items() if d.best_by_grade)
             raise MeasureError(f"{measure} has no ceiling", remedy=f"use one of {better}")
-    return list(found)
+    return list(with_cutoffs)
 
 
-def _runs(pool: Any) -> list[Run]:
-    """One run, or several in a list; a list of (query, doc, score) rows is one."""
-    several = isinstance(pool, list | tuple) and not any(isinstance(p, list | tuple) for p in pool)
-    runs = [read_run(p) for p in (pool if several else [pool])]
+def _read_pools(pool: Any) -> list[Run]:
+    """Read one run, or several in a list; a list of (query, doc, score) rows is one run."""
+    is_several = isinstance(pool, list | tuple) and not any(
+        isinstance(p, list | tuple) for p in pool
+    )
+    runs = [read_run(p) for p in (pool if is_several else [pool])]
     if not runs:
         raise InputError("the list of pools is empty", remedy="name a run, or leave it out")
     return runs
 
 
-def _top(listed: pl.DataFrame, depth: int | None) -> pl.DataFrame:
-    chosen = listed if depth is None else listed.filter(pl.col("rank") <= depth)
-    return chosen.select("query", "doc")
+def _top(ranks: pl.DataFrame, depth: int | None) -> pl.DataFrame:
+    """Return query and doc of the first `depth` of each list; None: all."""
+    top = ranks if depth is None else ranks.filter(pl.col("rank") <= depth)
+    return top.select("query", "doc")
 
 
 def _straddles(depth: int | None) -> pl.Expr:
-    """Whether a document's tie group goes on past the end of the pool."""
+    """True for a document whose tie group continues past the end of the pool."""
     if depth is None:
         return pl.lit(False)
     return (pl.col("first") <= depth) & (pl.col("last") > depth)
 
 
-def _reordered(
+def _best_order(
     pools: list[pl.DataFrame], qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> dict[Measure, Float]:
-    """(Q,) the best that any order of the united pools reaches, per measure."""
+    """Return (Q,) per measure the best that any order of the united pools reaches."""
     united = pl.concat([p.select("query", "doc") for p in pools]).unique(maintain_order=True)
     tied = read_run(united.with_columns(score=pl.lit(0.0)), name="pool")
     evaluation = evaluate_tables(tied, qrels, measures, policy)
@@ -369,58 +370,60 @@ def _reordered(
 
 
 def _extremes(
-    listed: pl.DataFrame,
+    ranks: pl.DataFrame,
     qrels: Qrels,
     measures: Sequence[Measure],
     policy: Policy,
     depth: int | None,
 ) -> dict[Measure, tuple[Float, Float]]:
-    """(Q,) PROC when the tie at the end of the pool lets in its worst, and its best, documents.
+    """Return (Q,) PROC if the tie at the end of the pool admits its worst, and its best, documents.
 
-    The best order of a pool only gains from a document of higher gain, so the extremes are those
-    of the extreme choices. Gain rises with the grade, but for RAnWG: a rare 3 may outweigh a 4.
+    The best order of a pool only gains from a document of higher gain, so these are the extremes.
+    Gain rises with the grade, except for RAnWG, where a rare 3 may outweigh a 4.
     """
-    begun = listed.filter(pl.col("first") <= depth)
-    alike: dict[Any, list[Measure]] = {}
+    reached = ranks.filter(pl.col("first") <= depth)
+    by_constants: dict[Any, list[Measure]] = {}  # measures with the same gains
     for measure in measures:
-        alike.setdefault(measure.resolved if measure.name == "RAnWG" else None, []).append(measure)
-    found: dict[Measure, tuple[Float, Float]] = {}
-    for constants, several in alike.items():
+        constants = measure.resolved if measure.name == "RAnWG" else None
+        by_constants.setdefault(constants, []).append(measure)
+    extremes: dict[Measure, tuple[Float, Float]] = {}
+    for constants, several in by_constants.items():
         gain = qrels.grade if constants is None else graded_weights(qrels, several[0])
         gains = qrels.to_frame().select("query", "doc", gain=pl.Series(gain).cast(pl.Float64))
-        graded = begun.join(gains, on=["query", "doc"], how="left", maintain_order="left")
+        graded = reached.join(gains, on=["query", "doc"], how="left", maintain_order="left")
         graded = graded.with_columns(pl.col("gain").fill_null(0.0))
         worst, best = (
-            _reordered([_let_in(graded, depth, descending)], qrels, several, policy)
+            _best_order([_admit_by_gain(graded, depth, descending)], qrels, several, policy)
             for descending in (False, True)
         )
-        found |= {measure: (worst[measure], best[measure]) for measure in several}
-    return found
+        extremes |= {measure: (worst[measure], best[measure]) for measure in several}
+    return extremes
 
 
-def _let_in(graded: pl.DataFrame, depth: int | None, descending: bool) -> pl.DataFrame:
-    """The pool when the tie at its end is broken by gain."""
-    inside = pl.col("gain").rank("ordinal", descending=descending).over("query", "first")
-    room = pl.col("first") + inside.cast(pl.Int64) - 1 <= depth
-    return graded.filter((pl.col("last") <= depth) | (_straddles(depth) & room))
+def _admit_by_gain(graded: pl.DataFrame, depth: int | None, descending: bool) -> pl.DataFrame:
+    """Return the pool if the tie at its end is broken by gain."""
+    place = pl.col("gain").rank("ordinal", descending=descending).over("query", "first")
+    fits = pl.col("first") + place.cast(pl.Int64) - 1 <= depth
+    return graded.filter((pl.col("last") <= depth) | (_straddles(depth) & fits))
 
 
 def graded_weights(qrels: Qrels, measure: Measure) -> Float:
-    """(N,) what RAnWG with these parameters gives each judged passage."""
+    """Return (N,) the weight that RAnWG with these parameters gives each judged passage."""
     pool = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
     weight = rarity_weights(pool, **measure.parameters)
     return weight[pool.query, qrels.grade]
 
 
-def _ceiling(
+def _summarize(
     measure: Measure,
-    figures: tuple[Float, Float, Float],
-    ties: tuple[Float, Float],
-    extremes: tuple[Float, Float] | None,
+    values: tuple[Float, Float, Float],
+    *,
+    over_ties: tuple[Float, Float],
+    proc_extremes: tuple[Float, Float] | None,
     means: Float,
 ) -> Ceiling:
-    """Per-query figures and their resampled means (R, 3) → one ceiling."""
-    actual, proc, ideal = figures
+    """Summarize values per query (actual, PROC, ideal) and their resampled means (R, 3)."""
+    actual, proc, ideal = values
     defined = ~np.isnan(actual)
     if not defined.any():
         remedy = "check the judgements, or leave the measure out"
@@ -440,27 +443,28 @@ def _ceiling(
 
     left = ends(ideal - actual)
 
-    def part(values: Float) -> Interval:  # which is no more than all that is left
+    def part(values: Float) -> Interval:
+        """The interval of a part of what is left, which is at most all that is left."""
         low, high = ends(values)
         return (low, min(high, left[1]))
 
     reached = defined & (proc > 0)
     ratios = actual[reached] / proc[reached]
-    a, p, _ = means.T
+    actual_means, proc_means, _ = means.T
     with np.errstate(invalid="ignore", divide="ignore"):
-        percent = np.where(p > 0, 100.0 * a / p, np.nan)
-    apart = ((proc - actual) - (ideal - proc))[None]
+        percent = np.where(proc_means > 0, 100.0 * actual_means / proc_means, np.nan)
+    excess = ((proc - actual) - (ideal - proc))[None]
     least, most = possible_range(np.stack([actual, ideal]), measure.upper)
-    balance = difference_intervals(apart, most - least)[0].tolist()
+    balance = difference_intervals(excess, most - least)[0].tolist()
     low, high = percent_intervals(percent[:, None], actual[None], proc[None])[:, 0].tolist()
     return Ceiling(
         measure=measure,
         actual=mean(actual),
-        actual_min=mean(ties[0]),
-        actual_max=mean(ties[1]),
+        actual_min=mean(over_ties[0]),
+        actual_max=mean(over_ties[1]),
         proc=mean(proc),
-        proc_min=None if extremes is None else mean(extremes[0]),
-        proc_max=None if extremes is None else mean(extremes[1]),
+        proc_min=None if proc_extremes is None else mean(proc_extremes[0]),
+        proc_max=None if proc_extremes is None else mean(proc_extremes[1]),
         ideal=mean(ideal),
         ratio=math.fsum(ratios) / len(ratios) if len(ratios) else math.nan,
         ratio_queries=len(ratios),

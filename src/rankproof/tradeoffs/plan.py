@@ -1,4 +1,4 @@
-"""What a sweep runs: its settings, and every configuration they span."""
+"""The settings of a sweep, and every configuration that they span."""
 
 from __future__ import annotations
 
@@ -188,7 +188,8 @@ class SweepSettings(Settings):
         return str(quality_measure(value))
 
     @model_validator(mode="after")
-    def _possible(self) -> SweepSettings:
+    def _check_together(self) -> SweepSettings:
+        """Check what no key shows by itself."""
         if (self.holes == "judge") != (self.judge is not None):
             raise InputError(
                 "holes: judge without a judge" if self.judge is None else "a judge of no holes",
@@ -200,6 +201,14 @@ class SweepSettings(Settings):
             )
         if len(set(self.modes)) < len(self.modes):
             raise InputError("modes: something is listed twice", remedy="list each once")
+        self._check_best_by()
+        self._check_reranker_names()
+        self._check_pools()
+        self._check_dimensions()
+        return self
+
+    def _check_best_by(self) -> None:
+        """Refuse a quality that is not measured, or not that of every prompt."""
         if len(self.prompts) > 1 and not self.chosen_by.endswith(AT_PROMPT):
             base = parse(self.chosen_by)
             if base.cutoff is not None:
@@ -208,37 +217,45 @@ class SweepSettings(Settings):
                     f"{' and '.join(map(str, self.prompts))} passages",
                     remedy=f"use {str(base).rpartition('@')[0]}{AT_PROMPT}: each at its own",
                 )
-        wanted = {_at(self.chosen_by, k) for k in self.prompts}
-        if not wanted <= set(map(str, self.all_measures)):
+        needed = {_at(self.chosen_by, k) for k in self.prompts}
+        if not needed <= set(map(str, self.all_measures)):
             raise InputError(
                 f"best_by: {self.chosen_by} is not among the measures",
                 remedy=f"use one of {', '.join(map(str, self.all_measures))}",
             )
-        for key, named in (("rerank_prices", self.rerank_prices), ("blends", self.blends)):
-            unknown = next((name for name in named if name not in self.rerankers), None)
+
+    def _check_reranker_names(self) -> None:
+        for key, names in (("rerank_prices", self.rerank_prices), ("blends", self.blends)):
+            unknown = next((name for name in names if name not in self.rerankers), None)
             if unknown is not None:
                 raise InputError(
                     f"{key}: there is no reranker {unknown!r}",
                     remedy=f"use {', '.join(self.rerankers)}",
                 )
+
+    def _check_pools(self) -> None:
+        """Refuse pools smaller than a prompt, and dynamic pools that cannot be."""
+        is_dynamic = DYNAMIC in self.pools
         fixed = [pool for pool in self.pools if pool != DYNAMIC]
-        smallest = min([*fixed, *([self.depth.start] if DYNAMIC in self.pools else [])])
+        smallest = min([*fixed, *([self.depth.start] if is_dynamic else [])])
         if max(self.prompts) > smallest:
             raise InputError(
                 f"a prompt of {max(self.prompts)} passages from a pool of {smallest}",
                 remedy="make the pool larger or the prompt smaller",
             )
-        if DYNAMIC in self.pools and set(self.rerankers) == {NONE}:
+        if is_dynamic and set(self.rerankers) == {NONE}:
             raise InputError(
                 "pools: a dynamic one goes as deep as a reranker's doubt, and there is no reranker",
                 remedy="name a reranker, or leave out the dynamic pool",
             )
-        if DYNAMIC in self.pools and self.depth.start >= self.depth.deep:
+        if is_dynamic and self.depth.start >= self.depth.deep:
             raise InputError(
                 f"depth: start {self.depth.start} is not below deep {self.depth.deep}",
                 remedy="start shallow and go deep",
             )
-        largest = max(d or 0 for d in self.dimensions)
+
+    def _check_dimensions(self) -> None:
+        largest = max(size or 0 for size in self.dimensions)
         for name, embedder in self.embedders.items():
             own = getattr(embedder, "dimensions", None)
             if own is not None and largest > own:
@@ -246,49 +263,49 @@ class SweepSettings(Settings):
                     f"dimensions: {largest} where embedder {name} has {own}",
                     remedy="ask for as many as it has, or fewer",
                 )
-        return self
 
     def on_scale(self, scale: Scale | None) -> SweepSettings:
-        """With its measures read on the scale that the judgements carry."""
+        """Return the settings with their measures on the scale of the judgments."""
         if scale is None or self.grades is not None:
             return self
-        named = [str(parse(name).on_scale(scale)) for name in self.measures]
-        return self.model_copy(update={"measures": named, "best_by": self._best(scale)})
+        measures = [str(parse(name).on_scale(scale)) for name in self.measures]
+        return self.model_copy(update={"measures": measures, "best_by": self._best(scale)})
 
     @property
     def _scale(self) -> Scale | None:
-        """Set measures read grades 1–5: then the others mean the same by them."""
+        """The scale 1–5 if there are set measures, which need it; the others then use it too."""
         return SET_SCALE if self.at else None
 
     def _best(self, scale: Scale | None) -> str:
-        if self.best_by is None:
-            plain = [name for name in self.measures if parse(_at(name, 1)).sign > 0]
-            if self.at:
-                given = f"RAnWG{AT_PROMPT}"
-            elif not plain or len(self.prompts) == 1 or "@" not in plain[0]:
-                given = (plain or self.measures)[0]
-            else:
-                given = plain[0].rpartition("@")[0] + AT_PROMPT
-        else:
-            given = self.best_by
-        if given.endswith(AT_PROMPT) and len(self.prompts) > 1:
-            base = parse(_at(given, 1)).on_scale(scale)
+        """Return the measure that chooses the best configuration, on a scale of grades."""
+        name = self.best_by or self._default_best()
+        if name.endswith(AT_PROMPT) and len(self.prompts) > 1:
+            base = parse(_at(name, 1)).on_scale(scale)
             return str(base).removesuffix("@1") + AT_PROMPT
-        return str(parse(_at(given, self.prompts[0])).on_scale(scale))
+        return str(parse(_at(name, self.prompts[0])).on_scale(scale))
+
+    def _default_best(self) -> str:
+        """Return RAnWG at the prompt; without set measures the first of which more is better."""
+        if self.at:
+            return f"RAnWG{AT_PROMPT}"
+        rising = [name for name in self.measures if parse(_at(name, 1)).sign > 0]
+        if not rising or len(self.prompts) == 1 or "@" not in rising[0]:
+            return (rising or self.measures)[0]
+        return rising[0].rpartition("@")[0] + AT_PROMPT
 
     @property
     def chosen_by(self) -> str:
-        """The quality by which configurations are compared: `RAnWG@10`, or `RAnWG@prompt` where
-        prompts differ, each at the passages that it gives."""
+        """The measure that compares configurations: `RAnWG@10`, or `RAnWG@prompt` where prompts
+        differ, each at the number of passages that it gives."""
         return self._best(self._scale)
 
     def quality(self, configuration: Configuration) -> Measure:
-        """That of a configuration, at the passages of its prompt."""
+        """Return that measure for one configuration, at the passages of its prompt."""
         return parse(_at(self.chosen_by, configuration.prompt_k))
 
     @property
     def at_prompt(self) -> list[str]:
-        """What is given at each configuration's own prompt, where prompts differ."""
+        """Measures reported at each configuration's own prompt, where prompts differ."""
         if len(self.prompts) == 1:
             return []
         bases = [*(SETS if self.at else ()), self.chosen_by.removesuffix(AT_PROMPT)]
@@ -314,7 +331,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def _spoken(part: Any, kind: Kind, language: str) -> Any:
-    """Settings of a part in a language, where it has one and does not say."""
+    """Return the settings of a component with the language, if it has one and none is set."""
     name = part.get("type") if isinstance(part, dict) and "language" not in part else None
     if (
         isinstance(name, str)
@@ -326,14 +343,14 @@ def _spoken(part: Any, kind: Kind, language: str) -> Any:
 
 
 def _called(given: Any, otherwise: str) -> str:
-    """A name for the one point of an axis."""
+    """Return a name for the one point of an axis: its type or method."""
     keys = given if isinstance(given, dict) else getattr(given, "__dict__", {})
     name = str(keys.get("type") or keys.get("method") or otherwise)
     return name.replace(":", ".")
 
 
 def _at(name: str, k: int) -> str:
-    """`RAnWG@prompt` at a prompt of k passages; any other name as it is."""
+    """Return `RAnWG@prompt` as `RAnWG@k`; any other measure as it is."""
     if not name.endswith(AT_PROMPT):
         return str(parse(name))
     return str(parse(f"{name.removesuffix(AT_PROMPT)}@{k}"))
@@ -341,7 +358,7 @@ def _at(name: str, k: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One point of the grid. What a mode does not have is None."""
+    """One point of the grid; None for what its mode does not use."""
 
     mode: Mode
     embedder: str | None
@@ -355,70 +372,102 @@ class Configuration:
     fusion: str | None = None
     duplicates: str = NONE
     chunking: str = NONE
-    told: tuple[str, ...] = field(default=(), compare=False)  # axes of the grid that tell it apart
+    named_axes: tuple[str, ...] = field(default=(), compare=False)  # axes with several points
 
     @property
     def name(self) -> str:
-        """Every setting that tells it from others, for tables."""
+        """Name with every setting that distinguishes it in the grid."""
         dense = [part for part in (self.embedder, self.index) if part is not None]
         if self.dimensions is not None:
             dense[0] = f"{dense[0]}:{self.dimensions}"
-        told = [
+        settings = [
             f"{axis}={value}"
-            for axis in self.told
+            for axis in self.named_axes
             if (value := getattr(self, axis)) not in (None, NONE)
         ]
-        parts = [self.retriever or self.mode, *dense, *told, f"K={self.pool}"]
+        parts = [self.retriever or self.mode, *dense, *settings, f"K={self.pool}"]
         if self.reranker != NONE:
             parts.append(self.reranker)
         return " ".join([*parts, f"top {self.prompt_k}"])
 
     @property
     def family(self) -> str:
-        """What configurations share that differ in their pool alone."""
+        """Name shared by configurations that differ in their pool alone."""
         return " ".join(part for part in self.name.split(" ") if not part.startswith("K="))
 
     @property
     def ranks(self) -> Configuration:
-        """What decides its list: all but the prompt."""
+        """The configuration without its prompt: all that decides its list."""
         return replace(self, prompt_k=0)
 
     def to_dict(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if key != "told"}
+        """The settings as columns."""
+        return {key: value for key, value in asdict(self).items() if key != "named_axes"}
 
 
 def configurations(settings: SweepSettings) -> Iterator[Configuration]:
-    """The grid, in the order of the file; what a mode does not use does not multiply it."""
-    axes: dict[str, Mapping[str, Any]] = {"rewriter": settings.rewriters}
-    axes |= {"fusion": settings.fusions, "duplicates": settings.duplicates}
-    axes["chunking"] = settings.chunkings
-    told = tuple(axis for axis, points in axes.items() if len(points) > 1)
-    first: list[tuple[Mode, str | None, int | None, str | None, str | None, str | None]] = []
-    for mode in settings.modes:
-        dense: list[tuple[str | None, int | None, str | None]] = [(None, None, None)]
-        if mode != "sparse":
-            dense = list(product(settings.embedders, settings.dimensions, settings.indexes))
-        fusions = list(settings.fusions) if mode == "hybrid" else [None]
-        first += [(mode, *parts, None, fusion) for parts in dense for fusion in fusions]
-    first += [("retriever", None, None, None, name, None) for name in settings.retrievers]
-    # An engine of its own has cut its texts already.
-    own = NONE if NONE in settings.chunkings else next(iter(settings.chunkings))
+    """Yield the grid in the order of the file; axes that a mode does not use do not multiply it."""
+    axes: dict[str, Mapping[str, Any]] = {
+        "rewriter": settings.rewriters,
+        "fusion": settings.fusions,
+        "duplicates": settings.duplicates,
+        "chunking": settings.chunkings,
+    }
+    named_axes = tuple(axis for axis, points in axes.items() if len(points) > 1)
+    first_stages = _first_stages(settings)
+    # An engine of its own has chunked its texts already.
+    engine_chunking = NONE if NONE in settings.chunkings else next(iter(settings.chunkings))
     for chunking, stage, rewriter, duplicates in product(
-        settings.chunkings, first, settings.rewriters, settings.duplicates
+        settings.chunkings, first_stages, settings.rewriters, settings.duplicates
     ):
-        mode_, embedder, size, index, engine, fusion = stage
-        if engine is not None and chunking != own:
+        if stage.retriever is not None and chunking != engine_chunking:
             continue
-        depth = 0 if fusion is None else settings.fusions[fusion].depth
+        depth = 0 if stage.fusion is None else settings.fusions[stage.fusion].depth
         for reranker in settings.rerankers:
             pools = settings.pools
             if reranker == NONE:
-                pools = _told_apart(settings, depth, 1 if duplicates == NONE else 2)
+                pools = _distinct_pools(settings, depth, 1 if duplicates == NONE else 2)
             for pool, prompt in product(pools, settings.prompts):
                 yield Configuration(
-                    *(mode_, embedder, size, index, pool, reranker, prompt, engine),
-                    *(rewriter, fusion, duplicates, chunking, told),
+                    mode=stage.mode,
+                    embedder=stage.embedder,
+                    dimensions=stage.dimensions,
+                    index=stage.index,
+                    pool=pool,
+                    reranker=reranker,
+                    prompt_k=prompt,
+                    retriever=stage.retriever,
+                    rewriter=rewriter,
+                    fusion=stage.fusion,
+                    duplicates=duplicates,
+                    chunking=chunking,
+                    named_axes=named_axes,
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstStage:
+    """A way to retrieve; None for what its mode does not use."""
+
+    mode: Mode
+    embedder: str | None = None
+    dimensions: int | None = None
+    index: str | None = None
+    retriever: str | None = None
+    fusion: str | None = None
+
+
+def _first_stages(settings: SweepSettings) -> list[_FirstStage]:
+    """Return every way to retrieve: modes with their embedders and fusions, then engines."""
+    stages = []
+    for mode in settings.modes:
+        dense: list[tuple[Any, ...]] = [(None, None, None)]
+        if mode != "sparse":
+            dense = list(product(settings.embedders, settings.dimensions, settings.indexes))
+        fusions = list(settings.fusions) if mode == "hybrid" else [None]
+        for (embedder, dimensions, index), fusion in product(dense, fusions):
+            stages.append(_FirstStage(mode, embedder, dimensions, index, fusion=fusion))
+    return [*stages, *(_FirstStage("retriever", retriever=name) for name in settings.retrievers)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -451,34 +500,38 @@ class SweepPlan(Displayed):
         return {"configurations": [c.to_dict() | {"network": network} for c, network in pairs]}
 
 
-def _told_apart(settings: SweepSettings, depth: int, times: int) -> list[Any]:
-    """The pools that differ where nothing reorders them: of those that hold all that is measured,
-    and whose lists are fused no deeper, the smallest stands for all."""
+def _distinct_pools(settings: SweepSettings, depth: int, times: int) -> list[Any]:
+    """Return the pools that give different results without a reranker.
+
+    Of pools that hold all that is measured, and whose lists are fused equally deep, the smallest
+    stands for all. `depth` is that of fused lists, `times` how much deeper lists go than pools.
+    """
     fixed = [pool for pool in settings.pools if pool != DYNAMIC] or [settings.depth.start]
     cutoffs = [m.cutoff for m in settings.all_measures]
     needed = max([*settings.prompts, *(k if k is not None else 1 << 31 for k in cutoffs)])
-    found: dict[tuple[int, int], int] = {}
+    smallest: dict[tuple[int, int], int] = {}
     for pool in sorted(fixed):
-        found.setdefault((min(pool, needed), max(times * pool, depth) if depth else 0), pool)
-    return [pool for pool in fixed if pool in found.values()]
+        key = (min(pool, needed), max(times * pool, depth) if depth else 0)
+        smallest.setdefault(key, pool)
+    return [pool for pool in fixed if pool in smallest.values()]
 
 
 def over_network(settings: SweepSettings, configuration: Configuration) -> bool:
-    """Whether a stage of it answers over a network."""
+    """True if a component of the configuration answers over a network."""
     return any(uses_network(part) for _, part in parts_of(settings, configuration))
 
 
 def parts_of(settings: SweepSettings, c: Configuration) -> list[tuple[str, Any]]:
-    """The settings of every part of a configuration, by stage."""
-    found: list[tuple[str, Any]] = [("rewrite", settings.rewriters[c.rewriter])]
+    """Return the settings of every component of a configuration, with its stage."""
+    components: list[tuple[str, Any]] = [("rewrite", settings.rewriters[c.rewriter])]
     if c.embedder is not None and c.index is not None:
-        found += [
+        components += [
             ("embed", settings.embedders[c.embedder]),
             ("retrieve", settings.indexes[c.index]),
         ]
     if c.retriever is not None:
-        found.append(("retrieve", settings.retrievers[c.retriever]))
+        components.append(("retrieve", settings.retrievers[c.retriever]))
     if c.mode in ("sparse", "hybrid"):
-        found.append(("retrieve", settings.sparse))
-    found.append(("rerank", settings.rerankers[c.reranker]))
-    return [(stage, part) for stage, part in found if part is not None]
+        components.append(("retrieve", settings.sparse))
+    components.append(("rerank", settings.rerankers[c.reranker]))
+    return [(stage, part) for stage, part in components if part is not None]

@@ -1,13 +1,14 @@
-"""The tables of `rankproof diagnose`."""
+"""The tables of both diagnoses: a row for each ablation, or for each level of noise."""
 
 from __future__ import annotations
 
 import math
 
-from rankproof.cli.output import Cell, Column, Table
-from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
-from rankproof.diagnostics.names import LEAST, MEASURES
+from rankproof.diagnostics.figures import Figure
+from rankproof.diagnostics.names import LEAST, MEASURES, NamesDiagnosis
+from rankproof.diagnostics.noise import NoiseDiagnosis
 from rankproof.foundation.phrasing import out_of, plural
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.intervals import MIN_QUERIES
 
 INTERVAL = f"the interval is a 95% bootstrap over queries, of {MIN_QUERIES} or more"
