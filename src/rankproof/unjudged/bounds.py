@@ -34,11 +34,11 @@ from rankproof.presentation.lead_wording import (
 )
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
-from rankproof.unjudged.differences import difference_ends, two
+from rankproof.unjudged.differences import difference_bounds, run_pair
 from rankproof.unjudged.judged_share import judged_beside
-from rankproof.unjudged.rules import ends
-from rankproof.unjudged.shared_documents import Holes, holed
-from rankproof.unjudged.unjudged_documents import Ends, Reach
+from rankproof.unjudged.rules import bounds
+from rankproof.unjudged.shared_documents import UnjudgedSet, partly_judged
+from rankproof.unjudged.unjudged_documents import MatchedRun, QueryBounds
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A mean over queries: what it is now, and its ends over every completion of the holes.
+    """A mean over queries as it is now, and its worst cases over unjudged documents.
 
     >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"])
     >>> bound = found.runs[0].measures[rp.RR]
@@ -60,7 +60,7 @@ class Bound:
     expected: float  # with unjudged documents as they are: not relevant
     lowest: float
     highest: float
-    exact: bool  # some completion and tie order reach both ends; else they are at most these
+    exact: bool  # some grades and tie order reach both ends; else they may be too wide
     queries: int  # over which `expected` is taken
 
     @property
@@ -69,12 +69,12 @@ class Bound:
 
     @property
     def certain(self) -> bool:
-        """Whether every completion gives the same sign; one that defines no figure gives none."""
+        """True if all grades give the same sign, and the mean is defined now."""
         return not math.isnan(self.expected) and sign(self.lowest) == sign(self.highest)
 
     @property
     def kind(self) -> str:
-        """Whether the ends are reached."""
+        """In a word, whether some grades reach the ends."""
         return "exact" if self.exact else "at most"
 
     @property
@@ -87,14 +87,14 @@ class Bound:
         return f"at most between {signed(self.lowest)} and {signed(self.highest)}"
 
 
-def figured(value: float, form: str) -> str:
-    """A figure that may be none."""
+def formatted(value: float, form: str) -> str:
+    """A value as text, "undefined" for NaN."""
     return "undefined" if math.isnan(value) else f"{value:{form}}"
 
 
 @dataclass(frozen=True, slots=True)
 class RunHoles:
-    """What the holes of one run leave open.
+    """The bounds of one run over its unjudged documents.
 
     >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"]).runs[0]
     >>> found.name, found.holes[rp.RR]
@@ -122,7 +122,7 @@ class RunHoles:
 
 @dataclass(frozen=True, slots=True)
 class PairHoles:
-    """What the holes of two runs leave open of a − b.
+    """The bounds of a − b over the unjudged documents of two runs.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> found = rp.holes("try/qrels.txt", runs, ["nDCG@5"]).pairs[0]
@@ -151,38 +151,38 @@ class PairHoles:
         }
 
     def verdict(self, measure: Measure) -> str:
-        """What the holes leave of the difference, in words."""
+        """What unjudged documents leave open of the difference, in a sentence."""
         bound = self.measures[measure]
         if not self.holes[measure]:
             return f"{measure}: every document in reach is judged."
         if math.isnan(bound.lowest):
             return f"{measure}: undefined, whatever the unjudged documents are."
-        what = plural(self.holes[measure], "unjudged document")
+        documents = plural(self.holes[measure], "unjudged document")
         if bound.certain and sign(bound.lowest):
             leads = measure.sign * bound.lowest > 0
             ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
                 f"{measure}: {ahead} is ahead of {behind} by {amount(least)} or more, whatever "
-                f"the {what} may be."
+                f"the {documents} may be."
             )
         if bound.certain:
-            return f"{measure}: {self.a} and {self.b} are equal, whatever the {what} may be."
-        taken = measure.unjudged_count_as
+            return f"{measure}: {self.a} and {self.b} are equal, whatever the {documents} may be."
+        count_as = measure.unjudged_count_as
         if math.isnan(bound.expected):
             return (
-                f"{measure}: undefined with {what} {taken}; where grades define it "
+                f"{measure}: undefined with {documents} {count_as}; where grades define it "
                 f"{self.a} − {self.b} is {bound.span}."
             )
         ends = (bound.lowest, bound.highest)
-        on = f"{dependence_verb(bound.exact)} {what}"
+        reason = f"{dependence_verb(bound.exact)} {documents}"
         if not may_change_sign(bound.expected, self.ties[measure], ends):
-            on = f"rests on how ties are broken, even without {what}"
+            reason = f"dependence_verb on how ties are broken, even without {documents}"
         them = "it" if self.holes[measure] == 1 else "all of them"
-        question = open_question(self.a, self.b, ends, measure.sign)
         return (
-            f"{measure}: {question} {on} ({self.a} − {self.b} is "
-            f"{bound.span}, {signed(bound.expected)} with {them} {taken})."
+            f"{measure}: {open_question(self.a, self.b, ends, measure.sign)} {reason} "
+            f"({self.a} − {self.b} is "
+            f"{bound.span}, {signed(bound.expected)} with {them} {count_as})."
         )
 
 
@@ -200,7 +200,7 @@ class Unjudged(Displayed):
     runs: tuple[RunHoles, ...]
     pairs: tuple[PairHoles, ...]
     scale: int  # grades 0 … scale; set measures have 1 … 5
-    said: bool  # that this is the scale; else it is the largest grade that occurs
+    is_scale_known: bool  # else `scale` is the largest grade that occurs
     depth: int | None
     policy: Policy
     # What was asked for beside the bounds; None where it was not.
@@ -225,37 +225,37 @@ class Unjudged(Displayed):
         raise KeyError(f"{key!r} was not looked at")
 
     def assumptions(self) -> list[str]:
-        """What the intervals take for granted."""
+        """The assumptions behind the bounds, in sentences."""
         depth = "the whole list" if self.depth is None else f"the first {self.depth}"
-        graded: dict[tuple[int, int] | None, list[str]] = {}
+        by_grades: dict[tuple[int, int] | None, list[str]] = {}
         for m in self.runs[0].measures if self.runs else ():
-            graded.setdefault(m.definition.grades, []).append(str(m))
-        said = [f"{own[0]} to {own[1]} for {', '.join(m)}" for own, m in graded.items() if own]
-        if None in graded:
-            another = "" if self.said else " (--scale names another)"
-            said.insert(0, f"{_up_to(self.scale, self.said)}{another}")
+            by_grades.setdefault(m.definition.grades, []).append(str(m))
+        scales = [f"{own[0]} to {own[1]} for {', '.join(m)}" for own, m in by_grades.items() if own]
+        if None in by_grades:
+            another = "" if self.is_scale_known else " (--scale names another)"
+            scales.insert(0, f"{_up_to(self.scale, self.is_scale_known)}{another}")
         return [
             f"a hole is an unjudged document in the top k of a run ({depth} where a measure has no "
-            f"k); it may have any grade from {'; '.join(said)}",
+            f"k); it may have any grade from {'; '.join(scales)}",
             "a run is bounded over its own holes, a difference over those of both; every other "
             "unjudged document stays as it is: not relevant, and not in the ideal list",
         ]
 
     def verdicts(self) -> list[str]:
-        """What the holes leave of each difference, in words."""
+        """A sentence for every pair and measure."""
         return [pair.verdict(m) for pair in self.pairs for m in pair.measures]
 
     def words(self) -> list[str]:
-        """The verdicts, and a warning where bounds say little by nature."""
-        said = self.verdicts()
-        seen = [v for run in self.runs for v in run.judged.values() if not math.isnan(v)]
-        known = [b.certain for pair in self.pairs for b in pair.measures.values()]
-        if seen and sum(seen) / len(seen) < 0.5 and not (known and all(known)):
-            said.append(
+        """The verdicts, and a warning where most documents are unjudged."""
+        sentences = self.verdicts()
+        shares = [v for run in self.runs for v in run.judged.values() if not math.isnan(v)]
+        certain = [b.certain for pair in self.pairs for b in pair.measures.values()]
+        if shares and sum(shares) / len(shares) < 0.5 and not (certain and all(certain)):
+            sentences.append(
                 "Most of what these runs list is unjudged, so bounds say little: judge all holes "
                 "of a sample of queries instead (--judge-sample 15)."
             )
-        return said
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof holes --format json` prints."""
@@ -318,15 +318,15 @@ class Unjudged(Displayed):
 
     def __str__(self) -> str:
         lines = [
-            f"{run.name}: {m} {figured(b.expected, '.4f')}, {b.span}"
+            f"{run.name}: {m} {formatted(b.expected, '.4f')}, {b.span}"
             for run in self.runs
             for m, b in run.measures.items()
         ]
         return "\n".join([*lines, *self.words()])
 
 
-def check_reach(depth: int | None, scale: int | None, qrels: Qrels) -> int:
-    """The top of the scale; refuses what cannot be one."""
+def check_depth_and_scale(depth: int | None, scale: int | None, qrels: Qrels) -> int:
+    """Return the highest grade of the scale; an InputError for an impossible depth or scale."""
     if depth is not None and depth < 1:
         raise InputError(f"depth {depth} is below 1", remedy="name a rank such as 100")
     largest = top_grade(qrels)
@@ -341,23 +341,23 @@ def check_reach(depth: int | None, scale: int | None, qrels: Qrels) -> int:
 
 
 def top_grade(qrels: Qrels) -> int:
-    """The highest that a document can have: as the scale says, or the largest that occurs."""
-    said = 1 if qrels.scale is None else qrels.scale.highest
-    return max(1, said, int(qrels.grade.max(initial=0)))
+    """The highest grade a document can have: by the scale, or else the largest that occurs."""
+    named = 1 if qrels.scale is None else qrels.scale.highest
+    return max(1, named, int(qrels.grade.max(initial=0)))
 
 
-def _is_said(qrels: Qrels) -> bool:
-    """Whether that is known: a scale says so, or what occurs is no more than not relevant."""
+def _is_scale_known(qrels: Qrels) -> bool:
+    """True if a scale names the grades, or nothing is graded higher than "not relevant"."""
     return qrels.scale is not None or int(qrels.grade.max(initial=0)) < 1
 
 
 def grades_of(qrels: Qrels) -> str:
-    """The grades that a hole can have, in words."""
-    return _up_to(top_grade(qrels), _is_said(qrels))
+    """The grades that an unjudged document can have, in words."""
+    return _up_to(top_grade(qrels), _is_scale_known(qrels))
 
 
-def _up_to(top: int, said: bool) -> str:
-    return f"0 to {top}" if said else f"0 to {top}, the largest that occurs"
+def _up_to(top: int, is_scale_known: bool) -> str:
+    return f"0 to {top}" if is_scale_known else f"0 to {top}, the largest that occurs"
 
 
 def holes_of(
@@ -369,7 +369,7 @@ def holes_of(
     depth: int | None = None,
     scale: int | None = None,
 ) -> Unjudged:
-    """`holes` for tables and parsed measures.
+    """Bound tables by parsed measures; `depth` is that of measures without a cutoff.
 
     >>> from rankproof.evaluation import Policy
     >>> from rankproof.unjudged import holes_of
@@ -377,11 +377,14 @@ def holes_of(
     >>> holes_of([run], qrels, [rp.RR], Policy()).runs[0].name
     'saturated'
     """
-    return WorstCases(runs, qrels, policy, depth=depth, scale=scale).found(measures)
+    return WorstCases(runs, qrels, policy, depth=depth, scale=scale).analyze(measures)
 
 
 class WorstCases:
-    """Several runs on the same judgements, and the ends of their figures for every query."""
+    """Several runs on the same judgments, and their bounds over unjudged documents.
+
+    Runs are named by their index. What several measures or pairs need is computed once.
+    """
 
     def __init__(
         self,
@@ -391,161 +394,150 @@ class WorstCases:
         *,
         depth: int | None = None,
         scale: int | None = None,
-        seen: Sequence[EvaluatedRun] | None = None,
+        evaluated: Sequence[EvaluatedRun] | None = None,
     ):
-        if policy.depth is not None and seen is None:  # evaluations were cut before
+        if policy.depth is not None and evaluated is None:  # evaluations were cut before
             runs = [in_order(r, policy.order, policy.score_dtype, policy.depth) for r in runs]
         if policy.condensed:
             raise InputError(
                 "condensed lists have no holes", remedy="ask for bounds or for condensed lists"
             )
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
-        self._seen = [None] * len(runs) if seen is None else seen
-        self.scale = check_reach(depth, scale, qrels)
-        self.said = scale is not None or _is_said(qrels)
-        self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
+        self._evaluated = [None] * len(runs) if evaluated is None else evaluated
+        self.scale = check_depth_and_scale(depth, scale, qrels)
+        self.is_scale_known = scale is not None or _is_scale_known(qrels)
+        self._unjudged: dict[tuple[tuple[int, ...], int | None], UnjudgedSet] = {}
 
     @classmethod
-    def of(cls, seen: Sequence[EvaluatedRun], qrels: Qrels, policy: Policy) -> WorstCases:
-        """Of runs as they were evaluated under this policy."""
-        return cls([each.run for each in seen], qrels, policy, seen=seen)
+    def of(cls, evaluated: Sequence[EvaluatedRun], qrels: Qrels, policy: Policy) -> WorstCases:
+        """The worst cases of runs that were evaluated under this policy."""
+        runs = [evaluation.run for evaluation in evaluated]
+        return cls(runs, qrels, policy, evaluated=evaluated)
 
     def check(self, measures: Sequence[Measure]) -> None:
-        """Refuse grades off a measure's scale, and runs of other queries."""
+        """Refuse grades off a measure's scale, and runs without a judged query."""
         for measure in measures:
             check_scale(measure, self.qrels.grade, self.qrels.place)
-        for reach in self.reaches:
-            if not (reach.met.listed >= 0).any():
-                raise no_common_query(reach.run.name, reach.run.queries, self.qrels)
+        for run in self.matched:
+            if not (run.met.listed >= 0).any():
+                raise no_common_query(run.run.name, run.run.queries, self.qrels)
 
-    def found(self, measures: Sequence[Measure]) -> Unjudged:
-        """Every run and every pair."""
+    def analyze(self, measures: Sequence[Measure]) -> Unjudged:
+        """Bound every run and every pair."""
         self.check(measures)
-        return Unjudged(
-            tuple(
-                RunHoles(
-                    run.name,
-                    {m: self.judged(at, m) for m in measures},
-                    {m: self.count([at], m) for m in measures},
-                    {m: self.run_bound(at, m) for m in measures},
-                )
-                for at, run in enumerate(self.runs)
-            ),
-            tuple(
-                PairHoles(
-                    self.runs[a].name,
-                    self.runs[b].name,
-                    {m: self.count([a, b], m) for m in measures},
-                    {m: self.pair_bound(a, b, m) for m in measures},
-                    {m: self.pair_ties(a, b, m) for m in measures},
-                )
-                for a, b in combinations(range(len(self.runs)), 2)
-            ),
-            self.scale,
-            self.said,
-            self.depth,
-            self.policy,
+        runs = tuple(
+            RunHoles(
+                run.name,
+                judged={m: self.judged(at, m) for m in measures},
+                holes={m: self.count([at], m) for m in measures},
+                measures={m: self.run_bound(at, m) for m in measures},
+            )
+            for at, run in enumerate(self.runs)
         )
+        pairs = tuple(
+            PairHoles(
+                self.runs[a].name,
+                self.runs[b].name,
+                holes={m: self.count([a, b], m) for m in measures},
+                measures={m: self.pair_bound(a, b, m) for m in measures},
+                ties={m: self.pair_ties(a, b, m) for m in measures},
+            )
+            for a, b in combinations(range(len(self.runs)), 2)
+        )
+        return Unjudged(runs, pairs, self.scale, self.is_scale_known, self.depth, self.policy)
 
     @cached_property
-    def reaches(self) -> list[Reach]:
-        pairs = zip(self.runs, self._seen, strict=True)
-        return [Reach(run, self.qrels, self.policy, seen) for run, seen in pairs]
+    def matched(self) -> list[MatchedRun]:
+        pairs = zip(self.runs, self._evaluated, strict=True)
+        return [MatchedRun(run, self.qrels, self.policy, evaluated) for run, evaluated in pairs]
 
     def top(self, measure: Measure) -> int:
-        """The highest grade that a hole can have."""
+        """The highest grade that an unjudged document can have."""
         grades = measure.definition.grades
         return self.scale if grades is None else grades[1]
 
     def grades(self, measures: Iterable[Measure]) -> str:
-        """Those that a hole can have, in words."""
-        own = {m.definition.grades for m in measures}
-        said = [f"{own_[0]} to {own_[1]}" for own_ in own if own_ is not None]
-        return " or ".join([_up_to(self.scale, self.said)] * (None in own) + said)
+        """The grades that unjudged documents can have, in words."""
+        scales = {m.definition.grades for m in measures}
+        words = [_up_to(self.scale, self.is_scale_known)] if None in scales else []
+        return " or ".join([*words, *(f"{s[0]} to {s[1]}" for s in scales if s is not None)])
 
-    def holes(self, which: Sequence[int], measure: Measure) -> Holes:
-        """The holes of some of the runs."""
-        depth = self.depth if measure.cutoff is None else measure.cutoff
-        key = (tuple(which), depth)
-        if key not in self._holes:
-            self._holes[key] = Holes([self.reaches[at] for at in which], depth)
-        return self._holes[key]
+    def _depth(self, measure: Measure) -> int | None:
+        return self.depth if measure.cutoff is None else measure.cutoff
 
-    def count(self, which: Sequence[int], measure: Measure) -> int:
-        """How many holes some of the runs have, in the queries that count."""
-        return int(self.holes(which, measure).count[self._counted(which)].sum())
+    def unjudged(self, runs: Sequence[int], measure: Measure) -> UnjudgedSet:
+        """The unjudged documents of some of the runs."""
+        key = (tuple(runs), self._depth(measure))
+        if key not in self._unjudged:
+            self._unjudged[key] = UnjudgedSet([self.matched[at] for at in runs], key[1])
+        return self._unjudged[key]
 
-    def _counted(self, runs: Sequence[int]) -> Bool:
-        """(Q,) the queries that all of some runs are evaluated on."""
-        return np.asarray(np.logical_and.reduce([self.reaches[at].counted for at in runs]))
+    def count(self, runs: Sequence[int], measure: Measure) -> int:
+        """How many unjudged documents some of the runs have, in the queries that count."""
+        return int(self.unjudged(runs, measure).count[self._evaluated_queries(runs)].sum())
+
+    def _evaluated_queries(self, runs: Sequence[int]) -> Bool:
+        """(Q,) queries on which all of some runs are evaluated."""
+        return np.asarray(np.logical_and.reduce([self.matched[at].counted for at in runs]))
 
     def judged(self, at: int, measure: Measure) -> float:
-        """Judged@k, of the whole list where a measure has no k; mean over the queries."""
-        depth = self.depth if measure.cutoff is None else measure.cutoff
-        reach = self.reaches[at]
-        groups = reach.judged_within(depth)
+        """Judged@k of a run, of whole lists for a measure without k; mean over the queries."""
+        depth = self._depth(measure)
+        run = self.matched[at]
+        groups = run.judged_within(depth)
         inside: Array = groups.judged
-        cut = groups.listed if depth is None else np.minimum(depth, groups.listed)
-        if reach.span(depth).tied:
-            last = cut[groups.query] - groups.first + 1
-            inside = inside * np.clip(last, 0, groups.size) / groups.size
-        found = groups.sum_by_query(groups.query, inside)
-        share = np.divide(found, cut, out=np.zeros(len(cut)), where=cut > 0)
-        return _mean(share, reach.counted & self._counts(at, judged_beside(measure, depth)))
+        last = groups.listed if depth is None else np.minimum(depth, groups.listed)
+        if run.top_span(depth).tied:
+            ranks = last[groups.query] - groups.first + 1
+            inside = inside * np.clip(ranks, 0, groups.size) / groups.size
+        counts = groups.sum_by_query(groups.query, inside)
+        share = np.divide(counts, last, out=np.zeros(len(last)), where=last > 0)
+        return _mean(share, run.counted & self._in_mean(at, judged_beside(measure, depth)))
 
-    def run_ends(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Ends:
-        """Both ends of one run, for every query, over its holes or over those `among` some runs."""
-        reach = self.reaches[at]
-        open_ = self.holes([at] if among is None else among, measure)
-        run = holed(reach, open_, measure.cutoff, self.top(measure))
-        found = ends(measure, run)
-        return self._counting(found, run.any | self._counts(at, measure))
+    def run_bounds_by_query(
+        self, at: int, measure: Measure, among: Sequence[int] | None = None
+    ) -> QueryBounds:
+        """The bounds of a run by query, over its unjudged documents or those `among` some runs."""
+        documents = self.unjudged([at] if among is None else among, measure)
+        run = partly_judged(self.matched[at], documents, measure.cutoff, self.top(measure))
+        return _only_where(run.any | self._in_mean(at, measure), bounds(measure, run))
 
-    def pair_ends(self, a: int, b: int, measure: Measure) -> Ends:
-        """Both ends of a − b, for every query."""
-        one, other = self.reaches[a], self.reaches[b]
-        both = self.holes([a, b], measure)
-        pair = two(one, other, both, measure.cutoff, self.top(measure))
-        is_counted = (pair.a.run.any | self._counts(a, measure)) & (
-            pair.b.run.any | self._counts(b, measure)
+    def pair_bounds_by_query(self, a: int, b: int, measure: Measure) -> QueryBounds:
+        """The bounds of a − b by query."""
+        documents = self.unjudged([a, b], measure)
+        pair = run_pair(
+            self.matched[a], self.matched[b], documents, measure.cutoff, self.top(measure)
         )
-        return self._counting(difference_ends(measure, pair), is_counted)
+        counts_a = pair.a.run.any | self._in_mean(a, measure)
+        counts_b = pair.b.run.any | self._in_mean(b, measure)
+        return _only_where(counts_a & counts_b, difference_bounds(measure, pair))
 
-    def _counts(self, at: int, measure: Measure) -> Bool:
-        """(Q,) the queries that the mean of an evaluation is over."""
+    def _in_mean(self, at: int, measure: Measure) -> Bool:
+        """(Q,) queries that the mean of an evaluation is over."""
         if self.policy.undefined == "zero":
-            return np.ones(self.reaches[at].queries, np.bool_)
-        return averaged_queries(self.reaches[at].judged, measure)
-
-    def _counting(self, found: Ends, some: Bool) -> Ends:
-        """NaN where neither an evaluation nor any completion counts the query."""
-        if some.all():
-            return found
-        low, high = (np.where(some, x, np.nan) for x in (found.low, found.high))
-        return Ends(low, high, found.exact)
+            return np.ones(self.matched[at].queries, np.bool_)
+        return averaged_queries(self.matched[at].judged, measure)
 
     def expected(self, at: int, measure: Measure) -> Float:
-        """(Q,) what is reported now; NaN where it does not count in the mean."""
-        now = self.reaches[at].now(measure).expected
-        return np.where(self._counts(at, measure), now, np.nan)
+        """(Q,) what is reported now; NaN for queries that the mean leaves out."""
+        now = self.matched[at].reported(measure).expected
+        return np.where(self._in_mean(at, measure), now, np.nan)
 
     def run_bound(
         self, at: int, measure: Measure, among: Sequence[int] | None = None, *, shared: bool = False
     ) -> Bound:
-        """The ends of a run's mean over its queries, or over those that all runs share."""
-        return self._over(
-            self.run_ends(at, measure, among), self.expected(at, measure), [at], measure, shared
-        )
+        """The bound of a run's mean, over its queries or those that all runs share."""
+        by_query = self.run_bounds_by_query(at, measure, among)
+        return self._bound_of([at], measure, by_query, self.expected(at, measure), shared)
 
     def pair_bound(self, a: int, b: int, measure: Measure, *, shared: bool = False) -> Bound:
-        """The ends of a mean difference over the queries of both, or those that all runs share."""
-        values = [self.expected(at, measure) for at in (a, b)]
-        return self._over(
-            self.pair_ends(a, b, measure), values[0] - values[1], [a, b], measure, shared
-        )
+        """The bound of a mean difference, over the queries of both or those that all runs share."""
+        by_query = self.pair_bounds_by_query(a, b, measure)
+        expected = self.expected(a, measure) - self.expected(b, measure)
+        return self._bound_of([a, b], measure, by_query, expected, shared)
 
-    def turns(self, a: int, b: int, measure: Measure) -> Bound | None:
-        """The bound where holes could turn which of two is ahead, past what ties alone could do."""
+    def reversal(self, a: int, b: int, measure: Measure) -> Bound | None:
+        """The bound if grades could reverse which run is ahead, beyond what ties alone could do."""
         bound = self.pair_bound(a, b, measure)
         ends = (bound.lowest, bound.highest)
         return (
@@ -553,30 +545,46 @@ class WorstCases:
         )
 
     def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
-        """The ends of a mean difference as it is reported now, over ties alone."""
-        one, other = (self.reaches[at].now(measure) for at in (a, b))
+        """Lowest and highest mean difference over orders of ties alone, as it is reported now."""
+        reported_a, reported_b = (self.matched[at].reported(measure) for at in (a, b))
         now = self.expected(a, measure) - self.expected(b, measure)
-        is_counted = self._counted([a, b]) & ~np.isnan(now)
-        return _mean(one.min - other.max, is_counted), _mean(one.max - other.min, is_counted)
+        counted = self._evaluated_queries([a, b]) & ~np.isnan(now)
+        low, high = reported_a.min - reported_b.max, reported_a.max - reported_b.min
+        return _mean(low, counted), _mean(high, counted)
 
-    def _over(
-        self, found: Ends, now: Float, runs: Sequence[int], measure: Measure, shared: bool
+    def _bound_of(
+        self,
+        runs: Sequence[int],
+        measure: Measure,
+        by_query: QueryBounds,
+        expected: Float,
+        shared: bool,
     ) -> Bound:
         if shared:
             runs = range(len(self.runs))
-            now = now + 0.0 * sum(self.expected(at, measure) for at in runs)  # NaN where any is
-        return self.bound(found, now, self._counted(runs))
+            # NaN where it is for any run.
+            expected = expected + 0.0 * sum(self.expected(at, measure) for at in runs)
+        return self.bound(by_query, expected, self._evaluated_queries(runs))
 
-    def bound(self, found: Ends, expected: Float, is_counted: Bool) -> Bound:
-        low, high, now = found.low[is_counted], found.high[is_counted], expected[is_counted]
+    def bound(self, by_query: QueryBounds, expected: Float, counted: Bool) -> Bound:
+        """The bound of a mean over the counted queries."""
+        low, high, now = by_query.low[counted], by_query.high[counted], expected[counted]
         defined = ~np.isnan(now)
         return Bound(
             expected=_mean(now, defined),
             lowest=lowest_mean(low, defined),
             highest=0.0 - lowest_mean(-high, defined),  # never −0
-            exact=found.exact,
+            exact=by_query.exact,
             queries=int(defined.sum()),
         )
+
+
+def _only_where(counted: Bool, by_query: QueryBounds) -> QueryBounds:
+    """NaN for queries that count neither in an evaluation nor with any grades."""
+    if counted.all():
+        return by_query
+    low, high = (np.where(counted, x, np.nan) for x in (by_query.low, by_query.high))
+    return QueryBounds(low, high, by_query.exact)
 
 
 def _mean(values: Float, chosen: Bool) -> float:
@@ -585,14 +593,14 @@ def _mean(values: Float, chosen: Bool) -> float:
 
 
 def lowest_mean(low: Float, defined: Bool) -> float:
-    """The lowest mean over completions of values whose lowest are `low`.
+    """The lowest mean over all grades of queries whose lowest values are `low`.
 
-    A query on which the measure is not `defined` now counts only in the completions that define
-    it, so the lowest mean takes in those, from the least up, that bring it down.
+    A query on which the measure is not `defined` now counts only with grades that define it, so the
+    lowest mean takes in as many of these queries, from the lowest up, as bring it down.
     """
     certain = low[defined]
     optional = np.sort(low[~defined & ~np.isnan(low)])
     totals = math.fsum(certain.tolist()) + np.append(0.0, np.cumsum(optional))
     counts = len(certain) + np.arange(len(totals))
-    some = counts > 0
-    return float((totals[some] / counts[some]).min()) if some.any() else math.nan
+    nonempty = counts > 0
+    return float((totals[nonempty] / counts[nonempty]).min()) if nonempty.any() else math.nan

@@ -1,4 +1,9 @@
-"""Which holes to judge first, and judging them until nothing can change any more."""
+"""Which unjudged documents to judge first, and judging until the verdict cannot change.
+
+The next document is the one whose grade could change the mean difference most, recomputed after
+each answer (Carterette, Allan and Sitaraman 2006, for AP). Judging ends when no grades of the
+others can change the sign of the difference, or when its bounds are as narrow as requested.
+"""
 
 from __future__ import annotations
 
@@ -23,48 +28,50 @@ from rankproof.foundation.phrasing import amount, plural
 from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain_fields
 from rankproof.unjudged.bounds import Bound, WorstCases, top_grade
-from rankproof.unjudged.shared_documents import Holes
-from rankproof.unjudged.unjudged_documents import Reach
+from rankproof.unjudged.shared_documents import UnjudgedSet
+from rankproof.unjudged.unjudged_documents import MatchedRun
 
-_ROWS = 1 << 21  # judgements held at a time while holes are tried out
+_ROWS = 1 << 21  # judgments in memory at a time while documents are tried out
 
-Asked = list[tuple[str, str]]  # query and document
-Grader = Callable[[Asked], Sequence[int | None]]  # None: the judge failed, and it stays a hole
+QueryDocuments = list[tuple[str, str]]  # query and document
+Grader = Callable[
+    [QueryDocuments], Sequence[int | None]
+]  # None: the judge failed, and it stays unjudged
 
 
 # ------------------------------------------------------------------------------------- effects
 
 
-def effects(
+def grading_effects(
     view: WorstCases, which: Sequence[int], measure: Measure, among: tuple[int, float] | None = None
-) -> tuple[Holes, Float]:
-    """The holes of some runs, and what grading each alone could change.
+) -> tuple[UnjudgedSet, Float]:
+    """Return the unjudged documents of some runs, and what a grade of each alone could change.
 
-    (H,) the change of the mean difference that is furthest from 0, over pairs of the runs, when a
-    hole has the highest grade and all others stay as they are; of the mean itself for one run. Its
-    sign is a's if it helps the first run of a pair. For a part of the queries `among` is how many
-    there are in all, and their mean.
+    (H,) the largest change of the mean difference of any pair of the runs (of the mean, for one
+    run) if a document has the highest grade and all others stay unjudged; positive if it helps the
+    first run of the pair. If `view` has only some of the queries, `among` is the number of all and
+    their mean.
     """
-    holes = view.holes(which, measure)
+    documents = view.unjudged(which, measure)
     grades = [view.top(measure)] if measure.definition.grades is None else [1, 3, 5]
-    is_counted = np.logical_and.reduce([view.reaches[at].counted for at in which])
+    is_counted = np.logical_and.reduce([view.matched[at].counted for at in which])
     now = [view.expected(at, measure) for at in which]
     pairs = list(combinations(range(len(which)), 2)) or [(0, 0)]
-    furthest = np.zeros(len(holes))
+    furthest = np.zeros(len(documents))
     for grade in grades:
-        then = [_graded_alone(view.reaches[at], holes, grade, measure) for at in which]
+        then = [_values_with_one_grade(view.matched[at], documents, grade, measure) for at in which]
         for a, b in pairs:
             before = now[a] if a == b else now[a] - now[b]
             after = then[a] if a == b else then[a] - then[b]
-            change = _of_mean(before, after, holes.query, is_counted, among)
+            change = _mean_changes(before, after, documents.query, is_counted, among)
             furthest = np.where(np.abs(change) > np.abs(furthest), change, furthest)
-    return holes, furthest
+    return documents, furthest
 
 
-def _of_mean(
+def _mean_changes(
     before: Float, after: Float, query: Int, is_counted: Bool, among: tuple[int, float] | None
 ) -> Float:
-    """(H,) how far the mean over queries moves when one query has the value `after`."""
+    """(H,) how far the mean over queries moves if one query has the value `after`."""
     total, mean = among or _count_and_mean(before, is_counted)
     old = np.where(np.isnan(before), mean, before)[query]
     over = np.maximum(total + np.isnan(before)[query], 1)
@@ -77,24 +84,27 @@ def _count_and_mean(values: Float, is_counted: Bool) -> tuple[int, float]:
     return len(known), float(known.mean()) if len(known) else 0.0
 
 
-def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> Float:
-    """(H,) the query's expected value when this hole alone has the grade; NaN where a mean leaves
-    the query out even then.
+def _values_with_one_grade(
+    reach: MatchedRun, documents: UnjudgedSet, grade: int, measure: Measure
+) -> Float:
+    """(H,) the query's expected value if this document alone had the grade.
+
+    NaN where a mean leaves the query out even then.
     """
     met = reach.met
-    row = reach.find(holes)
+    row = reach.rows_of(documents)
     start = np.searchsorted(met.query, np.arange(reach.queries + 1))
     pooled = met.sampled if measure.definition.unjudged == "inferred precision" else None
-    held = np.diff(start)[holes.query]
-    value = np.empty(len(holes))
+    held = np.diff(start)[documents.query]
+    value = np.empty(len(documents))
     low = 0
-    ends = np.cumsum(held + 1)
-    while low < len(holes):
-        before = ends[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, before + _ROWS, side="right")))
+    bounds = np.cumsum(held + 1)
+    while low < len(documents):
+        before = bounds[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(bounds, before + _ROWS, side="right")))
         some = np.arange(low, high)
-        # A query of its own for each hole: its judgements, and the hole among them.
-        own, judged = _copies(start, holes.query[some])
+        # Each document gets a copy of its query, with its grade among the judgments.
+        own, judged = _copies(start, documents.query[some])
         query = np.concatenate([own, np.arange(len(some))])
         rows = np.concatenate([met.row[judged], row[some]])
         grades = np.concatenate([met.grade[judged], np.full(len(some), grade)])
@@ -103,11 +113,11 @@ def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> F
         known = rows >= 0 if reach.policy.candidates_only else np.ones(len(rows), np.bool_)
         most = max(met.pool.max_grade, grade)
         pool = pool_of(query[known], grades[known], len(some), most)
-        listed = met.listed[holes.query[some]]
+        listed = met.listed[documents.query[some]]
         sampled = None
         if pooled is not None:
             of = np.searchsorted(pooled[0], np.arange(reach.queries + 1))
-            own, at = _copies(of, holes.query[some])
+            own, at = _copies(of, documents.query[some])
             sampled = own, pooled[1][at]
         groups = tie_groups(met.ranking, listed, query, rows, grades, pool, sampled)
         found = measure.outcomes(groups).expected
@@ -119,31 +129,31 @@ def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> F
 
 
 def _copies(start: Int, query: Int) -> tuple[Int, Int]:
-    """What each of these queries owns, one after the other: whose copy it is, and where it lies."""
+    """Copy the rows of each of these queries: the copy's number, and the row, of every element."""
     count = np.diff(start)[query]
     owner = np.repeat(np.arange(len(query)), count)
     return owner, np.arange(len(owner)) + (start[query] - np.cumsum(count) + count)[owner]
 
 
 def judge_next(view: WorstCases, measure: Measure, count: int | None = None) -> pl.DataFrame:
-    """query, doc, effect: the holes whose judgement could change most, the first ones first.
+    """query, doc, effect: the documents whose grade could change most, largest effect first.
 
     The effect is that of the highest grade on the mean difference of the pair of runs that it
-    changes most, or on the mean where there is one run.
+    changes most, or on the mean if there is one run.
     """
     if count is not None and count < 1:
         raise InputError(f"{count} documents to judge", remedy="ask for 1 or more")
-    holes, change = effects(view, range(len(view.runs)), measure)
+    documents, change = grading_effects(view, range(len(view.runs)), measure)
     return (
         pl.DataFrame(
             {
-                "query": view.qrels.queries.gather(holes.query),
-                "doc": holes.doc,
+                "query": view.qrels.queries.gather(documents.query),
+                "doc": documents.doc,
                 "effect": np.abs(change),
             }
         )
         .sort("effect", descending=True, maintain_order=True)
-        .head(len(holes) if count is None else count)
+        .head(len(documents) if count is None else count)
     )
 
 
@@ -167,7 +177,7 @@ def judging_file(frame: pl.DataFrame, ending: str) -> bytes:
 
 
 def merged(qrels: Qrels, more: Qrels) -> Qrels:
-    """Judgements and those made since; two grades for one document are refused."""
+    """Join judgments and later ones; two grades for one document are an InputError."""
     frame = qrels.to_frame().join(
         more.to_frame(), on=["query", "doc"], how="full", coalesce=True, maintain_order="left_right"
     )
@@ -185,7 +195,7 @@ def merged(qrels: Qrels, more: Qrels) -> Qrels:
 
 
 def _sampled(qrels: Qrels) -> pl.DataFrame:
-    """query, doc, grade of what was pooled and not judged: −1."""
+    """query, doc, grade −1 of documents that were pooled and not judged."""
     left = qrels.sampled
     query = np.arange(0) if left is None else left.query
     doc = qrels.doc.head(0) if left is None else left.doc
@@ -198,11 +208,11 @@ def _sampled(qrels: Qrels) -> pl.DataFrame:
 
 
 def on_scale(measure: Measure, qrels: Qrels, top: int) -> dict[int, int]:
-    """What a judge's grades 1–5 are on the scale of these judgements.
+    """Map a judge's grades 1–5 to the scale of these judgments.
 
-    The same where the judgements, or the measure, have grades 1–5. Else 5 is the top of the scale,
-    each grade below it one less, and 4 is relevant: 0 0 0 1 1 on a scale up to 1, 0 0 0 1 2 up to
-    2, 0 0 1 2 3 up to 3. Longer scales are taken in equal steps.
+    They stay as they are if the judgments, or the measure, have grades 1–5. Else 5 is the top of
+    the scale, each grade below it one less, and 4 is relevant: 0 0 0 1 1 on a scale up to 1,
+    0 0 0 1 2 up to 2, 0 0 1 2 3 up to 3. Longer scales are divided into equal steps.
     """
     grades = range(1, 6)
     theirs = top == 5 and len(qrels) > 0 and int(qrels.grade.min()) >= 1
@@ -214,9 +224,9 @@ def on_scale(measure: Measure, qrels: Qrels, top: int) -> dict[int, int]:
 
 
 def translated(judge: Grader, scale: Mapping[int, int]) -> Grader:
-    """A judge whose grades are those of another scale."""
+    """The judge, with its grades mapped to another scale."""
 
-    def grades(asked: Asked) -> list[int | None]:
+    def grades(asked: QueryDocuments) -> list[int | None]:
         return [None if grade is None else scale[grade] for grade in judge(asked)]
 
     return grades
@@ -229,18 +239,20 @@ def fill_holes(
     judge: Grader,
     besides: pl.DataFrame | None = None,
 ) -> tuple[Qrels, str]:
-    """The judgements with the holes of all runs judged on a scale of 1–5, and how many were.
+    """Have the unjudged documents of all runs judged, for the deepest of the measures.
 
-    Holes are the unjudged documents in reach of the deepest of the measures; those `besides`
-    (query, doc) are none.
+    Returns the judgments with the new ones, and a sentence on how many these are. Documents in
+    `besides` (query, doc) stay unjudged.
     """
     cutoffs = [measure.cutoff for measure in measures]
     depth = None if None in cutoffs else max(c for c in cutoffs if c is not None)
     policy = Policy()
     frames = []
     for run in runs:
-        holes = Holes([Reach(run, qrels, policy)], depth)
-        frames.append(pl.DataFrame({"query": qrels.queries.gather(holes.query), "doc": holes.doc}))
+        documents = UnjudgedSet([MatchedRun(run, qrels, policy)], depth)
+        frames.append(
+            pl.DataFrame({"query": qrels.queries.gather(documents.query), "doc": documents.doc})
+        )
     asked = pl.concat(frames).unique(maintain_order=True)
     if besides is not None:
         asked = asked.join(besides, on=["query", "doc"], how="anti", maintain_order="left")
@@ -263,15 +275,15 @@ def fill_holes(
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How far judging went, and what no completion of the rest can change."""
+    """How far judging went, and the bound that remains."""
 
     a: str
     b: str
     measure: Measure
     bound: Bound
     settled: bool
-    holes: int  # there were
-    judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: those made, in order
+    holes: int  # unjudged documents at the start
+    judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: in the order they were made
     failed: int = 0  # documents that the judge gave no grade
     until: Literal["certain"] | float = "certain"  # what was to be reached
     batch: int = 1  # documents judged at a time
@@ -281,7 +293,7 @@ class Settled:
         return self.judgements.height + self.failed
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: what was judged, and how far that went."""
+        """For JSON: the judgments made, and the bound that remains."""
         return {
             **plain_fields(self, "settled", "a", "b", "asked", "holes", "failed"),
             "measure": str(self.measure),
@@ -298,7 +310,11 @@ class Settled:
         if math.isnan(low):
             return f"{after}: {self.measure} is undefined, for nothing is relevant"
         if not self.bound.certain:
-            ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
+            ties = (
+                "; what is left dependence_verb on ties"
+                if self.judgements.height == self.holes
+                else ""
+            )
             return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
@@ -321,12 +337,12 @@ def settle(
     depth: int | None = None,
     scale: int | None = None,
 ) -> Settled:
-    """Have holes judged until the better of two runs, or their difference, is known.
+    """Have documents judged until the better of two runs, or their difference, is known.
 
-    `until` is "certain" (the sign no longer depends on any completion) or a width of the interval.
-    `judge` is given (query, document) pairs, `batch` at a time, and returns their grades; None is
-    a failure, and the document stays a hole. After each batch the queries it touched are bounded
-    again. At most `limit` documents are asked for.
+    `until` is "certain" (no grades of the others can change the sign) or a width of the bounds.
+    `judge` gets (query, document) pairs, `batch` at a time, and returns their grades; None is a
+    failure, and the document stays unjudged. After each batch the queries it contains are bounded
+    again. At most `limit` documents are judged.
 
     >>> from rankproof.unjudged.judging_order import settle
     >>> runs = [rp.read_run({"q": found}, name=found[0]) for found in (["a", "b"], ["b"])]
@@ -344,11 +360,11 @@ def settle(
 
 
 class Settling:
-    """Per-query ends that are renewed for the queries an answer touched."""
+    """Judging in progress: bounds by query, which each answer renews for its query."""
 
     def __init__(self, view: WorstCases, measure: Measure, until: Literal["certain"] | float):
         if measure.has_open_scale:
-            # Parts of the judgements must agree on the scale.
+            # Queries are bounded apart, so all must use one scale.
             measure = measure(**{str(measure.definition.open_scale): view.scale})
             if view.scale > view.qrels.grade.max(initial=1):
                 raise InputError(
@@ -356,31 +372,31 @@ class Settling:
                     remedy=f"name it: {measure}",
                 )
         self.view, self.measure, self.until = view, measure, until
-        self.counted = view.reaches[0].counted & view.reaches[1].counted
-        found = view.pair_ends(0, 1, measure)
-        self.ends = found
+        self.counted = view.matched[0].counted & view.matched[1].counted
+        found = view.pair_bounds_by_query(0, 1, measure)
+        self.bounds = found
         self.now = view.expected(0, measure) - view.expected(1, measure)
-        self.found, self.change = effects(view, [0, 1], measure)
-        self.open = self.counted[self.found.query]  # (H,) not asked yet
+        self.documents, self.change = grading_effects(view, [0, 1], measure)
+        self.open = self.counted[self.documents.query]  # (H,) not judged yet
         self.holes = int(self.open.sum())
-        self.by_query = np.searchsorted(self.found.query, np.arange(len(self.now) + 1))
+        self.by_query = np.searchsorted(self.documents.query, np.arange(len(self.now) + 1))
         self.answers: list[tuple[int, int]] = []  # hole and grade
         self.failed = 0
 
-    def pairs(self, which: Int | None = None) -> Asked:
-        """Query and document of some holes, or of all that may be asked for."""
+    def pairs(self, which: Int | None = None) -> QueryDocuments:
+        """Query and id of some documents, by default of all that are not judged yet."""
         chosen = np.flatnonzero(self.open) if which is None else which
-        names = self.view.qrels.queries.gather(self.found.query[chosen])
-        return list(zip(names, self.found.doc.gather(chosen), strict=True))
+        names = self.view.qrels.queries.gather(self.documents.query[chosen])
+        return list(zip(names, self.documents.doc.gather(chosen), strict=True))
 
     def bound(self) -> Bound:
-        return self.view.bound(self.ends, self.now, self.counted)
+        return self.view.bound(self.bounds, self.now, self.counted)
 
     def done(self, bound: Bound) -> bool:
         return bound.certain if self.until == "certain" else bound.width <= self.until
 
     def run(self, judge: Grader, batch: int, limit: int | None) -> Settled:
-        view, holes = self.view, self.found
+        view, documents = self.view, self.documents
         names = view.qrels.queries
         while True:
             bound = self.bound()
@@ -403,7 +419,7 @@ class Settling:
             self.failed += len(pairs) - len(known)
             self._check(known)
             self.answers += known
-            self._renew(np.unique(holes.query[[h for h, _ in known]]) if known else None)
+            self._renew(np.unique(documents.query[[h for h, _ in known]]) if known else None)
         made = np.array([h for h, _ in self.answers], np.int64)
         return Settled(
             a=view.runs[0].name,
@@ -414,8 +430,8 @@ class Settling:
             holes=self.holes,
             judgements=pl.DataFrame(
                 {
-                    "query": names.gather(holes.query[made]),
-                    "doc": holes.doc.gather(made),
+                    "query": names.gather(documents.query[made]),
+                    "doc": documents.doc.gather(made),
                     "grade": np.array([g for _, g in self.answers], np.int64),
                 }
             ),
@@ -427,7 +443,7 @@ class Settling:
         low, high = self.measure.definition.grades or (0, self.view.scale)
         for hole, grade in known:
             if not low <= grade <= high:
-                place = f"document {shorten(self.found.doc[hole])}"
+                place = f"document {shorten(self.documents.doc[hole])}"
                 raise InputError(
                     f"the judge gave grade {grade}, outside {low}–{high}",
                     place=place,
@@ -435,10 +451,10 @@ class Settling:
                 )
 
     def first(self, count: int, bound: Bound) -> Int:
-        """The open holes whose judgement matters most.
+        """The documents whose judgment matters most, of those not judged yet.
 
-        A hole that could turn the lead round moves the nearer end if it is not relevant, one that
-        could raise it if it is; the answers so far say which is the more likely.
+        A document that could reverse the lead moves the nearer bound if it is not relevant, one
+        that could increase the lead if it is; the answers so far say which is more likely.
         """
         weight = np.abs(self.change)
         if self.until == "certain" and bound.expected:
@@ -462,37 +478,37 @@ class Settling:
             return
         view = self.view
         answered = np.array(self.answers, np.int64).reshape(-1, 2)
-        touched = answered[np.isin(self.found.query[answered[:, 0]], queries)]
-        qrels = _part_of_qrels(view.qrels, queries, self.found, touched)
-        runs = [_part_of_run(r.run, r.met.listed[queries]) for r in view.reaches]
+        touched = answered[np.isin(self.documents.query[answered[:, 0]], queries)]
+        qrels = _select_judgments(view.qrels, queries, self.documents, touched)
+        runs = [_select_lists(r.run, r.met.listed[queries]) for r in view.matched]
         scale = max(view.scale, view.top(self.measure))  # of what the judge may have given
         part = WorstCases(runs, qrels, view.policy, depth=view.depth, scale=scale)
-        ends = part.pair_ends(0, 1, self.measure)
-        self.ends.low[queries], self.ends.high[queries] = ends.low, ends.high
+        bounds = part.pair_bounds_by_query(0, 1, self.measure)
+        self.bounds.low[queries], self.bounds.high[queries] = bounds.low, bounds.high
         values = [part.expected(at, self.measure) for at in (0, 1)]
         self.now[queries] = values[0] - values[1]
         among = _count_and_mean(self.now, self.counted)
-        holes, change = effects(part, [0, 1], self.measure, among)
+        documents, change = grading_effects(part, [0, 1], self.measure, among)
         left = {
             (int(queries[q]), doc): c
-            for q, doc, c in zip(holes.query, holes.doc, change, strict=True)
+            for q, doc, c in zip(documents.query, documents.doc, change, strict=True)
         }
         for query in queries:
             for row in range(*self.by_query[query : query + 2]):
-                self.change[row] = left.get((int(query), self.found.doc[row]), 0.0)
+                self.change[row] = left.get((int(query), self.documents.doc[row]), 0.0)
 
 
-def _part_of_qrels(qrels: Qrels, queries: Int, holes: Holes, answers: Int) -> Qrels:
-    """The judgements of some queries, with answers (hole, grade) added."""
+def _select_judgments(qrels: Qrels, queries: Int, documents: UnjudgedSet, answers: Int) -> Qrels:
+    """The judgments of some queries, with answers (document, grade) added."""
     rows = np.concatenate([np.arange(*qrels.start[q : q + 2]) for q in queries])
     held = np.diff(qrels.start)[queries]
     codes = np.concatenate(
         [
             np.repeat(np.arange(len(queries)), held),
-            np.searchsorted(queries, holes.query[answers[:, 0]]),
+            np.searchsorted(queries, documents.query[answers[:, 0]]),
         ]
     )
-    doc = pl.concat([qrels.doc.gather(rows), holes.doc.gather(answers[:, 0]).alias("doc")])
+    doc = pl.concat([qrels.doc.gather(rows), documents.doc.gather(answers[:, 0]).alias("doc")])
     grade = np.concatenate([qrels.grade[rows], answers[:, 1]])
     names = qrels.queries.gather(queries)
     part = build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
@@ -504,8 +520,8 @@ def _part_of_qrels(qrels: Qrels, queries: Int, holes: Holes, answers: Int) -> Qr
     return replace(part, sampled=Sampled(query[still], doc.gather(still)))
 
 
-def _part_of_run(run: Run, listed: Int) -> Run:
-    """Some lists of a run; −1 is a query it lacks."""
+def _select_lists(run: Run, listed: Int) -> Run:
+    """Some lists of a run, by their index; −1 is a query that it lacks."""
     listed = listed[listed >= 0]
     rows = np.concatenate(
         [np.arange(0), *(np.arange(*run.start[at : at + 2]) for at in listed)]

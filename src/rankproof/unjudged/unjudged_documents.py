@@ -1,4 +1,11 @@
-"""The holes of a run: the unjudged documents in reach of a rank, as tie groups see them."""
+"""The unjudged documents of a run within a depth, as tie groups see them.
+
+Bounds need to know how many unjudged documents each query has and at which ranks they can stand,
+rarely which ones they are. So an unjudged document is **implicit** where possible: the tie groups
+hold the judged documents alone, as in an evaluation, and every rank that these leave open belongs
+to an unjudged one. Only some rules, and bounds over documents of other runs, spell them out as
+documents of grade UNJUDGED.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +20,40 @@ from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.data.ties import Pool, TieGroups, pool_of, tie_groups
 from rankproof.evaluation import (
     EvaluatedRun,
-    MatchedRun,
     Policy,
     averaged_queries,
     fill_undefined,
     match_judgments,
 )
+from rankproof.evaluation import MatchedRun as RunMatch
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures import Measure, Outcomes
 from rankproof.measures.preference import before
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.shared_documents import Holes
+    from rankproof.unjudged.shared_documents import UnjudgedSet
 
 _T = TypeVar("_T")
 
-HOLE = -1  # in the place of a grade
-NOWHERE = np.int64(1) << 60  # the rank of a document that a run does not list
+UNJUDGED = -1  # in place of a grade
+UNLISTED = np.int64(1) << 60  # the rank of a document that a run does not list
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBounds:
+    """Lowest and highest value of a measure for every query, over all grades and orders of ties."""
+
+    low: Float  # (Q,)
+    high: Float  # (Q,)
+    exact: bool = True  # some grades and order reach them; else they may be too wide
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """Where a run has documents: the tie group of each; `first` is NOWHERE where it has none."""
+class TiedRanks:
+    """The tie group of each of some documents in a run."""
 
-    first: Int  # (H,) rank of the group's first document
+    first: Int  # (H,) rank of the group's first document; UNLISTED if the run lacks the document
     size: Int  # (H,)
 
     @property
@@ -46,13 +62,13 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
-    """What is in reach of a depth: every document whose tie group begins there or before."""
+class TopSpan:
+    """How many documents of each list count for a depth: those whose tie group begins within it."""
 
     begin: Int  # (Q,) position of each list's first document in the ranking
     count: Int  # (Q,)
-    ties: Bool  # (Q,) whether any of its groups has two documents
-    kept: dict[Any, Any] = field(default_factory=dict)  # what rules find out once
+    ties: Bool  # (Q,) True if any of their tie groups has two documents
+    cache: dict[Any, Any] = field(default_factory=dict)  # what rules compute once
 
     @cached_property
     def tied(self) -> bool:
@@ -60,50 +76,59 @@ class Span:
 
     @cached_property
     def start(self) -> Int:
-        """(Q+1,)"""
+        """(Q+1,) query q owns start[q]:start[q+1] of all these documents."""
         return np.append(0, np.cumsum(self.count))
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
-    """Every document of a run that is in reach of a depth, in rank order by query."""
+class TopDocuments:
+    """The documents of a run that count for a depth, in rank order by query."""
 
     begin: Int  # (Q,) position of each list's first document in the ranking
     start: Int  # (Q+1,) query q owns start[q]:start[q+1] of the next two
     row: Int  # (F,) of the run
-    groups: TieGroups  # of all of them, J = F; a hole has grade HOLE
-    kept: dict[Any, Any] = field(default_factory=dict)  # what rules find out once
+    groups: TieGroups  # of all of them, J = F; unjudged ones have grade UNJUDGED
+    cache: dict[Any, Any] = field(default_factory=dict)  # what rules compute once
 
     @cached_property
-    def hole(self) -> Int:
-        """(H,) the places of the holes."""
-        return np.flatnonzero(self.groups.grade == HOLE)
+    def unjudged(self) -> Int:
+        """(H,) places of the unjudged documents."""
+        return np.flatnonzero(self.groups.grade == UNJUDGED)
 
-    def see(self, place: Int) -> Seen:
-        """Where the run has documents at these places; −1 is nowhere."""
+    def tied_ranks(self, place: Int) -> TiedRanks:
+        """The tie groups of the documents at these places; −1 is a document that is not here."""
         groups = self.groups
-        first = np.append(groups.first[groups.doc_group], NOWHERE)[place]
+        first = np.append(groups.first[groups.doc_group], UNLISTED)[place]
         if len(groups.grade) == len(groups.size):
-            return Seen(first, np.broadcast_to(np.int64(1), len(first)))
-        return Seen(first, np.append(groups.size[groups.doc_group], 1)[place])
+            return TiedRanks(first, np.broadcast_to(np.int64(1), len(first)))
+        return TiedRanks(first, np.append(groups.size[groups.doc_group], 1)[place])
 
 
-class Reach:
-    """One run on the judged queries, its unjudged documents within reach among them."""
+class MatchedRun:
+    """One run on the judged queries, with its unjudged documents at every depth.
 
-    def __init__(self, run: Run, qrels: Qrels, policy: Policy, seen: EvaluatedRun | None = None):
-        # Every judged query keeps its place, so that the columns of several runs line up.
-        self.policy = policy
+    Every judged query has its place, even if the run lacks it, so that the columns of several runs
+    line up.
+    """
+
+    def __init__(
+        self, run: Run, qrels: Qrels, policy: Policy, evaluated: EvaluatedRun | None = None
+    ):
         self.run = run
-        way = replace(policy, missing="zero", condensed=False)
-        self._seen = seen if seen is not None and seen.policy == way else None
-        self.met: MatchedRun = (
-            match_judgments(run, qrels, way) if self._seen is None else self._seen.matched
-        )
-        self._now: dict[Measure, Outcomes] = {} if self._seen is None else {**self._seen.outcomes}
-        self._spans: dict[int | None, Span] = {}
-        self._within: dict[int | None, TieGroups] = {}
-        self._fronts: dict[int | None, Front] = {}
+        self.policy = policy
+        matching = replace(policy, missing="zero", condensed=False)
+        reusable = evaluated is not None and evaluated.policy == matching
+        self._evaluated = evaluated if reusable else None
+        self._reported: dict[Measure, Outcomes] = {}
+        self.met: RunMatch
+        if self._evaluated is None:
+            self.met = match_judgments(run, qrels, matching)
+        else:
+            self.met = self._evaluated.matched
+            self._reported |= self._evaluated.outcomes
+        self._spans: dict[int | None, TopSpan] = {}
+        self._judged_within: dict[int | None, TieGroups] = {}
+        self._top_documents: dict[int | None, TopDocuments] = {}
         self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
         if policy.missing == "skip":
             self.counted = self.met.listed >= 0
@@ -114,23 +139,25 @@ class Reach:
 
     @cached_property
     def judged(self) -> TieGroups:
-        """The tie groups as an evaluation has them: no hole in them."""
-        return self.met.groups() if self._seen is None else self._seen.groups
+        """The tie groups as an evaluation has them, of judged documents alone."""
+        return self.met.groups() if self._evaluated is None else self._evaluated.groups
 
     def judged_within(self, depth: int | None) -> TieGroups:
-        """Those that begin at rank `depth` or before, and no other."""
-        if depth not in self._within:
+        """The tie groups that begin at rank `depth` or before, of judged documents alone."""
+        if depth not in self._judged_within:
             groups = self.judged
-            self._within[depth] = groups if depth is None else groups.chosen(groups.first <= depth)
-        return self._within[depth]
+            within = groups if depth is None else groups.chosen(groups.first <= depth)
+            self._judged_within[depth] = within
+        return self._judged_within[depth]
 
-    def now(self, measure: Measure) -> Outcomes:
-        """What an evaluation reports of every query."""
-        if measure not in self._now:
-            found = measure.outcomes(self.judged)
-            zero = self.policy.undefined == "zero"
-            self._now[measure] = fill_undefined(found) if zero else found
-        return self._now[measure]
+    def reported(self, measure: Measure) -> Outcomes:
+        """What an evaluation reports for every query: unjudged documents as not relevant."""
+        if measure not in self._reported:
+            outcomes = measure.outcomes(self.judged)
+            if self.policy.undefined == "zero":
+                outcomes = fill_undefined(outcomes)
+            self._reported[measure] = outcomes
+        return self._reported[measure]
 
     @cached_property
     def row_at(self) -> Int | None:
@@ -143,293 +170,308 @@ class Reach:
         return row
 
     @cached_property
-    def known(self) -> Bool:
-        """(N,) whether the document at each position is judged."""
-        row = self.met.row[self.met.row >= 0]
-        known = np.zeros(len(self.run), np.bool_)
-        known[row if self.met.ranking.position is None else self.met.ranking.position[row]] = True
-        return known
+    def is_judged(self) -> Bool:
+        """(N,) True if the document at this position is judged."""
+        judged = np.zeros(len(self.run), np.bool_)
+        judged[self._position(self.met.row[self.met.row >= 0])] = True
+        return judged
 
-    def span(self, depth: int | None) -> Span:
-        """Where the documents in reach of a depth stand."""
+    def _position(self, row: Int) -> Int:
+        """Positions in the ranking of some rows of the run."""
+        position = self.met.ranking.position
+        return row if position is None else position[row]
+
+    def top_span(self, depth: int | None) -> TopSpan:
+        """How many documents of each list count for a depth."""
         if depth not in self._spans:
             ranking, listed = self.met.ranking, self.met.listed
-            there = listed >= 0
-            begin = np.where(there, ranking.start[listed], 0)
-            end = np.where(there, ranking.start[listed + 1], 0)
+            is_listed = listed >= 0
+            begin = np.where(is_listed, ranking.start[listed], 0)
+            end = np.where(is_listed, ranking.start[listed + 1], 0)
             tied = len(ranking.group_start) <= len(self.run)
             ties = np.zeros(len(begin), np.bool_)
             if depth is not None:
-                far = np.flatnonzero(end - begin > depth)
-                end[far] = begin[far] + depth
+                longer = np.flatnonzero(end - begin > depth)
+                end[longer] = begin[longer] + depth
                 if tied:
-                    after = np.searchsorted(ranking.group_start, end[far] - 1, side="right")
-                    end[far] = ranking.group_start[after]
+                    after = np.searchsorted(ranking.group_start, end[longer] - 1, side="right")
+                    end[longer] = ranking.group_start[after]
             if tied:
                 low, high = (np.searchsorted(ranking.group_start, x) for x in (begin, end))
                 ties = np.asarray(high - low < end - begin)
-            self._spans[depth] = Span(begin, end - begin, ties)
+            self._spans[depth] = TopSpan(begin, end - begin, ties)
         return self._spans[depth]
 
-    def front(self, depth: int | None) -> Front:
+    def top_documents(self, depth: int | None) -> TopDocuments:
         """Every document whose tie group begins at rank `depth` or before."""
-        if depth not in self._fronts:
-            self._fronts[depth] = self._read(depth)
-        return self._fronts[depth]
+        if depth not in self._top_documents:
+            self._top_documents[depth] = self._read_top(depth)
+        return self._top_documents[depth]
 
-    def _read(self, depth: int | None) -> Front:
+    def _read_top(self, depth: int | None) -> TopDocuments:
         met, ranking, group_start = self.met, self.met.ranking, self.met.ranking.group_start
-        span = self.span(depth)
-        begin, count, start = span.begin, span.count, span.start
-        end = begin + count
-        query = np.repeat(np.arange(self.queries), count)
+        span = self.top_span(depth)
+        begin, start = span.begin, span.start
+        query = np.repeat(np.arange(self.queries), span.count)
         rank = np.arange(1, len(query) + 1) - start[query]
         position = rank + (begin - 1)[query]
-        # What is judged is laid in; all the rest are holes.
-        found = np.flatnonzero(met.row >= 0)
-        at, of = met.row[found], met.query[found]
-        if ranking.position is not None:
-            at = ranking.position[at]
-        inside = at < end[of]
-        grade = np.full(len(query), HOLE)
-        grade[(start[:-1] - begin)[of[inside]] + at[inside]] = met.grade[found[inside]]
+        grade = self._top_grades(span)
         row = position if self.row_at is None else self.row_at[position]
         sizes = np.append(np.diff(ranking.start), 0)[met.listed]  # −1: a query without a list
         if len(group_start) > len(self.run):  # nothing ties
             alone = np.arange(len(query) + 1)
             one = np.ones(len(query), np.int64)
             groups = TieGroups(sizes, one, rank, query, alone, grade, rank, met.pool)
-        else:
-            low, high = (np.searchsorted(group_start, x) for x in (begin, end))
-            held = high - low
-            owner = np.repeat(np.arange(self.queries), held)
-            which = np.arange(len(owner)) + (low - np.cumsum(held) + held)[owner]
-            size = group_start[which + 1] - group_start[which]
-            first = group_start[which] - begin[owner] + 1
-            starts = np.append(0, np.cumsum(size))
-            groups = TieGroups(sizes, size, first, owner, starts, grade, rank, met.pool)
-        return Front(begin, start, row, groups)
+            return TopDocuments(begin, start, row, groups)
+        low, high = (np.searchsorted(group_start, x) for x in (begin, begin + span.count))
+        count = high - low
+        owner = np.repeat(np.arange(self.queries), count)
+        group = np.arange(len(owner)) + (low - np.cumsum(count) + count)[owner]
+        size = group_start[group + 1] - group_start[group]
+        groups = TieGroups(
+            listed=sizes,
+            size=size,
+            first=group_start[group] - begin[owner] + 1,
+            query=owner,
+            start=np.append(0, np.cumsum(size)),
+            grade=grade,
+            rank=rank,
+            pool=met.pool,
+        )
+        return TopDocuments(begin, start, row, groups)
 
-    def find(self, holes: Holes) -> Int:
+    def _top_grades(self, span: TopSpan) -> Int:
+        """(F,) the grades of all documents that count, UNJUDGED where there is none."""
+        met = self.met
+        listed = np.flatnonzero(met.row >= 0)
+        at, query = self._position(met.row[listed]), met.query[listed]
+        inside = at < (span.begin + span.count)[query]
+        grade = np.full(int(span.start[-1]), UNJUDGED)
+        offset = (span.start[:-1] - span.begin)[query[inside]]
+        grade[offset + at[inside]] = met.grade[listed[inside]]
+        return grade
+
+    def rows_of(self, documents: UnjudgedSet) -> Int:
         """(H,) the row of each document in this run's list of its query, or −1."""
-        if self not in holes.rows:
-            run, listed = self.run, self.met.listed[holes.query]
-            holes.rows[self] = kernels.find_rows(run.index, run.doc, run.start, holes.doc, listed)
-        return holes.rows[self]
+        if self not in documents.rows:
+            run, listed = self.run, self.met.listed[documents.query]
+            documents.rows[self] = kernels.find_rows(
+                run.index, run.doc, run.start, documents.doc, listed
+            )
+        return documents.rows[self]
 
-    def places(self, other: Reach, query: Int, row: Int, depth: int | None) -> Int:
-        """(H,) where the front has the documents that another run holds at `row`, or −1."""
-        run, front = self.run, self.front(depth)
-        doc, theirs, listed = ids_of(run, "doc"), ids_of(other.run, "doc"), self.met.listed[query]
+    def places(self, other: MatchedRun, query: Int, row: Int, depth: int | None) -> Int:
+        """(H,) the place among the top documents of those that another run has at `row`, or −1."""
+        run, top = self.run, self.top_documents(depth)
+        doc, other_doc = ids_of(run, "doc"), ids_of(other.run, "doc")
+        listed = self.met.listed[query]
         if 4 * len(row) >= len(other.run):  # most of its documents: none need be copied
             wanted = np.full(len(other.run), -1)
             wanted[row] = listed
-            found = kernels.find_rows(run.index, doc, run.start, theirs, wanted)[row]
+            own_row = kernels.find_rows(run.index, doc, run.start, other_doc, wanted)[row]
         else:
-            found = kernels.find_rows(run.index, doc, run.start, theirs.gather(row), listed)
+            own_row = kernels.find_rows(run.index, doc, run.start, other_doc.gather(row), listed)
         place = np.full(len(row), -1)
-        there = np.flatnonzero(found >= 0)
-        at, of = found[there], query[there]
-        if self.met.ranking.position is not None:
-            at = self.met.ranking.position[at]
-        at += (front.start[:-1] - front.begin)[of]
-        place[there] = np.where(at < front.start[of + 1], at, -1)
+        shared = np.flatnonzero(own_row >= 0)
+        query = query[shared]
+        at = self._position(own_row[shared]) + (top.start[:-1] - top.begin)[query]
+        place[shared] = np.where(at < top.start[query + 1], at, -1)
         return place
 
-    def see(self, holes: Holes) -> Seen:
-        """Where the run has these documents."""
-        row = self.find(holes)
+    def tied_ranks(self, documents: UnjudgedSet) -> TiedRanks:
+        """The tie groups of these documents in this run."""
+        row = self.rows_of(documents)
         ranking = self.met.ranking
-        first = np.full(len(row), NOWHERE)
+        first = np.full(len(row), UNLISTED)
         size = np.ones(len(row), np.int64)
-        found = np.flatnonzero(row >= 0)
-        at = row[found] if ranking.position is None else ranking.position[row[found]]
-        group = np.searchsorted(ranking.group_start, at, side="right") - 1
+        listed = np.flatnonzero(row >= 0)
+        position = self._position(row[listed])
+        group = np.searchsorted(ranking.group_start, position, side="right") - 1
         begin = ranking.group_start[group]
-        first[found] = begin - ranking.start[self.met.listed[holes.query[found]]] + 1
-        size[found] = ranking.group_start[group + 1] - begin
-        return Seen(first, size)
+        first[listed] = begin - ranking.start[self.met.listed[documents.query[listed]]] + 1
+        size[listed] = ranking.group_start[group + 1] - begin
+        return TiedRanks(first, size)
 
-    def holed(self, query: Int, row: Int) -> TieGroups:
-        """The tie groups with these unjudged rows among them, of grade HOLE."""
+    def groups_with_unjudged(self, query: Int, row: Int) -> TieGroups:
+        """The tie groups with these unjudged rows among them, of grade UNJUDGED."""
         met = self.met
         return tie_groups(
             met.ranking,
             met.listed,
             np.concatenate([met.query, query]),
             np.concatenate([met.row, row]),
-            np.concatenate([met.grade, np.full(len(row), HOLE)]),
+            np.concatenate([met.grade, np.full(len(row), UNJUDGED)]),
             met.pool,
         )
 
-    def filled(self, holes: Holes, grade: Int, top: int) -> TieGroups:
-        """The tie groups after each of `holes` was judged; grades below 0 stay unjudged."""
+    def groups_when_judged(self, documents: UnjudgedSet, grade: Int, top_grade: int) -> TieGroups:
+        """The tie groups if each of these documents had a grade; below 0 it stays unjudged."""
         met = self.met
-        row = self.find(holes)
-        query = np.concatenate([met.query, holes.query])
-        rows = np.concatenate([met.row, row])
+        query = np.concatenate([met.query, documents.query])
+        row = np.concatenate([met.row, self.rows_of(documents)])
         grades = np.concatenate([met.grade, grade])
-        known = grades >= 0
-        query, rows, grades = query[known], rows[known], grades[known]
-        pooled = rows >= 0 if self.policy.candidates_only else np.ones(len(rows), np.bool_)
+        judged = grades >= 0
+        query, row, grades = query[judged], row[judged], grades[judged]
+        pooled = row >= 0 if self.policy.candidates_only else np.ones(len(row), np.bool_)
         by_query = np.argsort(query[pooled], kind="stable")
-        most = max(met.pool.max_grade, top)
-        pool = pool_of(query[pooled][by_query], grades[pooled][by_query], self.queries, most)
-        return tie_groups(met.ranking, met.listed, query, rows, grades, pool, met.sampled)
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Both ends of a measure for every query, over completions and ties."""
-
-    low: Float  # (Q,)
-    high: Float  # (Q,)
-    exact: bool = True  # else a completion may not reach them
+        highest = max(met.pool.max_grade, top_grade)
+        pool = pool_of(query[pooled][by_query], grades[pooled][by_query], self.queries, highest)
+        return tie_groups(met.ranking, met.listed, query, row, grades, pool, met.sampled)
 
 
 @dataclass(frozen=True, eq=False)
-class Holed:
-    """The tie groups of a run up to a cutoff, with its holes, and the holes it does not list.
+class PartlyJudged:
+    """The tie groups of a run up to a cutoff with its unjudged documents, as rules read them.
 
-    With `gaps` the groups hold what is judged alone, and all else in reach are holes: an evaluation
-    reads no more. Without them a hole is a document of grade HOLE, and all else stays as it is.
+    If they are implicit, the groups hold the judged documents alone and every other rank in `span`
+    is an unjudged one. Else unjudged documents have grade UNJUDGED, and ranks that no group has
+    belong to documents that stay as they are.
     """
 
     groups: TieGroups
-    span: Int  # (Q,) documents in reach
-    gaps: bool
-    ties: Bool  # (Q,) whether the order of a group could matter
-    now: Callable[[Measure], Outcomes]  # what is reported, holes as they are
-    extra: Int  # (Q,) holes of other runs that this one does not list in its top k
-    top: int  # the highest grade a hole can have
-    skips: bool  # a mean leaves out queries with nothing relevant
+    span: Int  # (Q,) documents that count
+    is_implicit: bool
+    ties: Bool  # (Q,) True if the order of a group could matter
+    reported: Callable[[Measure], Outcomes]  # with unjudged documents as they are
+    unlisted: Int  # (Q,) unjudged documents of other runs that this one lacks in its top k
+    top: int  # the highest grade an unjudged document can have
+    skips_undefined: bool  # a mean leaves out queries with nothing relevant
     sampled: bool  # documents were pooled and not judged
-    front: Callable[[], Front] = field(repr=False)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # of the groups, not of `extra`
+    top_documents: Callable[[], TopDocuments] = field(repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # independent of `unlisted`
 
-    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What the groups alone decide, and several pairs of runs ask for."""
-        if (key, self.top) not in self.kept:
-            self.kept[key, self.top] = make()
-        found: _T = self.kept[key, self.top]
-        return found
+    def cached(self, key: Hashable, compute: Callable[[], _T]) -> _T:
+        """What depends on the groups alone, computed once for several pairs of runs."""
+        if (key, self.top) not in self.cache:
+            self.cache[key, self.top] = compute()
+        value: _T = self.cache[key, self.top]
+        return value
 
     @cached_property
     def tied(self) -> bool:
         return bool(self.ties.any())
 
     @property
-    def spelled(self) -> Holed:
-        """The same with each hole a document of the groups."""
-        if not self.gaps:
+    def explicit(self) -> PartlyJudged:
+        """The same with each unjudged document spelled out in the groups."""
+        if not self.is_implicit:
             return self
-        front = self.front()
-        return replace(self, groups=front.groups, gaps=False, kept=front.kept)
+        top = self.top_documents()
+        return replace(self, groups=top.groups, is_implicit=False, cache=top.cache)
 
     @property
-    def is_hole(self) -> Bool:
+    def is_unjudged(self) -> Bool:
         """(J,)"""
-        return self.once("hole", lambda: np.asarray(self.groups.grade == HOLE, np.bool_))
+        return self.cached("hole", lambda: np.asarray(self.groups.grade == UNJUDGED, np.bool_))
 
     @property
-    def free(self) -> Int:
-        """(G,) documents of each group that are holes without being among its documents."""
+    def implicit_in_group(self) -> Int:
+        """(G,) unjudged documents of each group that are not among its documents."""
         groups = self.groups
-        if not (self.gaps and self.tied):
+        if not (self.is_implicit and self.tied):
             return np.broadcast_to(np.int64(0), len(groups.size))
-        return self.once("free", lambda: groups.size - groups.judged)
+        return self.cached("free", lambda: groups.size - groups.judged)
 
     @property
-    def of_group(self) -> Int:
-        """(G,) holes in each group."""
+    def unjudged_in_group(self) -> Int:
+        """(G,) unjudged documents of each group."""
 
         def count() -> Int:
-            if self.gaps:
-                return self.free
-            if len(self.groups.grade) == len(self.groups.size):
-                return self.is_hole.astype(np.int64)
-            return np.bincount(self.groups.doc_group[self.is_hole], minlength=len(self.groups.size))
+            if self.is_implicit:
+                return self.implicit_in_group
+            groups = self.groups
+            if len(groups.grade) == len(groups.size):
+                return self.is_unjudged.astype(np.int64)
+            return np.bincount(groups.doc_group[self.is_unjudged], minlength=len(groups.size))
 
-        return self.once("of group", count)
+        return self.cached("of group", count)
 
     @property
-    def of_query(self) -> Int:
-        """(Q,) holes of the run in each query."""
+    def unjudged_in_query(self) -> Int:
+        """(Q,) unjudged documents of the run."""
         groups = self.groups
 
         def count() -> Int:
-            if self.gaps:
+            if self.is_implicit:
                 return self.span - np.bincount(groups.doc_query, minlength=groups.queries)
-            return np.bincount(groups.doc_query[self.is_hole], minlength=groups.queries)
+            return np.bincount(groups.doc_query[self.is_unjudged], minlength=groups.queries)
 
-        return self.once("of query", count)
+        return self.cached("of query", count)
 
     @property
     def any(self) -> Bool:
-        """(Q,) whether a completion could change anything."""
-        return np.asarray(self.of_query + self.extra > 0, np.bool_)
+        """(Q,) True if unjudged documents could change anything."""
+        return np.asarray(self.unjudged_in_query + self.unlisted > 0, np.bool_)
 
-    def barren(self, measure: Measure) -> Bool:
-        """(Q,) queries that a mean is over only if a hole is relevant."""
-        if not self.skips:
+    def without_relevant(self, measure: Measure) -> Bool:
+        """(Q,) queries that count in a mean only if an unjudged document is relevant."""
+        if not self.skips_undefined:
             return np.zeros(self.groups.queries, np.bool_)
         return ~averaged_queries(self.groups, measure)
 
-    def with_last(self, grade: int, which: Bool) -> TieGroups:
-        """Of some queries (Q,) one hole judged, where the last group that has any ends."""
+    def last_graded(self, grade: int, chosen: Bool) -> TieGroups:
+        """The chosen queries (Q,) with one document: the last unjudged one, with this grade."""
         groups, pool = self.groups, self.groups.pool
         end = groups.first + groups.size - 1
         rank = np.zeros(groups.queries, np.int64)
-        held = self.of_group > 0
-        np.maximum.at(rank, groups.query[held], end[held])
-        if self.gaps:
-            last, new = np.zeros_like(rank), np.diff(groups.query, prepend=-1) != 0
+        has_unjudged = self.unjudged_in_group > 0
+        np.maximum.at(rank, groups.query[has_unjudged], end[has_unjudged])
+        if self.is_implicit:
+            last, is_first = np.zeros_like(rank), np.diff(groups.query, prepend=-1) != 0
             np.maximum.at(last, groups.query, end)
-            gap = groups.first > np.where(new, 0, np.append(0, end[:-1])) + 1
+            gap = groups.first > np.where(is_first, 0, np.append(0, end[:-1])) + 1
             np.maximum.at(rank, groups.query[gap], groups.first[gap] - 1)
             rank = np.where(last < self.span, self.span, rank)
-        query = np.flatnonzero(which & (rank > 0))
+        query = np.flatnonzero(chosen & (rank > 0))
         rank, one = rank[query], np.ones(len(query), np.int64)
-        start = np.append(0, np.cumsum(which))
-        pool = replace(pool, start=start, unsorted=np.full(int(which.sum()), grade))
+        start = np.append(0, np.cumsum(chosen))
+        pool = replace(pool, start=start, unsorted=np.full(int(chosen.sum()), grade))
         return TieGroups(
-            *(groups.listed, one, rank, query, np.arange(len(query) + 1), grade * one, rank),
-            replace_top(pool, self.top),
+            listed=groups.listed,
+            size=one,
+            first=rank,
+            query=query,
+            start=np.arange(len(query) + 1),
+            grade=grade * one,
+            rank=rank,
+            pool=extend_scale(pool, self.top),
         )
 
-    def chosen(self, least: int, most: int | None = None) -> Int:
-        """(G,) judged documents of each group with at least, and at most, these grades."""
+    def judged_with(self, lowest: int, highest: int | None = None) -> Int:
+        """(G,) judged documents of each group with a grade from `lowest` to `highest`."""
         grade = self.groups.grade
-        wanted = grade >= least
-        if most is not None:
-            wanted &= grade <= most
+        chosen = grade >= lowest
+        if highest is not None:
+            chosen &= grade <= highest
         if len(grade) == len(self.groups.size):
-            return wanted.astype(np.int64)
-        return np.bincount(self.groups.doc_group[wanted], minlength=len(self.groups.size))
+            return chosen.astype(np.int64)
+        return np.bincount(self.groups.doc_group[chosen], minlength=len(self.groups.size))
 
-    def with_all(self, grade: int) -> TieGroups:
-        """Every hole of the run judged alike; the pool stays as it is but for its scale."""
-        spelled = self.spelled
-        groups = spelled.groups
-        pool = replace_top(groups.pool, self.top)
-        return replace(groups, grade=np.where(spelled.is_hole, grade, groups.grade), pool=pool)
+    def all_graded(self, grade: int) -> TieGroups:
+        """The tie groups if every unjudged document had this grade, on the scale up to `top`."""
+        explicit = self.explicit
+        groups = explicit.groups
+        pool = extend_scale(groups.pool, self.top)
+        return replace(groups, grade=np.where(explicit.is_unjudged, grade, groups.grade), pool=pool)
 
-    def alone(self) -> Int:
-        """(J,) the number of each hole among those of its group, from 0."""
+    def number_in_group(self) -> Int:
+        """(J,) the number of each unjudged document among those of its group, from 0."""
         groups = self.groups
-        place = groups.place_by_grade  # HOLE is the lowest grade, so holes stand last
-        return place - (groups.judged - self.of_group)[groups.doc_group]
+        place = groups.place_by_grade  # UNJUDGED is the lowest grade, so these stand last
+        return place - (groups.judged - self.unjudged_in_group)[groups.doc_group]
 
-    def line(self, worth: Array, hole: float, best: bool = True) -> tuple[Int | slice, Int]:
-        """(J,) the documents in an order of the ties, and their ranks.
+    def extreme_order(
+        self, worth: Array, unjudged_worth: float, best: bool = True
+    ) -> tuple[Int | slice, Int]:
+        """(J,) the documents in the best or worst order of their ties, and their ranks.
 
-        Worth falls inside each group, or rises where that is not best; a hole is worth `hole`.
+        In the best order `worth` falls inside each group; unjudged documents are worth the same.
         """
         groups = self.groups
         if not self.tied:
             return slice(None), groups.rank
         place = groups.place(worth)
-        behind = self.free[groups.doc_group] * (worth < hole)  # the holes stand before it
+        behind = self.implicit_in_group[groups.doc_group] * (worth < unjudged_worth)
         if best:
             rank, order = groups.best_rank(place) + behind, groups.by_place(place)
         else:
@@ -441,19 +483,18 @@ class Holed:
     def begin(self) -> Int:
         """(Q+1,) query q owns begin[q]:begin[q+1] of the documents."""
         groups = self.groups
-        return self.once(
-            "begin",
-            lambda: np.append(
-                0, np.cumsum(np.bincount(groups.doc_query, minlength=groups.queries))
-            ),
-        )
+
+        def starts() -> Int:
+            return np.append(0, np.cumsum(np.bincount(groups.doc_query, minlength=groups.queries)))
+
+        return self.cached("begin", starts)
 
 
-def replace_top(pool: Pool, top: int) -> Pool:
-    """The same pool on a scale that reaches at least `top`."""
-    return pool if pool.max_grade >= top else replace(pool, max_grade=max(pool.max_grade, top))
+def extend_scale(pool: Pool, top_grade: int) -> Pool:
+    """The same pool on a scale that goes up to at least `top_grade`."""
+    return pool if pool.max_grade >= top_grade else replace(pool, max_grade=top_grade)
 
 
-def up_to(counts: Int, query: Int) -> Int:
-    """(G,) sums within a query up to and with each group."""
+def running_total(counts: Int, query: Int) -> Int:
+    """(G,) sums within a query up to and including each group."""
     return before(counts, query).astype(np.int64) + counts
