@@ -177,7 +177,7 @@ class PairHoles:
         ends = (bound.lowest, bound.highest)
         reason = f"{dependence_verb(bound.exact)} {documents}"
         if not may_change_sign(bound.expected, self.ties[measure], ends):
-            reason = f"dependence_verb on how ties are broken, even without {documents}"
+            reason = f"rests on how ties are broken, even without {documents}"
         them = "it" if self.holes[measure] == 1 else "all of them"
         return (
             f"{measure}: {open_question(self.a, self.b, ends, measure.sign)} {reason} "

@@ -310,11 +310,7 @@ class Settled:
         if math.isnan(low):
             return f"{after}: {self.measure} is undefined, for nothing is relevant"
         if not self.bound.certain:
-            ties = (
-                "; what is left dependence_verb on ties"
-                if self.judgements.height == self.holes
-                else ""
-            )
+            ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
             return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
