@@ -59,7 +59,7 @@ if __name__ == "__main__":
             ray.get([ray.remote(started).remote(at) for at in range(workers)])
         begun, before = time.perf_counter(), spent()
         if workers:
-            found = cluster.evaluate(run, qrels, names)
+            found = cluster.evaluate(qrels, run, names)
         else:
             found = rp.evaluate(qrels, run, names, memory=memory)
         seconds = time.perf_counter() - begun

@@ -52,11 +52,11 @@ def test_any_number_of_pieces_and_parts_gives_the_figures_of_one_machine(
     together: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rankproof.cluster.runs.LEAST", 15)  # the last pieces are cut again
+    monkeypatch.setattr("rankproof.cluster.runs.MIN_ROWS", 15)  # the last pieces are cut again
     run, judged = workload(11)
     run = grouped(run) if together else run
     folder = write_shards(run, tmp_path / "run", 100)
-    found = cluster.evaluate(folder, judged, EVERY, order=order, rows_per_task=rows_per_task)
+    found = cluster.evaluate(judged, folder, EVERY, order=order, rows_per_task=rows_per_task)
     same(found, rp.evaluate(judged, run, EVERY, order=order))
     same(found, rp.evaluate(judged, folder, EVERY, order=order))
 
@@ -90,7 +90,7 @@ def test_one_file_is_cut_into_ranges(tmp_path: Path) -> None:
     run, judged = workload(12, queries=60)
     for write, name in ((write_parquet, "run.parquet"), (write_trec, "run.trec")):
         path = write(run, tmp_path / name)
-        found = cluster.evaluate(str(path), judged, EVERY, missing="skip", rows_per_task=100)
+        found = cluster.evaluate(judged, str(path), EVERY, missing="skip", rows_per_task=100)
         same(found, rp.evaluate(judged, path, EVERY, missing="skip"))
 
 
@@ -100,7 +100,7 @@ def test_a_dataset_keeps_the_order_of_its_rows(ray: Any) -> None:
     run, judged = workload(13)
     tables = [run[first : first + 64].to_arrow() for first in range(0, run.height, 64)]
     dataset = ray.data.from_arrow(tables)
-    found = cluster.evaluate(dataset, judged, EVERY, rows_per_task=90)
+    found = cluster.evaluate(judged, dataset, EVERY, rows_per_task=90)
     same(found, rp.evaluate(judged, run, EVERY))
 
 
@@ -108,11 +108,11 @@ def test_addresses_that_fsspec_knows_are_shards_too(tmp_path: Path) -> None:
     run, judged = workload(14)
     folder = write_shards(run, tmp_path / "run", 100)
     whole = rp.evaluate(judged, run, EVERY)
-    same(cluster.evaluate(f"file://{folder}", judged, EVERY), whole)
+    same(cluster.evaluate(judged, f"file://{folder}", EVERY), whole)
     with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
         for file in sorted(folder.iterdir()):
             archive.write(file, f"run/{file.name}")
-    found = cluster.evaluate(f"zip://run::file://{tmp_path}/run.zip", judged, EVERY, name="run")
+    found = cluster.evaluate(judged, f"zip://run::file://{tmp_path}/run.zip", EVERY, name="run")
     same(found, whole)
 
 
@@ -120,7 +120,7 @@ def test_comparing_shards_is_comparing_runs(tmp_path: Path) -> None:
     runs = {f"r{seed}": workload(seed)[0] for seed in (15, 16)}
     _, judged = workload(15)
     paths = {name: write_shards(run, tmp_path / name, 100) for name, run in runs.items()}
-    found = cluster.compare(paths, judged, ["nDCG@10", "AP"], seed=3, rows_per_task=100)
+    found = cluster.compare(judged, paths, ["nDCG@10", "AP"], seed=3, rows_per_task=100)
     whole = rp.compare(judged, runs, ["nDCG@10", "AP"], seed=3, holes=False)
     assert found.to_dict() == whole.to_dict()
 
@@ -143,7 +143,7 @@ def test_a_nan_in_shard_37_is_named_with_its_row(tmp_path: Path) -> None:
     score[3] = np.nan
     frame.with_columns(score=score).write_parquet(paths[37])
     with pytest.raises(rp.InputError) as refused:
-        cluster.evaluate(tmp_path / "run", judged, "nDCG@10")
+        cluster.evaluate(judged, tmp_path / "run", "nDCG@10")
     assert str(refused.value) == (
         f"{paths[37]}: row 4: score nan is not a number; drop the line or rescore it"
     )
@@ -152,7 +152,7 @@ def test_a_nan_in_shard_37_is_named_with_its_row(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_damaged_shard_is_named_and_the_cluster_goes_on(tmp_path: Path, ray: Any) -> None:
     paths, judged = forty(tmp_path / "run")
-    whole = cluster.evaluate(tmp_path / "run", judged, "nDCG@10")
+    whole = cluster.evaluate(judged, tmp_path / "run", "nDCG@10")
     data = paths[21].read_bytes()
     paths[21].write_bytes(data[: len(data) // 2])
     qrels = tmp_path / "qrels.txt"
@@ -171,7 +171,7 @@ def test_a_damaged_shard_is_named_and_the_cluster_goes_on(tmp_path: Path, ray: A
     for said in (apart, together):
         del said["manifest"]  # another command, at another time
     assert apart == together
-    same(cluster.evaluate(tmp_path / "run", judged, "nDCG@10"), whole)
+    same(cluster.evaluate(judged, tmp_path / "run", "nDCG@10"), whole)
 
 
 def test_a_pair_that_two_shards_list_is_named_where_it_stands_again(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_pair_that_two_shards_list_is_named_where_it_stands_again(tmp_path: Pa
     more = pl.concat([pl.read_parquet(paths[30]), first[5:6]])
     more.write_parquet(paths[30])
     with pytest.raises(rp.InputError) as refused:
-        cluster.evaluate(tmp_path / "run", judged, "nDCG@10", rows_per_task=50)
+        cluster.evaluate(judged, tmp_path / "run", "nDCG@10", rows_per_task=50)
     assert str(refused.value) == (
         f"{paths[30]}: row {more.height}: query {query!r} lists document {doc!r} a second time; "
         "keep one of the two"
@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, source: str, words: str
     (tmp_path / "folder").mkdir()
     path = source if "://" in source else str(tmp_path / source)
     with pytest.raises(rp.InputError, match=words) as refused:
-        cluster.evaluate(path, {"q": {"d": 1}}, "RR")
+        cluster.evaluate({"q": {"d": 1}}, path, "RR")
     assert "\n" not in str(refused.value)
 
 
@@ -219,7 +219,7 @@ def test_a_run_larger_than_the_store_passes_through_it(tmp_path: Path) -> None:
             tmp_path / f"run/{part}.parquet"
         )
     judged = {str(q): {str(q % 900): 1, str(q % 77): 2} for q in range(0, queries, 3)}
-    found = cluster.evaluate(tmp_path / "run", judged, ["nDCG@10", "AP"], rows_per_task=500_000)
+    found = cluster.evaluate(judged, tmp_path / "run", ["nDCG@10", "AP"], rows_per_task=500_000)
     same(found, rp.evaluate(judged, run, ["nDCG@10", "AP"]))
 
 
@@ -253,7 +253,7 @@ def test_killed_workers_are_replaced_and_nothing_is_counted_twice(
     whole = rp.evaluate(judged, run, EVERY)
     files = sorted(folder.iterdir())
     monkeypatch.setattr("rankproof.cluster.runs.cut_file", deadly)
-    found = cluster.evaluate(files, judged, EVERY, rows_per_task=100)
+    found = cluster.evaluate(judged, files, EVERY, rows_per_task=100)
     same(found, whole)
     assert len(list(folder.glob("*.flag"))) == len(files)  # each was killed once
 

@@ -191,7 +191,7 @@ def test_json_lines_and_parquet_are_corpora(tmp_path: Path) -> None:
 def test_a_bad_line_of_a_corpus_is_named(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "corpus.jsonl").write_text(text)
     with pytest.raises(rp.InputError, match=words):
-        list(embedding._texts(tmp_path / "corpus.jsonl"))
+        list(embedding._read_texts(tmp_path / "corpus.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,9 @@ def test_a_bad_line_of_a_corpus_is_named(tmp_path: Path, text: str, words: str) 
 )
 def test_what_a_model_makes_is_checked(tmp_path: Path, model: Any, words: str) -> None:
     with pytest.raises(rp.InputError, match=words):
-        embedding._Embeds(model, "bad").work([("a", "x"), ("b", "y")], tmp_path / "part.parquet")
+        embedding._EmbeddingWorker(model, "bad").work(
+            [("a", "x"), ("b", "y")], tmp_path / "part.parquet"
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -38,8 +38,8 @@ from rankproof import cluster
 from rankproof.cluster import runs, shards
 from rankproof.cluster.session import load_ray
 from rankproof.data.sources import _zstd
-from rankproof.evaluation import Policy, parse_all
 from rankproof.evaluation.streaming import shards as files
+from rankproof.foundation.progress import progress, show_progress
 
 FEW = ["nDCG@10", "AP", "RR@3"]
 
@@ -89,7 +89,7 @@ def here(cuts: Sequence[int] | None = None, step: int = 1 << 20) -> Iterator[Her
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "connected", connected)
-        patch.setattr(shards, "STEP", step)
+        patch.setattr(shards, "ROWS_PER_CHUNK", step)
         patch.setattr(files, "MIN_TEXT", 1)
         if cuts is not None:
             patch.setattr(runs, "cut_file", cut_file)
@@ -109,8 +109,8 @@ def test_a_cut_at_every_row_and_at_every_byte_changes_no_bit(
     end = run.height if write is write_parquet else path.stat().st_size
     for cut in range(1, end):
         with here([0, cut, end], step) as ray:
-            same(cluster.evaluate(path, judged, FEW), whole)
-        assert "_split" not in ray.done  # nothing was shuffled
+            same(cluster.evaluate(judged, path, FEW), whole)
+        assert "_split_piece" not in ray.done  # nothing was shuffled
 
 
 @pytest.mark.parametrize("case", sorted(TWICE))
@@ -121,7 +121,7 @@ def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
     path = twice(rows, tmp_path)
     for cut in range(1, path.stat().st_size, 17):
         with here([0, cut, path.stat().st_size], 1), pytest.raises(rp.InputError) as refused:
-            cluster.evaluate(path, {"a": {"x": 1}}, "RR", rows_per_task=3)
+            cluster.evaluate({"a": {"x": 1}}, path, "RR", rows_per_task=3)
         assert str(refused.value) == named_twice(path, pair, line)
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_shares_no_query_with_the_judgements_names_its_first(tmp_path
         rp.evaluate({"z": {"x": 1}}, path, "RR")
     for cut in (1, 20, 40):
         with here([0, cut, path.stat().st_size], 1), pytest.raises(rp.InputError) as refused:
-            cluster.evaluate(path, {"z": {"x": 1}}, "RR")
+            cluster.evaluate({"z": {"x": 1}}, path, "RR")
         assert str(refused.value) == str(whole.value)
 
 
@@ -139,12 +139,14 @@ def test_pieces_of_one_row_are_put_together_again(tmp_path: Path) -> None:
     run, judged = workload(2)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
     with here(range(run.height + 1)) as ray:
-        found = cluster.evaluate(path, judged, EVERY, rows_per_task=30)
+        found = cluster.evaluate(judged, path, EVERY, rows_per_task=30)
     same(found, streamed(path, judged, EVERY, 10, tmp_path))
-    assert "_split" not in ray.done
+    assert "_split_piece" not in ray.done
     longest = run["query"].value_counts()["count"].max()
     assert isinstance(longest, int)
-    assert ray.done.count("_measure") >= run.height // (30 + longest)  # not all rows in one task
+    assert ray.done.count("_measure_packed") >= run.height // (
+        30 + longest
+    )  # not all rows in one task
 
 
 def pressed(press: Callable[[bytes], bytes]) -> Callable[[pl.DataFrame, Path], Any]:
@@ -194,10 +196,10 @@ def test_files_of_every_format_cut_anywhere_have_the_figures_of_streaming(
     for at, ((a, b), ending) in enumerate(zip(pairwise(ends), formats, strict=False)):
         WRITERS[ending](run[a:b], folder / f"{at}.{ending}")
     with here(step=step) as ray:
-        found = cluster.evaluate(folder, judged, FEW, name="run", rows_per_task=rows, **policy)
+        found = cluster.evaluate(judged, folder, FEW, name="run", rows_per_task=rows, **policy)
     same(found, streamed(folder, judged, FEW, 10, tmp_path_factory.mktemp("spill"), **policy))
     same(found, rp.evaluate(judged, run, FEW, **policy))
-    assert not (ordered and "_split" in ray.done)
+    assert not (ordered and "_split_piece" in ray.done)
 
 
 @pytest.mark.parametrize("scattered", ["in a piece", "over pieces"])
@@ -210,8 +212,8 @@ def test_a_query_that_comes_again_sends_the_rows_through_the_shuffle(
     path = write_parquet(run[again], tmp_path / "run.parquet")
     cuts = [0, run.height] if scattered == "in a piece" else [0, run.height // 2, run.height]
     with here(cuts) as ray:
-        found = cluster.evaluate(path, judged, EVERY)
-    assert ray.done.count("_split") == len(cuts) - 1
+        found = cluster.evaluate(judged, path, EVERY)
+    assert ray.done.count("_split_piece") == len(cuts) - 1
     same(found, streamed(path, judged, EVERY, 10, tmp_path))
 
 
@@ -226,7 +228,7 @@ def test_what_is_said_of_a_run_is_said_of_its_pieces(
     path.write_bytes(b"".join(rows[1:] + rows[:1] if scattered else rows))
     whole = rp.evaluate(judged, path, "RR", **policy)
     with here(step=2):
-        same(cluster.evaluate(path, judged, "RR", rows_per_task=3, **policy), whole)
+        same(cluster.evaluate(judged, path, "RR", rows_per_task=3, **policy), whole)
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 10, 15])
@@ -239,7 +241,7 @@ def test_a_pair_listed_twice_is_named_wherever_the_pieces_are_cut(tmp_path: Path
         here([0, cut * len(text[0]), path.stat().st_size]),
         pytest.raises(rp.InputError, match=r"run\.trec:10: query 'q1' lists document 'd1' a sec"),
     ):
-        cluster.evaluate(path, {"q1": {"d1": 1}}, "RR")
+        cluster.evaluate({"q1": {"d1": 1}}, path, "RR")
 
 
 def test_what_is_wrong_first_is_told_of_though_queries_come_again_before(tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_what_is_wrong_first_is_told_of_though_queries_come_again_before(tmp_pat
         here(step=2),
         pytest.raises(rp.InputError, match=r"run\.trec:8: 3 columns where a TREC run has"),
     ):
-        cluster.evaluate(path, {"q1": {"d1": 1}}, "RR", rows_per_task=10)
+        cluster.evaluate({"q1": {"d1": 1}}, path, "RR", rows_per_task=10)
 
 
 def test_a_file_that_changes_while_tasks_read_it_is_refused(tmp_path: Path) -> None:
@@ -259,24 +261,36 @@ def test_a_file_that_changes_while_tasks_read_it_is_refused(tmp_path: Path) -> N
     path = write_trec(grouped(run), tmp_path / "run.trec")
     with (
         here(),
+        reporting_progress(lambda _: appended(path)),
         pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read"),
     ):
-        runs.evaluate_shards(
-            *(path, rp.read_qrels(judged), parse_all("RR"), Policy()),
-            rows_per_task=100,
-            progress=lambda _: appended(path),
-        )
+        cluster.evaluate(judged, path, "RR", rows_per_task=100)
+
+
+@contextmanager
+def reporting_progress(report: Callable[[float], Any]) -> Iterator[None]:
+    """An open task of progress whose advances are passed to `report`."""
+
+    @contextmanager
+    def display(label: str, total: float) -> Iterator[Callable[[float], None]]:
+        yield report
+
+    show_progress(display)
+    try:
+        with progress("evaluating", 1):
+            yield
+    finally:
+        show_progress(None)
 
 
 def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Path) -> None:
     run, judged = workload(4)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
-    told: list[float] = []
-    with here(range(0, run.height + 1, run.height // 3)):
-        runs.evaluate_shards(
-            *(path, rp.read_qrels(judged), parse_all("AP"), Policy()), progress=told.append
-        )
-    assert sum(told) == pytest.approx(1)
+    advances: list[float] = []
+    cuts = range(0, run.height + 1, run.height // 3)
+    with here(cuts), reporting_progress(advances.append):
+        cluster.evaluate(judged, path, "AP")
+    assert sum(advances) == pytest.approx(1)
     write_parquet(run[:0], tmp_path / "none.parquet")
     with here([0, 0]), pytest.raises(rp.InputError, match=r"none\.parquet: no rows"):
-        cluster.evaluate(tmp_path / "none.parquet", judged, "AP")
+        cluster.evaluate(judged, tmp_path / "none.parquet", "AP")

@@ -865,7 +865,7 @@ def test_ray_starts_the_workers_of_this_machine_from_a_folder_with_a_blank(
         is_initialized=lambda: False,
     )
     monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda _: ray)
-    monkeypatch.setattr("rankproof.cluster.session._knock", lambda _: None)
+    monkeypatch.setattr("rankproof.cluster.session._check_address", lambda _: None)
     monkeypatch.setattr(sys, "executable", python)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with connected(address):
@@ -875,7 +875,7 @@ def test_ray_starts_the_workers_of_this_machine_from_a_folder_with_a_blank(
 def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
     from types import SimpleNamespace
 
-    from rankproof.cluster.session import understood
+    from rankproof.cluster.session import explain_ray_errors
     from rankproof.foundation.errors import InputError
 
     names = ("RayTaskError", "WorkerCrashedError", "ActorDiedError", "OutOfMemoryError")
@@ -884,7 +884,7 @@ def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
         kinds[name] = type(name, (kinds["RayError"],), {})
 
     def fails() -> None:
-        with understood(SimpleNamespace(exceptions=SimpleNamespace(**kinds))):
+        with explain_ray_errors(SimpleNamespace(exceptions=SimpleNamespace(**kinds))):
             raise kinds["LocalRayletDiedError"]("the raylet died\nCheck raylet.out")
 
     with pytest.raises(InputError, match=r"^cluster: Ray failed \('the raylet died Check") as error:

@@ -1,13 +1,14 @@
-"""The same work on Ray: figures equal to one machine's, to the last bit.
+"""Evaluation, search, audits and models on Ray, with the same values as on one machine.
 
-    evaluate, compare       runs in shards: partitioned Parquet, TREC, or a Ray Dataset
-    search                  exact search over vectors in shards, ties and `cut` kept
-    audit_embeddings, audit_logits   one task for each number format
-    embed, score            a corpus through a model, checkpointed shard by shard
-    connected               a running cluster, or this machine as one
+Values agree to the last bit. Every worker needs the same version of rankproof. A script that calls
+these functions needs `if __name__ == "__main__":`, because Ray starts processes.
 
-Every worker needs rankproof installed in the same version. A script that calls these needs
-`if __name__ == "__main__":`, as Ray starts processes.
+    session.py     connecting to a cluster, waiting for tasks, errors of Ray
+    shards.py      the files of a run as pieces of work
+    runs.py        evaluate, compare: runs in partitioned Parquet, TREC, or a Ray Dataset
+    vectors.py     search: exact search over vectors in shards, ties and `cut` kept
+    audits.py      audit_embeddings, audit_logits: one task for each number format
+    embedding.py   embed, score: a corpus through a model, shard by shard
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Audits on Ray: one task for each number format, the inputs shared between them.
+"""Audits on Ray: one task for each number format.
 
-A format is audited by the ordinary code over all rows, so that its figures are one machine's. The
-inputs lie once in the store of each machine; a task adds what `rankproof audit` takes for one
-format.
+A format is audited by the ordinary code over all rows, so that its values are those of one machine.
+The inputs are stored once on each machine; a task needs the additional memory of one format.
 """
 
 from __future__ import annotations
@@ -41,25 +40,25 @@ def audit_logits(
     >>> import polars as pl
     >>> table = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
     >>> table.write_parquet("logits.parquet")
-    >>> found = cluster.audit_logits("logits.parquet", {"q": {"b": 1}}, "RR", formats=["bfloat16"])
-    >>> found.reading("bfloat16").evaluation["RR"].range
+    >>> audit = cluster.audit_logits("logits.parquet", {"q": {"b": 1}}, "RR", formats=["bfloat16"])
+    >>> audit.reading("bfloat16").evaluation["RR"].range
     0.5
     """
     judged, parsed = read_qrels(qrels), parse_means(measures)
     with connected(address) as ray:
         if is_dataset(source):
-            given = read_logits(_dataset(source, ray))
+            rows = read_logits(_read_dataset(source, ray))
         else:
             parts = []
             for file in find_files(source):
                 with file.local() as path:
                     parts.append(read_logits(path))
-            given = _together(parts)
-        given.check()
-        one = ray.remote(logits.audit_logits)
-        shared = (ray.put(given), judged, parsed)
-        tasks = [one.remote(*shared, formats=[form], **settings) for form in _each(formats)]
-        return _as_one(gather(ray, tasks))
+            rows = _concatenate(parts)
+        rows.check()
+        audit = ray.remote(logits.audit_logits)
+        inputs = (ray.put(rows), judged, parsed)
+        tasks = [audit.remote(*inputs, formats=[f], **settings) for f in _distinct(formats)]
+        return _join(gather(ray, tasks))
 
 
 def audit_embeddings(
@@ -77,44 +76,45 @@ def audit_embeddings(
     """`rankproof.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors.
 
     >>> from rankproof import cluster
-    >>> both = np.eye(4, dtype=np.float32)
-    >>> found = cluster.audit_embeddings(both, both, {"0": {"0": 1}}, "RR", formats=["bit"])
-    >>> found.reading("bit").evaluation["RR"].expected
+    >>> vectors = np.eye(4, dtype=np.float32)
+    >>> judgments = {"0": {"0": 1}}
+    >>> audit = cluster.audit_embeddings(vectors, vectors, judgments, "RR", formats=["bit"])
+    >>> audit.reading("bit").evaluation["RR"].expected
     1.0
     """
     judged, parsed = read_qrels(qrels), parse_means(measures)
-    asked, asked_ids = _vectors(queries, query_ids)
-    stored, stored_ids = _vectors(documents, document_ids)
+    query_vectors, query_ids = _read_vectors(queries, query_ids)
+    document_vectors, document_ids = _read_vectors(documents, document_ids)
     with connected(address) as ray:
-        shared = (ray.put(asked), ray.put(stored), judged, parsed)
-        settings |= {"query_ids": ray.put(asked_ids), "document_ids": ray.put(stored_ids)}
-        one = ray.remote(vectors.audit_embeddings)
-        tasks = [one.remote(*shared, formats=[form], **settings) for form in _each(formats)]
-        return _as_one(gather(ray, tasks))
+        inputs = (ray.put(query_vectors), ray.put(document_vectors), judged, parsed)
+        settings |= {"query_ids": ray.put(query_ids), "document_ids": ray.put(document_ids)}
+        audit = ray.remote(vectors.audit_embeddings)
+        tasks = [audit.remote(*inputs, formats=[f], **settings) for f in _distinct(formats)]
+        return _join(gather(ray, tasks))
 
 
-def _each(formats: Iterable[str]) -> list[str]:
-    found = list(dict.fromkeys(formats))
-    if not found:
+def _distinct(formats: Iterable[str]) -> list[str]:
+    distinct = list(dict.fromkeys(formats))
+    if not distinct:
         raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
-    return found
+    return distinct
 
 
-def _as_one(audits: list[Audit]) -> Audit:
-    """The audits of several formats of one model; vectors cut to fewer dimensions come last."""
+def _join(audits: list[Audit]) -> Audit:
+    """Join the audits of several formats; vectors cut to fewer dimensions come last."""
     readings = [reading for audit in audits for reading in audit.readings]
     sizes = list(dict.fromkeys(reading.dimensions for reading in readings))
     readings.sort(key=lambda reading: sizes.index(reading.dimensions))
     made = dict(audits[0].made[0])
     made["formats"] = [form for audit in audits for form in audit.made[0]["formats"]]
-    if "candidates" in made:  # only formats made of codes have them
+    if "candidates" in made:  # only quantized formats have them
         made["candidates"] = max(
             (a.made[0]["candidates"] for a in audits if a.made[0]["candidates"]), default=None
         )
     return Audit.together([Audit(tuple(readings), (), audits[0].notes, (made,))])
 
 
-def _together(parts: list[logits.Logits]) -> logits.Logits:
+def _concatenate(parts: list[logits.Logits]) -> logits.Logits:
     if len({part.no is None for part in parts}) > 1:
         raise InputError(
             "some shards have one logit and some have two", remedy="write all of them alike"
@@ -129,7 +129,7 @@ def _together(parts: list[logits.Logits]) -> logits.Logits:
     )
 
 
-def _dataset(source: Any, ray: Any) -> pl.DataFrame:
+def _read_dataset(source: Any, ray: Any) -> pl.DataFrame:
     blocks = ray.get(blocks_of(source))
     frames = [pl.DataFrame(block) for block in blocks if block.num_rows]
     if not frames:
@@ -137,8 +137,8 @@ def _dataset(source: Any, ray: Any) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def _vectors(source: Any, ids: Any) -> tuple[Array | Any, Any]:
-    """Vectors as they are, or those of all shards, with the ids that the files hold."""
+def _read_vectors(source: Any, ids: Any) -> tuple[Array | Any, Any]:
+    """Return arrays as they are, or read all shards; ids come from the files if none are given."""
     if hasattr(source, "shape") or not (
         isinstance(source, str) or hasattr(source, "__fspath__") or _are_paths(source)
     ):
@@ -147,17 +147,17 @@ def _vectors(source: Any, ids: Any) -> tuple[Array | Any, Any]:
     for file in find_files(source):
         with file.local() as path:
             parts.append(read_vectors(path))
-    own = [part.ids for part in parts if part.ids is not None]
-    if own and len(own) < len(parts):
+    file_ids = [part.ids for part in parts if part.ids is not None]
+    if file_ids and len(file_ids) < len(parts):
         raise InputError(
             "some shards have ids and some have none", remedy="write all of them as Parquet"
         )
-    return np.concatenate([part.values for part in parts]), (
-        pl.concat(own) if own and ids is None else ids
-    )
+    if file_ids and ids is None:
+        ids = pl.concat(file_ids)
+    return np.concatenate([part.values for part in parts]), ids
 
 
 def _are_paths(source: Any) -> bool:
     return isinstance(source, list | tuple) and all(
-        isinstance(one, str) or hasattr(one, "__fspath__") for one in source
+        isinstance(item, str) or hasattr(item, "__fspath__") for item in source
     )

@@ -1,7 +1,7 @@
-"""A corpus through a model, shard by shard: what is done is on disk and is not done again.
+"""Embed a corpus, or score a run, shard by shard on Ray.
 
-A shard's file is named for a digest of its input and of the model, and appears whole or not at all:
-whoever is killed, worker or driver, loses the shards in work, and the next run goes on from there.
+A shard's file is named by a digest of its input and of the model, and is written atomically. A
+worker or driver that is killed loses only the unfinished shards; the next run continues from there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.cluster.session import connected, fetched, first_done
+from rankproof.cluster.session import connected, fetch, wait_for_one
 from rankproof.cluster.shards import find_files
 from rankproof.data import RunLike, read_run
 from rankproof.data.frames import polars_reads
@@ -27,20 +27,19 @@ from rankproof.data.tables import Run
 from rankproof.foundation.errors import InputError, check_whole_number, shorten
 from rankproof.foundation.files import write_atomically
 from rankproof.foundation.manifest import digest, manifest
+from rankproof.foundation.progress import advance
 
-MANIFEST = "_manifest.json"  # a name that readers of shards leave out
-
-Progress = Callable[[float], None]
+MANIFEST = "_manifest.json"  # readers of shards skip names with an underscore
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """What a model made, in files."""
+    """The files that a model's output was written to."""
 
     folder: Path
     files: tuple[Path, ...]  # in the order of the input
     rows: int
-    reused: int  # files that were there from an earlier run
+    reused: int  # files that an earlier run had finished
 
 
 def embed(
@@ -53,15 +52,15 @@ def embed(
     workers: int | None = None,
     gpus: float = 0,
     address: str | None = None,
-    progress: Progress | None = None,
 ) -> Shards:
     """Embed passages into Parquet files of id and vector, which `search` reads.
 
     `corpus` is a file or folder of JSON lines (_id, title, text) or Parquet (id, text), a mapping
-    of ids to texts, or (id, text) pairs; it is read a shard at a time. `model` is the settings of
-    an embedder, an Embedder, a class or `functools.partial` that makes one, or a function of
-    texts; a function also needs a `fingerprint`, a word that changes when its vectors would. Each
-    of `workers` (by default one for each core, or GPU) holds one model, and `gpus` of a GPU.
+    of ids to texts, or (id, text) pairs; it is read `shard` passages at a time. `model` is the
+    settings of an embedder, an Embedder, a class or `functools.partial` that makes one, or a
+    function of texts. A function also needs a `fingerprint`, a word that changes when its vectors
+    would. Each of `workers` (by default one for each core, or GPU) holds one model and that share
+    of a GPU.
 
     >>> from rankproof import cluster
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
@@ -69,19 +68,24 @@ def embed(
     >>> cluster.embed(texts, WordllamaSettings(), "embedded", workers=1).rows
     2
     """
-    texts = _texts(corpus)
+    texts = _read_texts(corpus)
 
     def jobs() -> Iterator[tuple[Any, int]]:
         check_whole_number("shard", shard)
-        while some := list(islice(texts, shard)):
-            yield some, len(some)
+        while batch := list(islice(texts, shard)):
+            yield batch, len(batch)
 
-    return _run(
-        *("embed", jobs(), _Embeds, (model, fingerprint), Path(out).absolute()),
+    settings = (model, fingerprint)
+    out = Path(out).absolute()
+    return _run_jobs(
+        "embed",
+        jobs(),
+        _EmbeddingWorker,
+        settings,
+        out,
         workers=workers,
         gpus=gpus,
         address=address,
-        progress=progress,
     )
 
 
@@ -97,7 +101,6 @@ def score(
     workers: int | None = None,
     gpus: float = 0,
     address: str | None = None,
-    progress: Progress | None = None,
     name: str | None = None,
 ) -> Run:
     """Score a run's documents again with a cross-encoder, `shard` queries at a time.
@@ -119,21 +122,20 @@ def score(
         check_whole_number("shard", shard)
         for first in range(0, len(listed.queries), shard):
             job = []
-            for at in range(first, min(first + shard, len(listed.queries))):
-                query = listed.queries[at]
-                docs = listed.doc[int(listed.start[at]) : int(listed.start[at + 1])].to_list()
-                asked = _text_of(queries, query, "query")
-                job.append((query, asked, docs, [_text_of(passages, d, "document") for d in docs]))
+            for row in range(first, min(first + shard, len(listed.queries))):
+                query = listed.queries[row]
+                docs = listed.doc[int(listed.start[row]) : int(listed.start[row + 1])].to_list()
+                question = _text_of(queries, query, "query")
+                texts = [_text_of(passages, doc, "document") for doc in docs]
+                job.append((query, question, docs, texts))
             yield job, sum(len(docs) for _, _, docs, _ in job)
 
-    made = _run(
-        *("score", jobs(), _Scores, (model, fingerprint), Path(out).absolute()),
-        workers=workers,
-        gpus=gpus,
-        address=address,
-        progress=progress,
+    settings = (model, fingerprint)
+    out = Path(out).absolute()
+    shards = _run_jobs(
+        "score", jobs(), _ScoringWorker, settings, out, workers=workers, gpus=gpus, address=address
     )
-    frame = pl.concat([pl.read_parquet(file) for file in made.files], how="vertical_relaxed")
+    frame = pl.concat([pl.read_parquet(file) for file in shards.files], how="vertical_relaxed")
     return read_run(frame, name=name or listed.name)
 
 
@@ -148,7 +150,8 @@ def _text_of(texts: Mapping[str, str], key: str, what: str) -> str:
 # ---------------------------------------------------------------------------------- the texts
 
 
-def _texts(corpus: Any) -> Iterator[tuple[str, str]]:
+def _read_texts(corpus: Any) -> Iterator[tuple[str, str]]:
+    """Yield id and text of every passage, reading no more than is needed at a time."""
     if isinstance(corpus, Mapping):
         yield from corpus.items()
     elif isinstance(corpus, str | os.PathLike):
@@ -156,13 +159,13 @@ def _texts(corpus: Any) -> Iterator[tuple[str, str]]:
             with file.local() as path:
                 source = Source(path)
                 source.label = file.label
-                yield from _parquet(source) if source.head.startswith(b"PAR1") else _lines(source)
+                is_parquet = source.head.startswith(b"PAR1")
+                yield from _read_parquet(source) if is_parquet else _read_json_lines(source)
     else:
-        yield from ((str(one), str(text)) for one, text in corpus)
+        yield from ((str(name), str(text)) for name, text in corpus)
 
 
-def _lines(source: Source) -> Iterator[tuple[str, str]]:
-    """JSON lines, one at a time."""
+def _read_json_lines(source: Source) -> Iterator[tuple[str, str]]:
     with source.open() as content:
         for number, line in enumerate(content, 1):
             if not line.strip():
@@ -180,16 +183,16 @@ def _lines(source: Source) -> Iterator[tuple[str, str]]:
                     remedy='write {"_id": "…", "title": "…", "text": "…"}',
                 )
             title = row.get("title")
-            words = (title, row["text"]) if isinstance(title, str) and title else (row["text"],)
-            yield str(name), " ".join(words)
+            has_title = isinstance(title, str) and title
+            yield str(name), f"{title} {row['text']}" if has_title else row["text"]
 
 
-def _parquet(source: Source) -> Iterator[tuple[str, str]]:
+def _read_parquet(source: Source) -> Iterator[tuple[str, str]]:
     with polars_reads(source.label, "parquet"):
         scan = pl.scan_parquet(source.path, glob=False, hive_partitioning=False)
         names = scan.collect_schema().names()
-        wanted = [next((n for n in names if n in some), "") for some in (("id", "_id"), ("text",))]
-        if not all(wanted):
+        id_column = next((name for name in names if name in ("id", "_id")), None)
+        if id_column is None or "text" not in names:
             raise InputError(
                 f"no columns id and text; there are: {', '.join(names[:12])}",
                 place=source.label,
@@ -197,57 +200,68 @@ def _parquet(source: Source) -> Iterator[tuple[str, str]]:
             )
         total = scan.select(pl.len()).collect().item()
         for first in range(0, total, 10_000):
-            rows = scan.select(pl.col(wanted).cast(pl.String)).slice(first, 10_000).collect()
-            for at, (one, text) in enumerate(rows.iter_rows()):
-                if one is None or text is None:
+            rows = (
+                scan.select(pl.col(id_column, "text").cast(pl.String))
+                .slice(first, 10_000)
+                .collect()
+            )
+            for row, (name, text) in enumerate(rows.iter_rows(), first + 1):
+                if name is None or text is None:
                     raise InputError(
                         "the id or the text is empty",
-                        place=f"{source.label}: row {first + at + 1}",
+                        place=f"{source.label}: row {row}",
                         remedy="give every row both",
                     )
-                yield one, text
+                yield name, text
 
 
 # --------------------------------------------------------------------------------- the workers
 
 
-def _made(model: Any, method: str, make: Callable[[Any], Any]) -> Any:
-    """The model itself: given, made by a class or a partial, or made from settings."""
-    if isinstance(model, type | functools.partial):
-        model = model()
-    if hasattr(model, method) or not hasattr(model, "model_dump"):
-        return model
-    return make(model)
+class _Worker:
+    """Holds one model in a process of Ray."""
 
-
-def _print(model: Any, given: str | None) -> str:
-    found = given or getattr(model, "fingerprint", None)
-    if not isinstance(found, str):
-        raise InputError(
-            f"{shorten(model)} has no fingerprint",
-            remedy="give fingerprint=, a word that changes when what it makes would",
-        )
-    return found
-
-
-class _Embeds:
-    """A worker that embeds."""
+    method: str  # by which a model is recognized
 
     def __init__(self, model: Any, fingerprint: str | None):
-        from rankproof.retrieval.embedders import make_embedder
+        """Take the model itself, or make it by a class, a partial, or from settings."""
+        if isinstance(model, type | functools.partial):
+            model = model()
+        if not hasattr(model, self.method) and hasattr(model, "model_dump"):
+            model = self.make_model(model)
+        self.model = model
+        self.given_fingerprint = fingerprint
 
-        self.model = _made(model, "embed_passages", make_embedder)
-        self.given = fingerprint
+    def make_model(self, settings: Any) -> Any:
+        raise NotImplementedError
 
     def fingerprint(self) -> str:
-        return _print(self.model, self.given)
+        fingerprint = self.given_fingerprint or getattr(self.model, "fingerprint", None)
+        if not isinstance(fingerprint, str):
+            raise InputError(
+                f"{shorten(self.model)} has no fingerprint",
+                remedy="give fingerprint=, a word that changes when what it makes would",
+            )
+        return fingerprint
+
+
+class _EmbeddingWorker(_Worker):
+    """Embeds passages into a file of id and vector."""
+
+    method = "embed_passages"
+
+    def make_model(self, settings: Any) -> Any:
+        from rankproof.retrieval.embedders import make_embedder
+
+        return make_embedder(settings)
 
     def work(self, job: Sequence[tuple[str, str]], path: Path) -> None:
-        ids, texts = [one for one, _ in job], [text for _, text in job]
-        again = pl.Series(ids).is_duplicated()
-        if again.any():
+        """Embed one shard of (id, text) and write its file."""
+        ids, texts = [name for name, _ in job], [text for _, text in job]
+        is_repeated = pl.Series(ids).is_duplicated()
+        if is_repeated.any():
             raise InputError(
-                f"id {shorten(ids[int(again.arg_max() or 0)])} appears twice",
+                f"id {shorten(ids[int(is_repeated.arg_max() or 0)])} appears twice",
                 place="corpus",
                 remedy="make ids unique",
             )
@@ -258,11 +272,11 @@ class _Embeds:
                 f"the model made an array of shape {vectors.shape} of {len(texts)} texts",
                 remedy="return (texts, dimensions)",
             )
-        wrong = ~np.isfinite(vectors).all(axis=1)
-        if wrong.any():
+        is_invalid = ~np.isfinite(vectors).all(axis=1)
+        if is_invalid.any():
             raise InputError(
                 "the model made a number that is not finite",
-                place=f"passage {shorten(ids[int(wrong.argmax())])}",
+                place=f"passage {shorten(ids[int(is_invalid.argmax())])}",
                 remedy="look at that text, or run the model in float32",
             )
         shape = pl.Array(pl.Float32, vectors.shape[1])
@@ -270,37 +284,36 @@ class _Embeds:
         write_atomically(path, frame.write_parquet)
 
 
-class _Scores:
-    """A worker that scores pairs."""
+class _ScoringWorker(_Worker):
+    """Scores the candidates of queries into a file of query, doc and score."""
 
-    def __init__(self, model: Any, fingerprint: str | None):
+    method = "score"
+
+    def make_model(self, settings: Any) -> Any:
         from rankproof.retrieval.rerankers import make_reranker
 
-        self.model = _made(model, "score", make_reranker)
-        self.given = fingerprint
-
-    def fingerprint(self) -> str:
-        return _print(self.model, self.given)
+        return make_reranker(settings)
 
     def work(self, job: Sequence[tuple[str, str, list[str], list[str]]], path: Path) -> None:
+        """Score one shard of (query id, question, document ids, texts) and write its file."""
         score = getattr(self.model, "score", self.model)
         frames = []
-        for query, asked, docs, texts in job:
-            found = score(asked, texts)
-            values = np.asarray(getattr(found, "score", found), np.float64)
+        for query, question, docs, texts in job:
+            scored = score(question, texts)
+            values = np.asarray(getattr(scored, "score", scored), np.float64)
             if values.shape != (len(texts),) or np.isnan(values).any():
                 raise InputError(
                     f"the model scored {len(texts)} passages as {shorten(values)}",
                     place=f"query {shorten(query)}",
                     remedy="return one number for each passage",
                 )
-            narrow = getattr(found, "dtype", "float64") != "float64"
+            is_float64 = getattr(scored, "dtype", "float64") == "float64"
             frames.append(
                 pl.DataFrame(
                     {
                         "query": pl.repeat(query, len(docs), eager=True),
                         "doc": docs,
-                        "score": pl.Series(values, dtype=pl.Float32 if narrow else pl.Float64),
+                        "score": pl.Series(values, dtype=pl.Float64 if is_float64 else pl.Float32),
                     }
                 )
             )
@@ -310,74 +323,97 @@ class _Scores:
 # ---------------------------------------------------------------------------------- the driver
 
 
-def _run(
+def _run_jobs(
     kind: str,
     jobs: Iterable[tuple[Any, int]],
-    worker: type,
+    worker: type[_Worker],
     settings: tuple[Any, str | None],
     out: Path,
     *,
     workers: int | None,
     gpus: float,
     address: str | None,
-    progress: Progress | None,
 ) -> Shards:
-    """Hand jobs to workers as they become free; keep the files in the order of the jobs."""
+    """Give jobs (input, number of rows) to workers as they become free; skip finished ones.
+
+    Each finished job advances an open task of progress by 1.
+    """
     files: list[Path] = []
     rows = reused = 0
     with connected(address) as ray:
-        resources = ray.cluster_resources()
-        room = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
-        count = workers if workers is not None else max(1, int(room))
-        check_whole_number("workers", count)
-        # A worker that dies comes back and does its shard again.
-        actor = ray.remote(max_restarts=3, max_task_retries=3, num_cpus=1, num_gpus=gpus)(worker)
-        crew = [actor.remote(*settings)]  # the others start when there is work for them
-        model = fetched(ray, crew[0].fingerprint.remote())
-        made = _claim(out, kind, model)
-        free = list(crew)
-        busy: dict[Any, Any] = {}
+        crew = _Crew(ray, worker, settings, workers=workers, gpus=gpus)
+        model = fetch(ray, crew.actors[0].fingerprint.remote())
+        made = _claim_folder(out, kind, model)
         for number, (job, size) in enumerate(jobs):
             key = digest([kind, model, job])
             path = out / f"part-{number:06}-{key[:16]}.parquet"
             files.append(path)
             rows += size
-            if _whole(path, size):
+            if _is_complete(path, size):
                 reused += 1
-                if progress is not None:
-                    progress(1.0)
-                continue
-            if not free and len(crew) < count:
-                crew.append(actor.remote(*settings))
-                free.append(crew[-1])
-            while not free:
-                _collect(ray, busy, free, progress)
-            one = free.pop()
-            busy[one.work.remote(job, path)] = one
-        while busy:
-            _collect(ray, busy, free, progress)
-        for one in crew:
-            ray.kill(one)
+                advance()
+            else:
+                crew.start(job, path)
+        crew.finish()
     if not files:
         raise InputError("no rows", place=kind, remedy="check how the input was made")
     for stale in set(out.glob("part-*.parquet")) - set(files):
         stale.unlink(missing_ok=True)
     made["parts"] = [path.name for path in files]
-    _record(out, made)
+    _write_manifest(out, made)
     return Shards(out, tuple(files), rows, reused)
 
 
-def _collect(ray: Any, busy: dict[Any, Any], free: list[Any], progress: Progress | None) -> None:
-    """Wait for one worker to be done."""
-    done = first_done(ray, list(busy))
-    fetched(ray, done)
-    free.append(busy.pop(done))
-    if progress is not None:
-        progress(1.0)
+class _Crew:
+    """Workers that are started when there is a job for them."""
+
+    def __init__(
+        self,
+        ray: Any,
+        worker: type[_Worker],
+        settings: tuple[Any, str | None],
+        *,
+        workers: int | None,
+        gpus: float,
+    ):
+        resources = ray.cluster_resources()
+        capacity = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
+        self._size = workers if workers is not None else max(1, int(capacity))
+        check_whole_number("workers", self._size)
+        self._ray, self._settings = ray, settings
+        # A worker that dies is started again and repeats its job.
+        options = {"max_restarts": 3, "max_task_retries": 3, "num_cpus": 1, "num_gpus": gpus}
+        self._actor_class = ray.remote(**options)(worker)
+        self.actors = [self._actor_class.remote(*settings)]
+        self._free = list(self.actors)
+        self._running: dict[Any, Any] = {}  # worker by its task
+
+    def start(self, job: Any, path: Path) -> None:
+        """Give a job to a free worker, waiting for one if all are busy."""
+        if not self._free and len(self.actors) < self._size:
+            self.actors.append(self._actor_class.remote(*self._settings))
+            self._free.append(self.actors[-1])
+        while not self._free:
+            self._wait_for_one()
+        actor = self._free.pop()
+        self._running[actor.work.remote(job, path)] = actor
+
+    def finish(self) -> None:
+        """Wait for all jobs, and end the workers."""
+        while self._running:
+            self._wait_for_one()
+        for actor in self.actors:
+            self._ray.kill(actor)
+
+    def _wait_for_one(self) -> None:
+        task = wait_for_one(self._ray, list(self._running))
+        fetch(self._ray, task)
+        self._free.append(self._running.pop(task))
+        advance()
 
 
-def _whole(path: Path, rows: int) -> bool:
-    """Whether a shard is done: what is damaged is made again."""
+def _is_complete(path: Path, rows: int) -> bool:
+    """True if a shard's file has all its rows; a damaged file is made again."""
     if not path.exists():
         return False
     try:
@@ -386,27 +422,27 @@ def _whole(path: Path, rows: int) -> bool:
         return False
 
 
-def _claim(out: Path, kind: str, model: str) -> dict[str, Any]:
-    """Mark a folder as holding what this model makes; refuse that of another."""
+def _claim_folder(out: Path, kind: str, model: str) -> dict[str, Any]:
+    """Write the folder's manifest, or refuse a folder with the output of another model."""
     made = {**manifest(kind, config={"model": model}), "parts": []}
     path = out / MANIFEST
     if path.exists():
         try:
-            before = json.loads(path.read_text("utf-8"))
-            same = before["kind"] == kind and before["config"]["model"] == model
+            earlier = json.loads(path.read_text("utf-8"))
+            is_same = earlier["kind"] == kind and earlier["config"]["model"] == model
         except (ValueError, KeyError, TypeError):
-            same = False
-        if not same:
+            is_same = False
+        if not is_same:
             raise InputError(
                 "the folder holds what another model made",
                 place=str(out),
                 remedy="name another folder, or remove this one",
             )
     else:
-        _record(out, made)
+        _write_manifest(out, made)
     return made
 
 
-def _record(out: Path, made: dict[str, Any]) -> None:
+def _write_manifest(out: Path, made: dict[str, Any]) -> None:
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
     write_atomically(out / MANIFEST, lambda path: path.write_text(text, "utf-8"))

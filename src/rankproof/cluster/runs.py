@@ -1,13 +1,15 @@
-"""Runs in shards → Evaluation: a task measures the queries that lie whole in the piece it reads.
+"""Evaluate and compare runs on Ray.
 
-A query at the end of a piece may go on in the next one: its rows alone travel. Only where a query
-comes again after others do all rows go by a hash of their query to the task that measures them.
+A task measures the queries whose rows lie completely in the piece that it reads. The first and the
+last query of a piece may continue in its neighbors, so their rows alone are sent to other tasks.
+Only if a query occurs again after others are all rows sent, by a hash of their query, to the tasks
+that measure them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Unpack
@@ -15,7 +17,7 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from rankproof.cluster.session import connected, fetched, gather, gathered, use_own_cores
+from rankproof.cluster.session import connected, fetch, gather, use_own_cores
 from rankproof.cluster.shards import (
     ClusterRun,
     File,
@@ -52,22 +54,32 @@ from rankproof.evaluation.streaming.rows import Rows
 from rankproof.evaluation.streaming.shards import Chunk, common_dtype
 from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number
+from rankproof.foundation.progress import advance
 from rankproof.measures import Measure
 from rankproof.unjudged.judged_share import set_beside, with_judged
 
 ROWS = 1 << 21  # of a task, read or measured
-LAST, PARTS = 2, 4  # tasks of each worker that are cut again, so that all workers end together
-LEAST = 1 << 17  # rows of such a part
+# The last pieces are split again, so that all workers end at about the same time:
+LAST_PIECES = 2  # per worker
+SPLITS = 4  # of such a piece
+MIN_ROWS = 1 << 17  # of a part
 
-Progress = Callable[[float], None]
-Measured = Evaluation | list[Pair]  # or what is the first in it that is listed twice
-# Parts, formats, first queries, what reading took for granted.
-Found = tuple[list[Measured], list[str], pl.Series, list[str]]
+Measured = Evaluation | list[Pair]  # or the first pair of query and document that occurs twice
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What was measured of a run by all tasks."""
+
+    parts: list[Measured]
+    dtypes: list[str]
+    first_queries: pl.Series
+    notes: list[str]  # assumptions made while reading
 
 
 def evaluate(
-    run: ClusterRun,
     qrels: QrelsLike,
+    run: ClusterRun,
     measures: str | Measure | Iterable[str | Measure],
     *,
     name: str | None = None,
@@ -75,29 +87,32 @@ def evaluate(
     rows_per_task: int = ROWS,
     **settings: Unpack[Choices],
 ) -> Evaluation:
-    """`rankproof.evaluate` on Ray, with the same figures to the last bit.
+    """`rankproof.evaluate` on Ray, with the same values to the last bit.
 
     `run` is a file, a folder of Parquet or TREC files, an address that fsspec knows (s3://…), a
-    list of these, or a Ray Dataset. A query's rows may be spread over files: their order is that
-    of the files by name, and in them of the rows. `address` is as in `connected`.
+    list of these, or a Ray Dataset. A query's rows may be spread over files; they are ordered by
+    the names of the files, and in a file by row. `address` is as in `connected`.
 
     >>> from rankproof import cluster
-    >>> found = cluster.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")
-    >>> round(found["nDCG@5"].expected, 4)
+    >>> evaluation = cluster.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")
+    >>> round(evaluation["nDCG@5"].expected, 4)
     0.4771
     """
     policy = Policy.of(**settings)
     with connected(address):
         return evaluate_shards(
-            *(run, read_qrels(qrels), parse_all(measures), policy),
+            run,
+            read_qrels(qrels),
+            parse_all(measures),
+            policy,
             name=name,
             rows_per_task=rows_per_task,
         )
 
 
 def compare(
-    runs: Mapping[str, ClusterRun],
     qrels: QrelsLike,
+    runs: Mapping[str, ClusterRun],
     measures: str | Measure | Iterable[str | Measure],
     *,
     seed: int = 0,
@@ -109,23 +124,20 @@ def compare(
 
     >>> from rankproof import cluster
     >>> runs = {name: f"try/{name}.trec" for name in ("saturated", "plain")}
-    >>> found = cluster.compare(runs, "try/qrels.txt", "nDCG@5")
-    >>> round(found["saturated", "plain"][rp.nDCG @ 5].expected, 4)
+    >>> comparison = cluster.compare("try/qrels.txt", runs, "nDCG@5")
+    >>> round(comparison["saturated", "plain"][rp.nDCG @ 5].expected, 4)
     -0.1103
     """
     judged, parsed = read_qrels(qrels), parse_all(measures)
     policy = Policy.of(**settings)
-    wanted = with_judged(parsed)
+    measures_with_judged = with_judged(parsed)
+    evaluations = []
     with connected(address):
-        evaluations = [
-            set_beside(
-                evaluate_shards(
-                    run, judged, wanted, policy, name=name, rows_per_task=rows_per_task
-                ),
-                parsed,
+        for name, run in runs.items():
+            evaluation = evaluate_shards(
+                run, judged, measures_with_judged, policy, name=name, rows_per_task=rows_per_task
             )
-            for name, run in runs.items()
-        ]
+            evaluations.append(set_beside(evaluation, parsed))
     return compare_evaluations(evaluations, seed=seed)
 
 
@@ -138,127 +150,132 @@ def evaluate_shards(
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
     rows_per_task: int = ROWS,
-    progress: Progress | None = None,
 ) -> Evaluation:
-    """`evaluate` for judgements read and measures parsed before, in the session there is."""
+    """`evaluate` for read judgments and parsed measures, in the current session.
+
+    The whole run advances an open task of progress by 1.
+    """
     check_whole_number("rows_per_task", rows_per_task)
     check_scales(qrels, measures)
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     with connected() as ray:
-        work = _Work(ray, run, format, rows_per_task)
+        source = _PiecesOfRun(ray, run, format, rows_per_task)
         evaluation = PartwiseEvaluation(qrels, list(measures), policy, label)
         shared = ray.put(evaluation)
-        found = _where_they_stand(work, shared, progress)
-        if found is None:  # pieces that were told of are not told of again
-            found = _by_hash(work, shared)
-        measured, dtypes, first, notes = found
-        pairs = [pair for part in measured if isinstance(part, list) for pair in part]
+        results = _measure_in_place(source, shared)
+        if results is None:
+            results = _measure_by_hash(source, shared)
+        pairs = [pair for part in results.parts if isinstance(part, list) for pair in part]
         if pairs:
-            raise work.place_repeated(pairs)
-        work.check_unchanged()
-        parts = [part for part in measured if not isinstance(part, list)]
+            raise source.repeated_pair_error(pairs)
+        source.check_unchanged()
         return evaluation.merge(
-            parts,
-            common_dtype(dtypes),
-            first,
-            notes=dict.fromkeys(notes),
-            find_unjudged_rows=lambda: work.find_unjudged_rows(shared),
+            [part for part in results.parts if not isinstance(part, list)],
+            common_dtype(results.dtypes),
+            results.first_queries,
+            notes=dict.fromkeys(results.notes),
+            find_unjudged_rows=lambda: source.find_unjudged_rows(shared),
         )
 
 
-def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Found | None:
-    """Every query measured by the task that reads it; None where one comes again after others."""
-    ray = work.ray
-    read = ray.remote(num_returns=3)(_read)
-    tasks = [read.remote(shared, piece, block) for piece, block in work.pieces]
-    # Each has its own share of the one run that the bar is told of.
-    told = None if progress is None else lambda done: progress(done / len(tasks))
-    # One after the other: of a piece that was left where queries came again nobody has seen all,
-    # and what is wrong with a later one is not the first that is wrong.
-    pieces: Iterator[_Read | None] = gathered(ray, [task[0] for task in tasks], told)
-    found, ends, listed, dtypes, notes = [], [], [], [], []
-    for piece, (_, first, last) in zip(pieces, tasks, strict=True):
-        if piece is None:
+def _measure_in_place(source: _PiecesOfRun, shared: Any) -> _Results | None:
+    """Measure every query in the task that reads it; None if one occurs again after others."""
+    ray = source.ray
+    read = ray.remote(num_returns=3)(_read_piece)
+    tasks = [read.remote(shared, piece, block) for piece, block in source.pieces]
+    parts: list[Measured] = []
+    ends: list[tuple[str, int, Any]] = []  # query, rows, reference to the rows
+    queries, dtypes, notes = [], [], []
+    # In order, so that of several errors the first one in the run is reported. (A piece in which a
+    # query occurred again was not read to its end.)
+    for report_reference, first_rows, last_rows in tasks:
+        report: _PieceReport | None = fetch(ray, report_reference)
+        advance(1 / len(tasks))
+        if report is None:
             return None
-        if len(piece.queries):
-            listed.append(piece.queries)
-            dtypes.append(piece.dtype)
-            notes += piece.notes
-            found += piece.found
-            ends.append((piece.queries[0], piece.first, first))
-            ends.append((piece.queries[-1], piece.last, last))
-    if not listed:
-        raise no_rows(work.label)
-    queries = pl.concat(listed)
-    begun = queries.rle().struct.field("value")  # one that goes on over pieces, once
-    if begun.n_unique() < len(begun):
+        if len(report.queries):
+            queries.append(report.queries)
+            dtypes.append(report.dtype)
+            notes += report.notes
+            parts += report.parts
+            ends.append((report.queries[0], report.rows_of_first, first_rows))
+            ends.append((report.queries[-1], report.rows_of_last, last_rows))
+    if not queries:
+        raise no_rows(source.label)
+    # A query that continues in the next piece counts once.
+    in_order = pl.concat(queries).rle().struct.field("value")
+    if in_order.n_unique() < len(in_order):
         return None
-    measure = ray.remote(_measure)
-    found += gather(ray, [measure.remote(shared, *some) for some in _batches(ends, work.rows)])
-    return found, dtypes, begun.head(EXAMPLE_COUNT), notes
+    measure = ray.remote(_measure_packed)
+    batches = _batch_by_query(ends, source.rows)
+    parts += gather(ray, [measure.remote(shared, *batch) for batch in batches])
+    return _Results(parts, dtypes, in_order.head(EXAMPLE_COUNT), notes)
 
 
-def _batches(ends: Sequence[tuple[str, int, Any]], most: int) -> Iterator[list[Any]]:
-    """All ends of some queries at a time, given as (query, rows, what stands for them)."""
+def _batch_by_query(ends: Sequence[tuple[str, int, Any]], max_rows: int) -> Iterator[list[Any]]:
+    """Yield references in batches of about so many rows; those of one query stay together."""
     batch: list[Any] = []
-    size, before = 0, None
+    size, previous_query = 0, None
     for query, rows, reference in ends:
-        if batch and query != before and size + rows > most:
+        if batch and query != previous_query and size + rows > max_rows:
             yield batch
             batch, size = [], 0
         batch.append(reference)
-        size, before = size + rows, query
+        size, previous_query = size + rows, query
     yield batch
 
 
-def _by_hash(work: _Work, shared: Any) -> Found:
-    """Every row sent by a hash of its query to the task that measures it."""
-    ray = work.ray
-    count = max(1, -(-sum(piece.rows for piece, _ in work.pieces) // work.rows))
-    cut = ray.remote(num_returns=count + 1)(_split)
-    pieces = [cut.remote(piece, block, count) for piece, block in work.pieces]
+def _measure_by_hash(source: _PiecesOfRun, shared: Any) -> _Results:
+    """Send every row to a task by a hash of its query, and measure there."""
+    ray = source.ray
+    count = max(1, -(-sum(piece.rows for piece, _ in source.pieces) // source.rows))
+    split_rows = ray.remote(num_returns=count + 1)(_split_piece)
+    pieces = [split_rows.remote(piece, block, count) for piece, block in source.pieces]
     heads = [head for head in gather(ray, [piece[0] for piece in pieces]) if head is not None]
-    measure = ray.remote(_measure)
+    measure = ray.remote(_measure_packed)
     tasks = [
-        measure.remote(shared, *(piece[1 + part] for piece in pieces)) for part in range(count)
+        measure.remote(shared, *(piece[1 + number] for piece in pieces)) for number in range(count)
     ]
-    notes = [note for _, _, told in heads for note in told]
-    first = example_queries([queries for _, queries, _ in heads])
-    return gather(ray, tasks), [dtype for dtype, _, _ in heads], first, notes
+    return _Results(
+        parts=gather(ray, tasks),
+        dtypes=[head.dtype for head in heads],
+        first_queries=example_queries([head.first_queries for head in heads]),
+        notes=[note for head in heads for note in head.notes],
+    )
 
 
-class _Work:
-    """What there is to read, in pieces of about so many rows."""
+class _PiecesOfRun:
+    """A run cut into pieces of about so many rows, and questions to all of them."""
 
     def __init__(self, ray: Any, run: ClusterRun, form: Format | None, rows: int):
         self.ray = ray
         self.rows = rows
-        self.pieces: list[tuple[Piece, Any]] = []
-        self._files: list[tuple[File, Any]] = []
+        self.pieces: list[tuple[Piece, Any]] = []  # with the block of a Dataset
+        self._signatures: list[tuple[File, Any]] = []
         if is_dataset(run):
             self.label = "dataset"
-            self._from_dataset(run)
+            self._cut_dataset(run)
         else:
             files = find_files(run)
             self.label = files[0].label
-            self._files = [(file, file.known()) for file in files]
-            self._from_files(files, form)
+            self._signatures = [(file, file.signature()) for file in files]
+            self._cut_files(files, form)
 
-    def _from_files(self, files: list[File], form: Format | None) -> None:
+    def _cut_files(self, files: list[File], form: Format | None) -> None:
         cut = self.ray.remote(cut_file)
         tasks = [cut.remote(file, form, self.rows) for file in files]
-        found = [piece for pieces in gather(self.ray, tasks) for piece in pieces]
-        last = max(0, len(found) - LAST * int(self.ray.cluster_resources().get("CPU", 0)))
-        found[last:] = [part for piece in found[last:] for part in piece.parts(PARTS, LEAST)]
-        self.pieces = [(piece, None) for piece in found]
+        pieces = [piece for of_file in gather(self.ray, tasks) for piece in of_file]
+        workers = int(self.ray.cluster_resources().get("CPU", 0))
+        last = max(0, len(pieces) - LAST_PIECES * workers)
+        pieces[last:] = [part for piece in pieces[last:] for part in piece.split(SPLITS, MIN_ROWS)]
+        self.pieces = [(piece, None) for piece in pieces]
 
-    def _from_dataset(self, dataset: Any) -> None:
+    def _cut_dataset(self, dataset: Any) -> None:
         blocks = blocks_of(dataset)
-        count = self.ray.remote(_height)
+        count = self.ray.remote(_count_rows)
+        counts = gather(self.ray, [count.remote(block) for block in blocks])
         first = 0
-        for block, rows in zip(
-            blocks, gather(self.ray, [count.remote(block) for block in blocks]), strict=True
-        ):
+        for block, rows in zip(blocks, counts, strict=True):
             if rows:
                 self.pieces.append((Piece(None, first=first, rows=rows), block))
             first += rows
@@ -266,62 +283,71 @@ class _Work:
             raise no_rows(self.label)
 
     def check_unchanged(self) -> None:
-        """Refuse what somebody wrote to while tasks read it."""
-        for file, before in self._files:
-            if file.known() != before:
+        """Refuse files that were written to while tasks read them."""
+        for file, signature in self._signatures:
+            if file.signature() != signature:
                 raise changed(file.label)
 
-    def place_repeated(self, pairs: list[Pair]) -> InputError:
-        """The error for the first of these pairs that comes again, with its place."""
-        look, where = self.ray.remote(_listed), self.ray.remote(_place)
-        found = gather(self.ray, [look.remote(pairs, *piece) for piece in self.pieces])
+    def repeated_pair_error(self, pairs: list[Pair]) -> InputError:
+        """Return the error for the first of these pairs that occurs again, with its place."""
+        find, locate = self.ray.remote(_find_pairs), self.ray.remote(_place_of_row)
+        rows_of_pieces = gather(self.ray, [find.remote(pairs, *piece) for piece in self.pieces])
         seen: set[Pair] = set()
-        for piece, listed_there in zip(self.pieces, found, strict=True):
-            for row, pair in listed_there:
+        for piece, rows in zip(self.pieces, rows_of_pieces, strict=True):
+            for row, pair in rows:
                 if pair in seen:
-                    return repeated_pair_error(pair, fetched(self.ray, where.remote(row, *piece)))
+                    return repeated_pair_error(pair, fetch(self.ray, locate.remote(row, *piece)))
                 seen.add(pair)
         return repeated_pair_error(pairs[0], self.label)
 
     def find_unjudged_rows(self, shared: Any) -> pl.DataFrame | None:
-        """The first rows where no document is judged."""
-        look = self.ray.remote(_unjudged_rows)
-        found = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
-        return None if any(rows is None for rows in found) else example_rows(pl.concat(found))
+        """Return the first rows of the run if none of its documents is judged."""
+        look = self.ray.remote(_rows_without_judged)
+        frames = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
+        return None if any(rows is None for rows in frames) else example_rows(pl.concat(frames))
 
 
-# ------------------------------------------------------------------------------ what workers do
+# ------------------------------------------------------------------------------ in workers
 
 
-def _height(block: Any) -> int:
+def _count_rows(block: Any) -> int:
     return int(block.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What a task found in its piece."""
+class _PieceReport:
+    """What a task read and measured of its piece."""
 
     queries: pl.Series  # in their order
     dtype: str
     notes: list[str]
-    found: list[Measured]  # of the queries but the first and the last
-    first: int  # rows of the first query
-    last: int  # rows of the last, 0 where it is the first
+    parts: list[Measured]  # all queries but the first and the last
+    rows_of_first: int
+    rows_of_last: int  # 0 if it is also the first
 
 
-def _read(
+@dataclass(frozen=True, slots=True)
+class _PieceHead:
+    """What is known of a piece whose rows are sent to other tasks."""
+
+    dtype: str
+    first_queries: pl.Series
+    notes: list[str]
+
+
+def _read_piece(
     evaluation: PartwiseEvaluation, piece: Piece, block: Any
-) -> tuple[_Read | None, Any, Any]:
-    """A piece measured, then the rows of its first and of its last query, which may go on.
+) -> tuple[_PieceReport | None, Any, Any]:
+    """Measure a piece; return a report, and the rows of its first and its last query.
 
-    None where a query comes again after others.
+    The report is None if a query occurs again after others.
     """
     use_own_cores()
     queries: list[pl.Series] = [pl.Series("query", [], pl.String)]
-    found: list[Measured] = []
+    parts: list[Measured] = []
     dtypes: list[str] = []
     notes: list[str] = []
-    # Rows wait until others come, as the last query is not whole.
+    # Rows wait for others to follow, since the last query may be incomplete.
     first = waiting = Rows.empty()
 
     def chunks() -> Iterator[Chunk]:
@@ -334,22 +360,28 @@ def _read(
         for rows in iter_whole_queries(chunks()):
             queries.append(rows.queries)
             if len(waiting):
-                found.append(_measured(evaluation, waiting))
+                parts.append(_measure(evaluation, waiting))
             waiting = rows
             if not len(first):
                 end = int([*rows.query_starts(), len(rows)][1])
                 first, waiting = rows.slice_rows(0, end), rows.slice_rows(end, len(rows))
     except ScatteredQueries:
         return None, None, None
-    seen = pl.concat(queries)
-    report = _Read(seen, common_dtype(dtypes), notes, found, len(first), len(waiting))
+    report = _PieceReport(
+        queries=pl.concat(queries),
+        dtype=common_dtype(dtypes),
+        notes=notes,
+        parts=parts,
+        rows_of_first=len(first),
+        rows_of_last=len(waiting),
+    )
     return report, _pack([first.frame()]), _pack([waiting.frame()])
 
 
-def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
-    """The format, first queries and notes of a piece, then its rows for each part as bytes."""
+def _split_piece(piece: Piece, block: Any, parts: int) -> list[Any]:
+    """Return the head of a piece (None if it is empty), then its packed rows for each part."""
     use_own_cores()
-    held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
+    frames_of_parts: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
     dtypes: list[str] = []
     notes: list[str] = []
     first = pl.Series("query", [], pl.String)
@@ -358,53 +390,58 @@ def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
             first = example_queries([first, chunk.rows.queries])
         dtypes.append(chunk.dtype)
         notes.extend(chunk.notes)
-        for frames, some in zip(held, split_by_hash(chunk.rows, parts), strict=True):
-            frames.append(some)
-    head = (common_dtype(dtypes), first, notes) if dtypes else None
-    return [head, *(_pack(frames) for frames in held)]
+        for frames, rows in zip(frames_of_parts, split_by_hash(chunk.rows, parts), strict=True):
+            frames.append(rows)
+    head = _PieceHead(common_dtype(dtypes), first, notes) if dtypes else None
+    return [head, *(_pack(frames) for frames in frames_of_parts)]
 
 
 def _pack(frames: list[pl.DataFrame]) -> Array | None:
-    """Rows as bytes that Ray shares between processes without a copy."""
+    """Return rows as bytes that Ray shares between processes without a copy."""
     frame = pl.concat(frames) if frames else pl.DataFrame()
     if not frame.height:
         return None
-    out = BytesIO()
-    frame.write_ipc(out)
-    return np.frombuffer(out.getbuffer(), np.uint8)
+    buffer = BytesIO()
+    frame.write_ipc(buffer)
+    return np.frombuffer(buffer.getbuffer(), np.uint8)
 
 
-def _measure(evaluation: PartwiseEvaluation, *packed: Array | None) -> Measured:
-    """The figures of the judged queries of one part; `packed` in the order of the pieces."""
+def _measure_packed(evaluation: PartwiseEvaluation, *packed: Array | None) -> Measured:
+    """Measure the queries in packed rows, given in the order of the pieces."""
     use_own_cores()
     frames = [pl.read_ipc(BytesIO(rows.data)) for rows in packed if rows is not None]
-    return _measured(evaluation, Rows.from_frame(pl.concat(frames)) if frames else Rows.empty())
+    return _measure(evaluation, Rows.from_frame(pl.concat(frames)) if frames else Rows.empty())
 
 
-def _measured(evaluation: PartwiseEvaluation, rows: Rows) -> Measured:
-    """Whole queries measured, unless one lists a document twice: the first may be in other rows."""
+def _measure(evaluation: PartwiseEvaluation, rows: Rows) -> Measured:
+    """Measure complete queries; return the pair if one of them lists a document twice.
+
+    The first such pair of the run may be in other rows, so that no error is raised here.
+    """
     try:
         return evaluation.evaluate(rows)
-    except RepeatedPair as repeated:
-        return [repeated.pair]
+    except RepeatedPair as error:
+        return [error.pair]
 
 
-def _unjudged_rows(evaluation: PartwiseEvaluation, piece: Piece, block: Any) -> pl.DataFrame | None:
+def _rows_without_judged(
+    evaluation: PartwiseEvaluation, piece: Piece, block: Any
+) -> pl.DataFrame | None:
     rows = (chunk.rows for chunk in piece.chunks(block))
     return first_rows_if_all_unjudged(rows, evaluation.qrels)
 
 
-def _listed(pairs: list[Pair], piece: Piece, block: Any) -> list[tuple[int, Pair]]:
-    """The rows of a piece that hold one of these, in their order."""
-    found, before = [], 0
+def _find_pairs(pairs: list[Pair], piece: Piece, block: Any) -> list[tuple[int, Pair]]:
+    """Return the rows of a piece that hold one of these pairs, in their order."""
+    matches, offset = [], 0
     for chunk in piece.chunks(block):
-        found += [(before + row, pair) for row, pair in rows_with_pairs(pairs, chunk)]
-        before += len(chunk.rows)
-    return found
+        matches += [(offset + row, pair) for row, pair in rows_with_pairs(pairs, chunk)]
+        offset += len(chunk.rows)
+    return matches
 
 
-def _place(row: int, piece: Piece, block: Any) -> str:
-    """Where a row of a piece stands."""
+def _place_of_row(row: int, piece: Piece, block: Any) -> str:
+    """Return file and line of a row of a piece."""
     for chunk in piece.chunks(block):
         if row < len(chunk.rows):
             return chunk.place(row)

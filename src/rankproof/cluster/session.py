@@ -1,4 +1,4 @@
-"""A Ray session, and what its errors mean to a user."""
+"""A Ray session: connecting, waiting for tasks, and errors in the user's terms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,26 +20,27 @@ from rankproof.foundation.errors import (
     shorten,
 )
 
-_ROOM = "see that there is room on disk, in memory and for open files (ulimit -n)"
-_LOOK_S = 1.0  # between two looks at whether somebody is still there
+_ROOM_REMEDY = "see that there is room on disk, in memory and for open files (ulimit -n)"
+_CHECK_INTERVAL = 1.0  # seconds between two checks that the cluster is alive
 
 
 def load_ray(address: str | None = None) -> Any:
-    # Nothing is told to anyone unless the user asked for it, and an error is told once.
+    """Import Ray, configured to send no usage statistics and to report an error once."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     if address in (None, "auto") and "RAY_ADDRESS" not in os.environ:
-        # What Ray starts here listens to this machine alone; the address 127.0.0.1 itself it would
-        # turn into that of the network. It reads this as it is imported, perhaps long before.
-        alone = os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0") == "0"
-        if alone and (read := sys.modules.get("ray._private.ray_constants")) is not None:
-            read.__dict__["ENABLE_RAY_CLUSTER"] = False
+        # What Ray starts here should listen to this machine alone. An address of 127.0.0.1 would
+        # not do: Ray replaces it by that of the network. Ray reads the variable when it is
+        # imported, which may have happened before.
+        is_alone = os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0") == "0"
+        if is_alone and (constants := sys.modules.get("ray._private.ray_constants")) is not None:
+            constants.__dict__["ENABLE_RAY_CLUSTER"] = False
     return import_extra("ray", "rankproof.cluster", "ray")
 
 
 @contextmanager
 def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
-    """A Ray session: the one there is, or a new one that ends with the block.
+    """Yield a Ray session: the current one, or a new one that ends with the block.
 
     `address` is "auto" (or None) for a running cluster, else this machine as one, or where a
     cluster listens. `settings` are those of `ray.init`.
@@ -52,24 +53,25 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
     ray = load_ray(address)
     started = None if address in (None, "auto") else address
     if started is not None:
-        _knock(started)
+        _check_address(started)
     if ray.is_initialized():
         yield ray
         return
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    # A task has one core: polars in it must not take them all.
-    quiet["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}, **_quoted_python(started)}
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    # A task has one core, and polars in it must not use all of them.
+    options["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}, **_quoted_python(started)}
     if started is None and "RAY_ADDRESS" not in os.environ:
-        quiet["include_dashboard"] = False
-    for last in (False, True):
+        options["include_dashboard"] = False
+    for is_last_try in (False, True):
         try:
-            with _hushed():
-                ray.init(address=started, **{**quiet, **settings})
+            with _silenced_stderr():
+                ray.init(address=started, **{**options, **settings})
             break
-        except Exception as error:  # Ray raises all kinds, plain Exception among them
+        except Exception as error:  # Ray raises many types, among them plain Exception
             ray.shutdown()
-            if last or "timed out during startup" not in str(error):  # on a busy machine
-                raise _no_cluster(address or "auto", error) from None
+            # A busy machine may be too slow once.
+            if is_last_try or "timed out during startup" not in str(error):
+                raise _connection_error(address or "auto", error) from None
     try:
         yield ray
     finally:
@@ -90,11 +92,11 @@ def _quoted_python(address: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
-    """Without what Ray's processes print as they fail to start: it is told in one line after."""
+def _silenced_stderr() -> Iterator[None]:
+    """Drop what Ray's processes print when they fail to start; one line reports it afterwards."""
     sys.stderr.flush()
     try:
-        held = os.dup(2)
+        stderr = os.dup(2)
     except OSError:  # there is no such stream
         yield
         return
@@ -103,25 +105,25 @@ def _hushed() -> Iterator[None]:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(held, 2)
-        os.close(held)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(nowhere)
 
 
-def _knock(address: str) -> None:
+def _check_address(address: str) -> None:
     """Refuse an address where nothing listens; Ray itself would wait for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise _no_cluster(address, error) from None
+        raise _connection_error(address, error) from None
 
 
-def _no_cluster(address: str, error: Exception) -> InputError:
+def _connection_error(address: str, error: Exception) -> InputError:
     if address == "auto":
         return InputError(
             f"Ray does not start on this machine ({shorten(first_line(error), 160)})",
-            remedy=f"{_ROOM}, or leave out --cluster",
+            remedy=f"{_ROOM_REMEDY}, or leave out --cluster",
         )
     return InputError(
         f"no Ray cluster answers at {shorten(address)} ({first_line(error)})",
@@ -130,47 +132,37 @@ def _no_cluster(address: str, error: Exception) -> InputError:
 
 
 def use_own_cores() -> None:
-    """In a worker: as many threads as Ray gave the task cores, which it writes into OpenMP's."""
-    given = os.environ.get("OMP_NUM_THREADS", "1")
-    kernels.THREADS = int(given) if given.isdigit() else 1
+    """In a worker: use as many threads as the task has cores, as Ray's OMP_NUM_THREADS says."""
+    cores = os.environ.get("OMP_NUM_THREADS", "1")
+    kernels.THREADS = int(cores) if cores.isdigit() else 1
 
 
 def gather(ray: Any, references: Iterable[Any]) -> list[Any]:
-    """The results in order; the error of the first that failed, as one line.
+    """Return the results in order, or raise the error of the first that failed.
 
-    The other tasks are let run out: cancelling one as it ends brings Ray 2.60 down.
+    Other tasks are not cancelled: cancelling one as it ends crashes Ray 2.60.
     """
-    return list(gathered(ray, references))
+    return [fetch(ray, reference) for reference in references]
 
 
-def gathered(
-    ray: Any, references: Iterable[Any], progress: Callable[[float], None] | None = None
-) -> Iterator[Any]:
-    """`gather` for who may need no more."""
-    for reference in references:
-        yield fetched(ray, reference)
-        if progress is not None:
-            progress(1.0)
-
-
-def fetched(ray: Any, reference: Any) -> Any:
-    """What a task gave, once it is done."""
-    first_done(ray, [reference])
-    with understood(ray):
+def fetch(ray: Any, reference: Any) -> Any:
+    """Wait for a task and return its result."""
+    wait_for_one(ray, [reference])
+    with explain_ray_errors(ray):
         return ray.get(reference)
 
 
-def first_done(ray: Any, references: list[Any]) -> Any:
-    """One of them that is done."""
-    while not (done := ray.wait(references, num_returns=1, timeout=_LOOK_S)[0]):
+def wait_for_one(ray: Any, references: list[Any]) -> Any:
+    """Wait until one of the tasks is done, and return its reference."""
+    while not (done := ray.wait(references, num_returns=1, timeout=_CHECK_INTERVAL)[0]):
         check_head(ray)
     return done[0]
 
 
 def check_head(ray: Any) -> None:
-    """Refuse to wait for a cluster whose head or nodes are gone: Ray waits, or ends the process.
+    """Raise an error if the head or all nodes died: Ray would wait on, or end the process.
 
-    A head that is only busy takes the connection.
+    A head that is only busy still accepts the connection.
     """
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
     try:
@@ -178,24 +170,24 @@ def check_head(ray: Any) -> None:
         dead = "nodes" if not any(node["Alive"] for node in ray.nodes()) else ""
     except (ConnectionError, ValueError):
         dead = "head"
-    except OSError:  # a network that does not answer for a moment
+    except OSError:  # the network may fail for a moment
         return
     if dead:
         raise InputError(
             f"Ray's {dead} died",
             place="cluster",
-            remedy=_ROOM,
+            remedy=_ROOM_REMEDY,
         )
 
 
 @contextmanager
-def understood(ray: Any) -> Iterator[None]:
-    """Raise what a worker raised, and say what it means when workers die."""
+def explain_ray_errors(ray: Any) -> Iterator[None]:
+    """Raise the error that a worker raised; turn errors of Ray into one line."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
-        while isinstance(cause, ray.exceptions.RayTaskError):  # a task that waited for another
+        while isinstance(cause, ray.exceptions.RayTaskError):  # of a task that waited
             cause = cause.cause
         if isinstance(cause, RankproofError):
             raise cause from None
@@ -206,7 +198,7 @@ def understood(ray: Any) -> Iterator[None]:
         problem = "a worker took more memory than there is"
     except ray.exceptions.OutOfDiskError:
         problem = "Ray's spill folder is full"
-    except (ray.exceptions.RayError, ConnectionError) as error:  # its node went away, say
+    except (ray.exceptions.RayError, ConnectionError) as error:  # such as a lost node
         problem = f"Ray failed ({shorten(' '.join(str(error).split()), 160)})"
     else:
         return

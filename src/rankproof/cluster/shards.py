@@ -1,4 +1,4 @@
-"""Files of a run as pieces of work: on a disk that all see, behind fsspec, or in a Ray Dataset."""
+"""The files of a run as pieces of work: on a shared disk, behind fsspec, or in a Ray Dataset."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from rankproof.foundation.lines import file_signature
 
 ClusterRun: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any"
 
-STEP = 1 << 20  # rows read at a time
+ROWS_PER_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """Where a file is: on disk, or in a file system of fsspec."""
+    """A file on disk, or in a file system of fsspec."""
 
     path: str
     system: Any = None
     label: str = ""
 
-    def known(self) -> tuple[int, int, int] | None:
-        """What the system says of it; None where it is not to be seen from here."""
+    def signature(self) -> tuple[int, int, int] | None:
+        """Return what changes when the file is written; None where it is not visible from here."""
         with suppress(OSError, ValueError):
             return file_signature(self.path) if self.system is None else None
         return None
 
     @contextmanager
     def local(self) -> Iterator[str]:
-        """A path to read; what is elsewhere is fetched first and removed afterwards."""
+        """Yield a local path; a remote file is fetched first and removed afterwards."""
         if self.system is None:
             yield self.path
             return
@@ -62,58 +62,58 @@ class File:
 
 
 def find_files(source: ClusterRun) -> list[File]:
-    """The files that a path, an address of fsspec, a folder or a list of them names, in order."""
+    """Return the files of a path, an address of fsspec, a folder, or a list of these, in order."""
     if not isinstance(source, str | os.PathLike):
-        return [file for one in source for file in find_files(one)]
-    where = os.fspath(source)
-    if "://" not in where and "::" not in where:
-        folder = Path(where)
+        return [file for item in source for file in find_files(item)]
+    address = os.fspath(source)
+    if "://" not in address and "::" not in address:
+        folder = Path(address)
         paths = [folder]
         if is_folder(folder):
             paths = sorted(p for p in folder.rglob("*") if p.is_file())
-        # Workers may run in another folder: the path is absolute, the label as it was given.
-        found = [
+        # Workers may run in another folder, so the path is absolute; the label is as given.
+        matches = [
             File(str(p.absolute()), label=str(p))
             for p in paths
             if p is folder or not is_hidden(p.relative_to(folder).parts)
         ]
     else:
-        found = _remote(where)
-    if not found:
-        raise InputError("there are no files in it", place=where, remedy="name a run")
-    return found
+        matches = _find_remote_files(address)
+    if not matches:
+        raise InputError("there are no files in it", place=address, remedy="name a run")
+    return matches
 
 
-def _remote(where: str) -> list[File]:
+def _find_remote_files(address: str) -> list[File]:
     fsspec = import_extra("fsspec", "an address", "ray")
     try:
-        system, root = fsspec.core.url_to_fs(where)
+        system, root = fsspec.core.url_to_fs(address)
         if not system.isdir(root):
-            return [File(root, system, where)]
+            return [File(root, system, address)]
         paths = sorted(system.find(root))
     except (OSError, ValueError, ImportError) as error:
         raise InputError(
-            f"cannot list it ({error})", place=where, remedy="check the address"
+            f"cannot list it ({error})", place=address, remedy="check the address"
         ) from None
     prefix = root.rstrip("/")
     kept = [p for p in paths if not is_hidden(p.removeprefix(prefix).strip("/").split("/"))]
-    return [File(p, system, f"{where.rstrip('/')}: {p}") for p in kept]
+    return [File(p, system, f"{address.rstrip('/')}: {p}") for p in kept]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows for one task: [first, last) of a file's rows or bytes, or all of it (last None)."""
+    """Rows for one task: [first, last) of a file's rows or bytes, or the whole file (last None)."""
 
-    file: File | None  # None: the block of a Dataset, handed over beside it
+    file: File | None  # None: a block of a Dataset, which is passed separately
     form: Format | None = None
     first: int = 0
     last: int | None = None
-    rows: int = 0  # about so many
+    rows: int = 0  # estimated
 
-    def parts(self, most: int, least: int) -> list[Piece]:
-        """The same rows in so many pieces of as many rows, or in fewer of at least so many."""
+    def split(self, parts: int, min_rows: int) -> list[Piece]:
+        """Split into equal pieces: at most `parts`, of at least `min_rows` rows each."""
         size = 0 if self.last is None else self.last - self.first
-        count = min(most, self.rows // least, size)
+        count = min(parts, self.rows // min_rows, size)
         if count < 2:
             return [self]
         ends = [self.first + size * part // count for part in range(count + 1)]
@@ -123,24 +123,24 @@ class Piece:
         ]
 
     def chunks(self, block: Any = None) -> Iterator[Chunk]:
-        """The rows, in order."""
+        """Yield the rows in order; `block` is that of a Dataset."""
         if self.file is None:
-            yield _from_block(block, self.first)
+            yield _chunk_of_block(block, self.first)
             return
         with self.file.local() as path:
             shard = Shard(path, self.form, self.file.label)
-            yield from shard.chunks(STEP, first=self.first, last=self.last)
+            yield from shard.chunks(ROWS_PER_CHUNK, first=self.first, last=self.last)
 
 
 def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:
-    """A file as pieces of about that many rows; what cannot be read in ranges stays whole."""
+    """Cut a file into pieces of about so many rows, unless it must be read from its start."""
     with file.local() as path:
         shard = Shard(path, form, file.label)
         check_streamable(shard)
         whole = Piece(file, shard.form, rows=shard.row_count)
-        lines = shard.form == "trec" and shard.source.plain_size is not None
-        cut = shard.is_scannable or lines  # anything else is read from its beginning
-        if file.system is not None or not cut or not shard.row_count:
+        has_lines = shard.form == "trec" and shard.source.plain_size is not None
+        has_ranges = shard.is_scannable or has_lines  # anything else is read from its beginning
+        if file.system is not None or not has_ranges or not shard.row_count:
             return [whole]
         total, step = shard.row_count, rows
         if shard.form == "trec":
@@ -158,7 +158,7 @@ def is_dataset(source: Any) -> bool:
 
 
 def blocks_of(dataset: Any) -> list[Any]:
-    """References to a Dataset's blocks in its order, by which `oblivious` may break ties."""
+    """Return references to a Dataset's blocks in its order, which may break ties (`oblivious`)."""
     options = dataset.context.execution_options
     before, options.preserve_order = options.preserve_order, True
     try:
@@ -168,7 +168,7 @@ def blocks_of(dataset: Any) -> list[Any]:
     return blocks
 
 
-def _from_block(block: Any, first: int) -> Chunk:
+def _chunk_of_block(block: Any, first: int) -> Chunk:
     def place(row: int) -> str:
         return f"dataset: row {first + row + 1}"
 

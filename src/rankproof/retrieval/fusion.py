@@ -331,24 +331,24 @@ def _check(runs: Sequence[Run], top: int | None) -> None:
         raise InputError(f"top {shorten(top)}", place="fusion", remedy="keep 1 document or more")
 
 
-def _check_weights(given: Sequence[float] | None, count: int) -> Float:
+def _check_weights(weights: Sequence[float] | None, count: int) -> Float:
     """Return one weight for each list, 1 where none are given."""
-    if given is None:
+    if weights is None:
         return np.ones(count)
-    weights = np.asarray(given, np.float64)
-    if weights.shape != (count,):
+    values = np.asarray(weights, np.float64)
+    if values.shape != (count,):
         raise InputError(
-            f"{plural(weights.size, 'weight')} for {plural(count, 'run')}",
+            f"{plural(values.size, 'weight')} for {plural(count, 'run')}",
             place="weights",
             remedy="give one each",
         )
-    if not np.isfinite(weights.sum()) or (weights < 0).any() or not weights.any():
+    if not np.isfinite(values.sum()) or (values < 0).any() or not values.any():
         raise InputError(
-            f"weights {shorten(list(given))}",
+            f"weights {shorten(list(weights))}",
             place="weights",
             remedy="give numbers of 0 or more, one of them above 0",
         )
-    return weights
+    return values
 
 
 def _twice_mean_rank(run: Run) -> Int:

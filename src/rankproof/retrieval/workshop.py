@@ -211,7 +211,7 @@ class Workshop:
 
         return rewrite_cached
 
-    def rewritten(self, chosen: Any, questions: Texts, tell: Tell = advance) -> Texts:
+    def rewritten(self, chosen: Any, questions: Texts) -> Texts:
         """Return all questions as they are searched."""
         if chosen is None:
             return questions
@@ -221,7 +221,7 @@ class Workshop:
             for question in questions.texts:
                 with self.working():
                     texts.append(rewrite(question).text)
-                tell(1)
+                advance()
             return Texts(questions.ids, texts)
 
         return self._once("rewritten", [identity(chosen), questions.digest], make)
@@ -413,9 +413,7 @@ class Workshop:
                 remedy="rerank what was retrieved from this corpus",
             ) from None
 
-    def scores(
-        self, chosen: Any, pools: Sequence[Run], questions: Texts, tell: Tell = advance
-    ) -> pl.DataFrame:
+    def scores(self, chosen: Any, pools: Sequence[Run], questions: Texts) -> pl.DataFrame:
         """Score each candidate of any pool once.
 
         Columns: query, doc, score, tokens, searches (null where the server does not say),
@@ -425,17 +423,13 @@ class Workshop:
         pairs = pairs.unique(maintain_order=True)
         decides = [identity(chosen), questions.digest, self.passages.digest, pairs.rows()]
         file = self._file("scores", decides, ".parquet")
-        return self._read_or_make(
-            file,
-            pl.read_parquet,
-            lambda: write_atomically(
-                file, self._score(chosen, pairs, questions, tell).write_parquet
-            ),
-        )
 
-    def _score(
-        self, chosen: Any, pairs: pl.DataFrame, questions: Texts, tell: Tell
-    ) -> pl.DataFrame:
+        def write() -> None:
+            write_atomically(file, self._score(chosen, pairs, questions).write_parquet)
+
+        return self._read_or_make(file, pl.read_parquet, write)
+
+    def _score(self, chosen: Any, pairs: pl.DataFrame, questions: Texts) -> pl.DataFrame:
         reranker = self.reranker(chosen)
         frames = [
             pairs.clear().with_columns(
@@ -460,7 +454,7 @@ class Workshop:
                     pl.lit(scored.dtype).alias("dtype"),
                 )
             )
-            tell(len(passages))
+            advance(len(passages))
         return pl.concat(frames)
 
     def logits(

@@ -80,6 +80,8 @@ class SentenceTransformersEmbedder:
         return self._embed(texts, encode, self.settings.passage_prompt, "passage")
 
     def _embed(self, texts: Sequence[str], encode: Any, prompt: str | None, role: Role) -> Vectors:
+        """Embed texts with one of the model's methods, in batches that fit into memory."""
+
         def compute(batch: list[str]) -> Vectors:
             if role == "passage":
                 self.cut += self._count_truncated(batch)

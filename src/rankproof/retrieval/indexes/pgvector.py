@@ -186,21 +186,21 @@ class PgvectorIndex:
             limit = f"FETCH FIRST {wanted} ROWS WITH TIES"
         return f"SELECT row, {distance}{rescored} FROM {self.table} ORDER BY {distance} {limit}"
 
-    def _best(self, found: Array, wanted: int, k: int) -> tuple[Array, Array, int]:
+    def _best(self, matches: Array, wanted: int, k: int) -> tuple[Array, Array, int]:
         """Return rows and scores of the k best, and how many others tie with the last selected.
 
-        `found` has the columns of `_query`, with all rows that tie at the `wanted`-th.
+        `matches` has the columns of `_query`, with all rows that tie at the `wanted`-th.
         """
-        if not len(found):
+        if not len(matches):
             return np.empty(0, np.int64), np.empty(0, np.float64), 0
-        selected = found[np.lexsort((found[:, 0], found[:, 1]))][:wanted]
+        selected = matches[np.lexsort((matches[:, 0], matches[:, 1]))][:wanted]
         if self._rescores:
-            ties = len(found) - len(selected)
+            ties = len(matches) - len(selected)
             selected = selected[np.lexsort((selected[:, 0], selected[:, 2]))][:k]
         else:
             selected = selected[:k]
             last = selected[-1, 1]
-            ties = int((found[:, 1] == last).sum() - (selected[:, 1] == last).sum())
+            ties = int((matches[:, 1] == last).sum() - (selected[:, 1] == last).sum())
         scores = -selected[:, -1] + 0.0  # no minus zero
         return selected[:, 0].astype(np.int64), scores, ties
 

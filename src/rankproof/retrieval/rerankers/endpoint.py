@@ -72,6 +72,7 @@ class EndpointReranker:
         return scored
 
     def _score(self, query: str, passages: list[str]) -> list[PairScore]:
+        """Score a batch, and share what its request cost among the passages."""
         sent = [passage for passage in passages if passage.strip()]
         reply = self._request(query, sent) if sent else RerankReply([], 0, 0.0)
         self.tokens += reply.tokens or 0

@@ -155,8 +155,12 @@ def _loses_topic(query: str, stems: set[str], language: Language, name: Name) ->
         return True
     sentences = _split_sentences(query)
     questions = [sentence for sentence in sentences if _asks(sentence, language)]
-    asked = set().union(*(_topic_stems(question, language) for question in questions)) - _GENERAL
-    if len(asked & stems) < _MIN_KEPT_OF_SEVERAL * len(asked):  # it asks for something else
+    asked_stems = (
+        set().union(*(_topic_stems(question, language) for question in questions)) - _GENERAL
+    )
+    if len(asked_stems & stems) < _MIN_KEPT_OF_SEVERAL * len(
+        asked_stems
+    ):  # it asks for something else
         return True
     others = [sentence for sentence in sentences if sentence not in questions]
     context = set().union(*(_topic_stems(sentence, language) for sentence in others))
