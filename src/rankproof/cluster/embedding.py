@@ -139,10 +139,10 @@ def score(
     return read_run(frame, name=name or listed.name)
 
 
-def _text_of(texts: Mapping[str, str], key: str, what: str) -> str:
+def _text_of(texts: Mapping[str, str], key: str, kind: str) -> str:
     if key not in texts:
         raise InputError(
-            f"{what} {shorten(key)} of the run has no text", remedy="give every text, by its id"
+            f"{kind} {shorten(key)} of the run has no text", remedy="give every text, by its id"
         )
     return texts[key]
 

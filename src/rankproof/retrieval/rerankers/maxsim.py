@@ -37,7 +37,7 @@ from rankproof.retrieval.sentence_models import (
 class TokenVectors(NamedTuple):
     """Token vectors of one text, and how many tokens the model read of it."""
 
-    vectors: NDArray[Any]  # (t, D) of length 1; special tokens may be left out
+    vectors: NDArray[Any]  # (t, D) of length 1; without special tokens unless asked for
     tokens_read: int
 
 
