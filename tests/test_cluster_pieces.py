@@ -290,7 +290,8 @@ def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Pat
     cuts = range(0, run.height + 1, run.height // 3)
     with here(cuts), reporting_progress(advances.append):
         cluster.evaluate(judged, path, "AP")
-    assert sum(advances) == pytest.approx(1)
+    # Reading reports bytes, which workers of Ray, as other processes, show nowhere.
+    assert sum(share for share in advances if share < 1) == pytest.approx(1)
     write_parquet(run[:0], tmp_path / "none.parquet")
     with here([0, 0]), pytest.raises(rp.InputError, match=r"none\.parquet: no rows"):
         cluster.evaluate(judged, tmp_path / "none.parquet", "AP")
