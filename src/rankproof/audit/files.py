@@ -10,10 +10,10 @@ from rankproof.audit.input_files import read_ids, read_logits, read_served, read
 from rankproof.audit.logits import FORMATS, audit_logits
 from rankproof.audit.results import Audit
 from rankproof.data import read_run
-from rankproof.evaluation.recorded_inputs import Given
+from rankproof.evaluation.recorded_inputs import RecordedInputs
 
 
-def audit_files(given: Given) -> Iterator[Audit]:
+def audit_files(given: RecordedInputs) -> Iterator[Audit]:
     """An audit of each."""
     asked, files, qrels = given.config, given.files, given.qrels
     shared = {k: asked[k] for k in ("measures", "order", "missing", "candidates_only", "curves")}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankproof.audit import Audit
     from rankproof.audit.model_audit import AuditedModel
     from rankproof.data.tables import Qrels
-    from rankproof.evaluation.recorded_inputs import Given
+    from rankproof.evaluation.recorded_inputs import RecordedInputs
 
 
 def command(
@@ -227,7 +227,7 @@ def command(
     from rankproof.audit.curves import check, write
     from rankproof.audit.tables import AuditTables, setting_table
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.evaluation.recorded_inputs import Given
+    from rankproof.evaluation.recorded_inputs import RecordedInputs
 
     Policy.of(order, missing, candidates_only)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -290,7 +290,7 @@ def command(
     judged = [inputs.load_qrels(path, qrels_format) for path in named]
     subjects, asked = jobs.subjects(judged, texts), jobs.asked(qrels_format)
     with progress("auditing", jobs.work(subjects)):
-        audits = list(jobs.run(Given(asked, files, judged=judged[0]), subjects))
+        audits = list(jobs.run(RecordedInputs(asked, files, judged=judged[0]), subjects))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
     for_people = form is Format.table
@@ -481,7 +481,7 @@ class _Jobs:
 
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
-    def run(self, given: Given, subjects: list[AuditedModel]) -> Iterator[Audit]:
+    def run(self, given: RecordedInputs, subjects: list[AuditedModel]) -> Iterator[Audit]:
         from rankproof.audit.files import audit_files
         from rankproof.audit.model_audit import audit_model
 

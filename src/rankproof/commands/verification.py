@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from rankproof.commands.recording import repeat_call
-from rankproof.evaluation.recorded_inputs import Given
+from rankproof.evaluation.recorded_inputs import RecordedInputs
 from rankproof.foundation.errors import InputError, RankproofError, shorten
 from rankproof.foundation.files import read_text
 from rankproof.foundation.manifest import input_digest
@@ -259,7 +259,7 @@ def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Differ
 
 # ------------------------------------------------------------------------------ made again
 
-Remaker: TypeAlias = Callable[[Given], dict[str, Any]]
+Remaker: TypeAlias = Callable[[RecordedInputs], dict[str, Any]]
 
 
 def _made_again(data: dict[str, Any], digested: Sequence[Digested]) -> dict[str, Any]:
@@ -278,13 +278,12 @@ def _again(kind: str) -> Remaker:
     return REMAKERS[kind]
 
 
-def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> Given:
+def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> RecordedInputs:
     files = {each.role: each.found for each in digested}
-    called = {each.role: made["inputs"][each.role]["file"] for each in digested}
-    return Given(made["config"], files, int(made["seed"] or 0), called=called)
+    return RecordedInputs(made["config"], files)
 
 
-def _audit(given: Given) -> dict[str, Any]:
+def _audit(given: RecordedInputs) -> dict[str, Any]:
     from rankproof.audit import Audit
     from rankproof.audit.files import audit_files
 

@@ -115,13 +115,6 @@ def role_of(run: str) -> str:
     return f"run {run}" if run in _ROLES or run.startswith(_PREFIXES) else run
 
 
-def run_of(role: str) -> str | None:
-    """Return the name of the run that has a role; None if the role is not of a run."""
-    if role.startswith("run "):
-        return role.removeprefix("run ")
-    return None if role in _ROLES or role.startswith(_PREFIXES) else role
-
-
 def digest(value: Any) -> str:
     """Return the SHA-256 of a JSON value in its canonical form: sorted keys, no blanks."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)

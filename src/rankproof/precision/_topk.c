@@ -558,7 +558,7 @@ static int64_t reaching(const float *scores, int64_t count, double edge, int64_t
 }
 
 /* near(scores, k, slack, rows) -> count: write the rows, ascending, whose score is at most `slack`
- * below the k-th best; -1 if there is no room. Twin: `near` of topk.py. */
+ * below the k-th best; -1 if there is no room. Twin: `rows_near_top` of topk.py. */
 static PyObject *topk_near(PyObject *self, PyObject *args) {
     PyObject *scores_, *rows_;
     long long k;
