@@ -43,7 +43,7 @@ from rankproof.evaluation.checks import no_common_query as no_common_query
 from rankproof.evaluation.checks import scale_notes as scale_notes
 from rankproof.evaluation.checks import swap_evidence as swap_evidence
 from rankproof.evaluation.matching import EvaluatedRun as EvaluatedRun
-from rankproof.evaluation.matching import MatchedRun as MatchedRun
+from rankproof.evaluation.matching import MatchedJudgments as MatchedJudgments
 from rankproof.evaluation.matching import averaged_queries as averaged_queries
 from rankproof.evaluation.matching import fill_undefined as fill_undefined
 from rankproof.evaluation.matching import groups_to_shuffle as groups_to_shuffle

@@ -22,7 +22,7 @@ from rankproof.measures import Measure, Outcomes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MatchedRun:
+class MatchedJudgments:
     """A ranked run, and the row of each judged document in it."""
 
     queries: Any  # (Q,) ids, in polars or in the compiled reader
@@ -54,12 +54,12 @@ class EvaluatedRun:
 
     run: Run
     policy: Policy
-    matched: MatchedRun
+    matched: MatchedJudgments
     groups: TieGroups
     outcomes: dict[Measure, Outcomes]
 
 
-def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedRun:
+def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
     """Rank a run under a policy and find each judged document in its list."""
     listed = match_queries(qrels, run)
     missing = int((listed < 0).sum())
@@ -87,7 +87,7 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedRun:
         pool = pool_of(query, grade, len(listed), pool.max_grade)
     if policy.candidates_only:
         pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
-    return MatchedRun(
+    return MatchedJudgments(
         queries=queries,
         missing=missing,
         ranking=ranking,

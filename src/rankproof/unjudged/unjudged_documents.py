@@ -20,12 +20,12 @@ from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.data.ties import Pool, TieGroups, pool_of, tie_groups
 from rankproof.evaluation import (
     EvaluatedRun,
+    MatchedJudgments,
     Policy,
     averaged_queries,
     fill_undefined,
     match_judgments,
 )
-from rankproof.evaluation import MatchedRun as RunMatch
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures import Measure, Outcomes
@@ -120,7 +120,7 @@ class MatchedRun:
         reusable = evaluated is not None and evaluated.policy == matching
         self._evaluated = evaluated if reusable else None
         self._reported: dict[Measure, Outcomes] = {}
-        self.met: RunMatch
+        self.met: MatchedJudgments
         if self._evaluated is None:
             self.met = match_judgments(run, qrels, matching)
         else:

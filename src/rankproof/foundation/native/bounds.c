@@ -161,7 +161,7 @@ static double lowest_precision(const OpenList *list, int64_t q, int64_t rel, con
  * Set value[q] to the highest or lowest average precision of each query over the number of its
  * holes that are relevant: the first of the list, or the last of the list and all that are not
  * listed (extra). sums (6, ranks) are those of RankSums; past the cut nothing counts. Twin:
- * `_precisions`. */
+ * `_precision_bound`. */
 static PyObject *native_precision(PyObject *self, PyObject *args) {
     PyObject *grade_, *rank_, *begin_, *reach_, *sums_, *cut_, *relevant_, *extra_, *value_;
     long long rel, first, last;
@@ -745,7 +745,7 @@ static int weigh_holes(const HolePair *pair, int64_t q, HoleWeights *holes) {
 /* lead(rank_in_b, own, start_a, start_b, weight, gained, lost, most, least, first, last)
  *
  * Summarize, for each query, what its holes weigh in a minus in b: the sum of what is positive and
- * of what is negative, the highest and the lowest. Twin: `Shared.lead`. */
+ * of what is negative, the highest and the lowest. Twin: `SharedDocuments.weight_gap`. */
 static PyObject *native_lead(PyObject *self, PyObject *args) {
     PyObject *rank_in_b_, *own_, *start_a_, *start_b_, *weight_, *out_[4];
     long long first, last;
@@ -1107,7 +1107,7 @@ static double lowest_discounted(const OpenList *list, const Ideal *ideal, int64_
  *
  * Set value[q] to the highest or lowest nDCG of each query in which every rank that is not given is
  * a hole. For the highest, of adjacent holes all are relevant or none: from the first down, each
- * costs less of the ideal than it loses in discount. Twin: `discounted`. */
+ * costs less of the ideal than it loses in discount. Twin: `ndcg_by_rank`. */
 static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
     PyObject *rank_, *begin_, *reach_, *sums_, *known_, *held_, *step_, *total_, *extra_, *value_;
     long long first, last;
@@ -1176,7 +1176,7 @@ static inline double fill_slots(int64_t room, int64_t first, const int64_t count
  *
  * Set low[q] and high[q] to the ends of RAnWG over the numbers of holes with grades 3, 4 and 5.
  * weight4[n5, n4] is what grade 4 weighs with so many documents of grades 5 and 4 in the pool.
- * Twin: `_tried_sets`. */
+ * Twin: `_rarity_bounds_by_enumeration`. */
 static PyObject *native_sets(PyObject *self, PyObject *args) {
     PyObject *kinds_, *weight4_, *weight3_, *low_, *high_;
     long long k, wide4, wide3, first, last;
