@@ -56,7 +56,7 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     finally:
         health.required.cache_clear()
     assert found["extra", "judge"].says == "lacks good"
-    assert found["verb", "holes"].says == "needs nothing more; can do more with judge (fills them)"
+    assert found["verb", "holes"].says == "needs nothing more; can do more with judge (judges them)"
     assert found["verb", "report"].well
     assert found["verb", "sweep"].says.startswith("lacks bm25s; can do more with torch")
     assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
