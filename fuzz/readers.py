@@ -45,7 +45,7 @@ def _cut(size: int, threads: int, native: Any) -> Iterator[None]:
         mock.patch.object(shards, "CHUNK", size),
         mock.patch.object(shards, "MIN_TEXT", size),
         mock.patch.object(kernels, "THREADS", threads),
-        mock.patch.object(kernels, "_SMALL", 0),
+        mock.patch.object(kernels, "_ROWS_PER_THREADING", 0),
         mock.patch.object(kernels, "native", native),
     ):
         yield
