@@ -264,7 +264,7 @@ def test_ranx_tables_are_read() -> None:
     found, name, refused = done.stdout.splitlines()
     assert json.loads(found) == json.loads(WANTED.write_json())
     assert name == "bm25"
-    assert "a run in the place of the judgements; name the run first" in refused
+    assert "a run in the place of the judgements; name the judgments first" in refused
 
 
 def test_what_retrievers_return_is_a_run() -> None:
@@ -358,7 +358,7 @@ def test_langchain_and_llama_index_themselves() -> None:
 )
 def test_swapped_arguments_are_noticed(run: dict[str, dict[str, int]]) -> None:
     qrels = {q: dict.fromkeys(listed, 1) for q, listed in run.items()}
-    with pytest.raises(rp.InputError, match="name the run first and the judgements second"):
+    with pytest.raises(rp.InputError, match="name the judgments first and the run second"):
         rp.evaluate(run, qrels, "nDCG@10")
     assert rp.evaluate(qrels, run, "nDCG@10")["nDCG@10"].expected == pytest.approx(1.0)
     anyway = rp.evaluate(rp.read_qrels(run), rp.read_run(qrels), "nDCG@10")
@@ -374,9 +374,9 @@ def test_what_may_be_swapped_is_told() -> None:
 
 
 def test_swapped_tables_and_files_are_noticed(write: Any) -> None:
-    with pytest.raises(rp.InputError, match="judgements in the place of the run"):
+    with pytest.raises(rp.InputError, match="runs stand where judgments belong"):
         rp.evaluate(rp.read_run(SCORES), rp.read_qrels(GRADES), "RR")
-    with pytest.raises(rp.InputError, match="a run in the place of the judgements"):
+    with pytest.raises(rp.InputError, match="runs stand where judgments belong"):
         rp.evaluate(rp.read_run(SCORES), SCORES, "RR")
     run = write("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in rows(SCORES)))
     qrels = write("".join(f"{q} 0 {d} {s}\n" for q, d, s in rows(GRADES)), "qrels.txt")

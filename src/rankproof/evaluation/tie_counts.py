@@ -90,6 +90,11 @@ class TieReport(Displayed):
     kind: ClassVar[str] = "ties"
     runs: tuple[TieStatistics, ...]
 
+    @property
+    def file_warnings(self) -> list[str]:
+        """Return what was guessed of the files."""
+        return [note for run in self.runs for note in run.notes]
+
     def tables(self) -> list[Table]:
         """Return a row for each run, and one for each run and cutoff."""
         return [self._overview(), self._at_cutoffs()]

@@ -34,6 +34,11 @@ class CeilingReport(Displayed):
     novelty: list[Novelty] | None = None
     sensitivity: Sensitivity | None = None
 
+    @property
+    def file_warnings(self) -> list[str]:
+        """What was guessed of the files."""
+        return [note for run in self.ceilings for note in run.guessed]
+
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ceilings --format json` prints."""
         data: dict[str, Any] = {"runs": [c.to_dict() for c in self.ceilings]}
