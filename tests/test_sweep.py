@@ -384,7 +384,7 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     assert same > 1
     assert f"best by RAnWG@5: {best['configuration']}, level with {same} others." in said
     table = rankproof("sweep", str(file), "--out", str(tmp_path / "out"), "--format", "csv").stdout
-    exact = pl.read_csv(table).sort("configuration")["p95 ms"].to_list()
+    exact = pl.read_csv(table, comment_prefix="#").sort("configuration")["p95 ms"].to_list()
     found = pl.DataFrame(data["configurations"]).sort("configuration")["latency_p95_ms"].to_list()
     assert exact == pytest.approx(found, rel=1e-12)
 
