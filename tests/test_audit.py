@@ -53,7 +53,7 @@ DOCUMENT_IDS = [f"d{i}" for i in range(1500)]
 def audit(**given: Any) -> rp.Audit:
     queries, documents, qrels = vectors()
     settings: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 200}
-    return rp.audit_embeddings(queries, documents, qrels, MEASURES, **(settings | given))
+    return rp.audit.audit_embeddings(queries, documents, qrels, MEASURES, **(settings | given))
 
 
 @cache
@@ -140,7 +140,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
     q, d = rng.permutation(len(queries)), rng.permutation(len(documents))
     settings: dict[str, Any] = {"k": 1500, "order": "docid", "formats": ["float32", "bfloat16"]}
     one = audit(**settings)
-    other = rp.audit_embeddings(
+    other = rp.audit.audit_embeddings(
         *(queries[q], documents[d], dict(reversed(qrels.items())), MEASURES),
         query_ids=[QUERY_IDS[i] for i in q],
         document_ids=[DOCUMENT_IDS[i] for i in d],
@@ -198,7 +198,7 @@ def test_the_metric_is_the_cosine_where_asked() -> None:
     queries, documents, qrels = vectors()
     longer = documents * np.linspace(1, 3, len(documents), dtype=np.float32)[:, None]
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 50}
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         queries, longer, qrels, MEASURES, formats=["float32"], metric="cosine", **ids
     )
     run = search(queries, longer, 50, metric="cosine", **{k: v for k, v in ids.items() if k != "k"})
@@ -213,7 +213,7 @@ def test_vectors_that_a_format_holds_have_the_float32_cosine_in_high_precision(f
     queries, longer = round_to(queries, form), round_to(longer, form)
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 50}
     formats = ["float32", form, "int8"]
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         queries, longer, qrels, MEASURES, formats=formats, metric="cosine", **ids
     )
     exact, high = found.reading("float32"), found.reading(form, "high precision")
@@ -229,7 +229,7 @@ def test_vectors_that_a_format_holds_have_the_float32_cosine_in_high_precision(f
 def test_queries_without_judgements_are_left_out_and_counted() -> None:
     queries, documents, qrels = vectors()
     fewer = {query: qrels[query] for query in QUERY_IDS[:20]}
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         *(queries, documents, fewer, "RR"),
         formats=["float32"],
         query_ids=QUERY_IDS,
@@ -307,7 +307,9 @@ def two_models() -> rp.Audit:
     qrels = {f"q{q}": {f"d{d}": 1 for d in range(3)} for q in range(12)}
     return rp.Audit.together(
         [
-            rp.audit_logits(frame.select("query", "doc", logit=name), qrels, ["nDCG@10"], name=name)
+            rp.audit.audit_logits(
+                frame.select("query", "doc", logit=name), qrels, ["nDCG@10"], name=name
+            )
             for name in ("careful", "saturated")
         ]
     )
@@ -345,7 +347,7 @@ def test_models_are_compared_where_a_format_reverses_them() -> None:
     }
     found = rp.Audit.together(
         [
-            rp.audit_embeddings(
+            rp.audit.audit_embeddings(
                 *(q, d, qrels, "nDCG@10"), name=name, formats=["float32", "bit"], **ids
             )
             for name, (q, d) in pairs.items()
@@ -363,7 +365,7 @@ def test_models_that_keep_their_order_are_said_to() -> None:
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS}
     noise = 3 * np.random.default_rng(0).standard_normal(queries.shape).astype(np.float32)
     good, bad = (
-        rp.audit_embeddings(
+        rp.audit.audit_embeddings(
             *(q, documents, qrels, "nDCG@10"), name=name, formats=["float32", "float16"], **ids
         )
         for name, q in (("good", queries), ("bad", queries + noise))
@@ -416,7 +418,7 @@ def test_logits_against_plain_python(form: str, two: bool) -> None:
     qrels = {f"q{q}": {f"d{d}": 1 for d in (1, 4)} for q in range(8)}
     frame = pl.DataFrame(rows, schema=["qid", "docno", "yes", "no"], orient="row")
     frame = frame if two else frame.select("qid", "docno", logit="yes")
-    found = rp.audit_logits(frame, qrels, ["RR@3"], formats=[form])
+    found = rp.audit.audit_logits(frame, qrels, ["RR@3"], formats=[form])
 
     for scoring in ("plain", "high precision"):
         expected, low, high = [], [], []
@@ -445,7 +447,7 @@ def test_saturated_lists_of_a_reranker_are_told_apart_again() -> None:
         {"query": ["q"] * 100, "doc": [f"d{i}" for i in range(100)], "logit": strength}
     )
     qrels = {"q": {f"d{i}": 1 for i in (0, 3, 8, 15)}}
-    found = rp.audit_logits(frame, qrels, ["nDCG@10"])
+    found = rp.audit.audit_logits(frame, qrels, ["nDCG@10"])
     plain, high = (
         {at.cutoff: at for at in found.reading("bfloat16", s).ties.at}
         for s in ("plain", "high precision")
@@ -461,7 +463,7 @@ def test_saturated_lists_of_a_reranker_are_told_apart_again() -> None:
 
 def test_a_float32_sigmoid_saturates_and_the_logit_does_not() -> None:
     frame = pl.DataFrame({"q": ["q"] * 3, "doc": ["a", "b", "c"], "logit": [18.0, 20.0, 25.0]})
-    found = rp.audit_logits(frame, {"q": {"c": 1}}, ["RR"], formats=["float32"])
+    found = rp.audit.audit_logits(frame, {"q": {"c": 1}}, ["RR"], formats=["float32"])
     assert found.reading("float32").ties.at[-1].distinct == 1
     assert found.reading("float32").agreement.undefined == 1
     assert found.reading("float32", "high precision").evaluation["RR"].expected == 1
@@ -480,7 +482,7 @@ def test_the_order_of_logits_does_not_matter() -> None:
     )
     qrels = {f"q{i}": {"d3": 1, "d7": 2} for i in range(6)}
     one, other = (
-        rp.audit_logits(rows, qrels, MEASURES, order="docid")
+        rp.audit.audit_logits(rows, qrels, MEASURES, order="docid")
         for rows in (frame, frame.sample(fraction=1.0, shuffle=True, seed=1))
     )
     for a, b in zip(one.readings, other.readings, strict=True):
@@ -572,7 +574,7 @@ def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
         ).astype(np.float32)
         for owner, word in pairs
     )
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         *(queries, documents, qrels, ["nDCG@10"]),
         formats=["float32", "bfloat16", "bit"],
         metric="cosine",
@@ -594,7 +596,7 @@ def test_as_the_paper_has_it_saturated_logits_tie_with_high_precision_too() -> N
     )
     qrels = {"q": {"b": 1}}
     ours, theirs = (
-        rp.audit_logits(logits, qrels, "RR", formats=["bfloat16"], paper_strict=strict)
+        rp.audit.audit_logits(logits, qrels, "RR", formats=["bfloat16"], paper_strict=strict)
         .reading("bfloat16", "high precision")
         .evaluation["RR"]
         for strict in (False, True)
@@ -612,7 +614,7 @@ def test_a_reference_of_other_pairs_is_refused() -> None:
     frame = pl.DataFrame({"query": ["q", "q"], "doc": ["a", "b"], "logit": [1.0, 2.0]})
     other = read_logits(frame.reverse())
     with pytest.raises(rp.InputError, match="the reference has other pairs"):
-        rp.audit_logits(frame, {"q": {"a": 1}}, "RR", reference=other)
+        rp.audit.audit_logits(frame, {"q": {"a": 1}}, "RR", reference=other)
 
 
 def test_differences_from_float32_come_with_students_interval() -> None:
@@ -640,7 +642,7 @@ def test_lists_that_name_relevant_documents_first_are_told_of(where: str, verb: 
         for d in (range(9) if where == "first" else reversed(range(9)))
     ]
     qrels = {f"q{q}": {"d0": 1, "d1": 1} for q in range(8)}
-    found = rp.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", formats=["float32"])
+    found = rp.audit.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", formats=["float32"])
     assert found.made[0]["listing"] == {"relevant": where, "share": 1.0, "lists": 8}
     bias = found.readings[0].evaluation["nDCG@10"].bias
     assert (bias > 0) == (where == "first")
@@ -648,15 +650,15 @@ def test_lists_that_name_relevant_documents_first_are_told_of(where: str, verb: 
     assert note.startswith(f"100% of 8 lists name their relevant documents {where}: breaking ties")
     assert f"{verb} {abs(bias):.4f}" in note
     mixed = pl.DataFrame(rows).sample(fraction=1.0, shuffle=True, seed=1)
-    assert rp.audit_logits(mixed, qrels, "nDCG@10").made[0]["listing"] is None
-    by_name = rp.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", order="docid")
+    assert rp.audit.audit_logits(mixed, qrels, "nDCG@10").made[0]["listing"] is None
+    by_name = rp.audit.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", order="docid")
     assert by_name.made[0]["listing"] is None  # ties are broken by other means
 
 
 def test_what_too_few_queries_differ_in_for_an_interval_may_be_chance() -> None:
     queries, documents, qrels = vectors()
     some = {q: qrels[q] for q in QUERY_IDS[:3]}
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         *(queries[:3], documents, some, "nDCG@10"),
         query_ids=QUERY_IDS[:3], document_ids=DOCUMENT_IDS, formats=["float32", "bit"], k=50,
     )  # fmt: skip
@@ -668,4 +670,4 @@ def test_a_measure_that_no_query_defines_is_refused() -> None:
     vectors = np.eye(2, dtype="float32")
     judged = {"0": {"0": 0}, "1": {"1": 0}}
     with pytest.raises(rp.InputError, match="nDCG@10 is defined on no query; check the judgements"):
-        rp.audit_embeddings(vectors, vectors, judged, ["nDCG@10"], formats=["bit"])
+        rp.audit.audit_embeddings(vectors, vectors, judged, ["nDCG@10"], formats=["bit"])

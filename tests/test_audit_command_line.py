@@ -52,7 +52,7 @@ SOME = ("-m", "nDCG@10", "--formats", "float32,bfloat16")
 
 def test_json_holds_the_figures_of_python(folder: Path) -> None:
     data = as_json(folder, "qrels.txt", *VECTORS, *SOME, "--k", "100", "--dimensions", "32")
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
         *(folder / "qrels.txt", "nDCG@10"),
         formats=["float32", "bfloat16"],
@@ -99,7 +99,7 @@ def test_the_full_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
 def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
     from rankproof.audit.tables import AuditTables, setting_table
 
-    found = rp.audit_embeddings(
+    found = rp.audit.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
         *(folder / "qrels.txt", ["nDCG@10", "R@100"]),
         formats=["float32", "float8_e4m3", "bit"],

@@ -23,7 +23,7 @@ def on(dataset: str, seed: int, model: str = "one", *, curves: bool = False) -> 
     docs = [f"d{d}" for _ in range(8) for d in range(30)]
     qrels = {f"{dataset}{q}": {f"d{d}": 1 for d in range(3)} for q in range(8)}
     frame = pl.DataFrame({"query": queries, "doc": docs, "logit": 4 + 2 * draw.normal(size=240)})
-    found = rp.audit_logits(frame, qrels, ["nDCG@10", "RR@10"], name=model, curves=curves)
+    found = rp.audit.audit_logits(frame, qrels, ["nDCG@10", "RR@10"], name=model, curves=curves)
     return replace(
         found,
         readings=tuple(replace(reading, dataset=dataset) for reading in found.readings),

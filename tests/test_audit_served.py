@@ -74,7 +74,7 @@ def test_tensors_and_logits_say_that_they_are_stored_in_less_than_float32(
     pairs = {"q": {"a": 2.0, "b": 1.0}}
     torch.save(torch.tensor([0.5, 0.25]).to(tensor.dtype), tmp_path / "l.pt")
     logits = read_logits(str(tmp_path / "l.pt"), rp.read_run(pairs))
-    audit = rp.audit_logits(logits, {"q": {"a": 1}}, ["RR"], formats=["bfloat16"])
+    audit = rp.audit.audit_logits(logits, {"q": {"a": 1}}, ["RR"], formats=["bfloat16"])
     assert f"l.pt: stored as {dtype}; float32 scores the numbers stored" in audit.notes
 
 
@@ -277,7 +277,7 @@ def served() -> tuple[Logits, dict[str, dict[str, int]]]:
 
 def test_scores_of_few_decimals_are_those_of_a_rounded_run() -> None:
     scores, judged = served()
-    found = rp.audit_logits(scores, judged, "nDCG@10", decimals=[2, 4])
+    found = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[2, 4])
     assert [r.format for r in found.readings] == [
         *("float32", "float16", "bfloat16", "2 decimals", "4 decimals")
     ]
@@ -293,13 +293,13 @@ def test_scores_of_few_decimals_are_those_of_a_rounded_run() -> None:
 @pytest.mark.parametrize("margin", [0.5, 0.01, 0.0])
 def test_the_fewest_decimals_keep_the_range_and_one_less_does_not(margin: float) -> None:
     scores, judged = served()
-    audit = rp.audit_logits(scores, judged, "nDCG@10", decimals=[4], margin=margin)
+    audit = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[4], margin=margin)
     least = audit.made[0]["decimals"]["least"]
     verb = "decimal is" if least == 1 else "decimals are"
     assert any(note.startswith(f"{least} {verb} the fewest") for note in audit.notes)
 
     def spread(count: int) -> float:
-        found = rp.audit_logits(scores, judged, "nDCG@10", decimals=[count])
+        found = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[count])
         return found.readings[-1].evaluation["nDCG@10"].range
 
     assert spread(least) <= margin
@@ -310,6 +310,6 @@ def test_logits_are_rounded_after_their_activation() -> None:
     scores, judged = served()
     logits = np.log(scores.yes / (1 - scores.yes))
     given = Logits(scores.query, scores.doc, logits)
-    rounded = rp.audit_logits(given, judged, "nDCG@10", decimals=[2]).reading("2 decimals")
-    want = rp.audit_logits(scores, judged, "nDCG@10", decimals=[2]).reading("2 decimals")
+    rounded = rp.audit.audit_logits(given, judged, "nDCG@10", decimals=[2]).reading("2 decimals")
+    want = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[2]).reading("2 decimals")
     assert rounded.evaluation["nDCG@10"].range == want.evaluation["nDCG@10"].range > 0

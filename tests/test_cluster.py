@@ -266,7 +266,7 @@ def test_logits_in_shards_are_audited_as_one(tmp_path: Path) -> None:
         logits[first : first + 100].write_parquet(tmp_path / f"logits/{at:02}.parquet")
     measures = ["nDCG@10", "AP"]
     found = cluster.audit_logits(tmp_path / "logits", judged, measures, curves=True)
-    same_audit(found, rp.audit_logits(logits, judged, measures, curves=True))
+    same_audit(found, rp.audit.audit_logits(logits, judged, measures, curves=True))
 
 
 def test_vectors_in_shards_are_audited_as_one(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_vectors_in_shards_are_audited_as_one(tmp_path: Path) -> None:
     judged = {str(q): {str(d): 1 for d in range(q, 300, 37)} for q in range(12)}
     settings: dict[str, Any] = {"dimensions": [8], "k": 50, "metric": "cosine"}
     found = cluster.audit_embeddings(queries, tmp_path / "documents", judged, **settings)
-    same_audit(found, rp.audit_embeddings(queries, documents, judged, **settings))
+    same_audit(found, rp.audit.audit_embeddings(queries, documents, judged, **settings))
 
 
 def same_audit(a: rp.Audit, b: rp.Audit) -> None:

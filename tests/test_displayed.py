@@ -161,7 +161,7 @@ def test_every_format_carries_the_answer_the_notes_and_the_next_step() -> None:
 
 def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:
     vectors = np.eye(3, dtype="float32")
-    audited = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
+    audited = rp.audit.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
     assert repr(audited).splitlines() == audited.verdict()
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "fan.txt").write_text("The fan turns to the left.")

@@ -19,8 +19,9 @@ TYPE_CHECKING = False  # as typing has it, which takes longer to load than all o
 if TYPE_CHECKING:
     from typing import Any
 
-    from rankproof.audit import Audit, audit_embeddings, audit_logits
+    from rankproof.audit import Audit
     from rankproof.commands import diagnose
+    from rankproof.commands.audit import audit_logits, audit_model, audit_scores, audit_vectors
     from rankproof.commands.ceilings import ceilings
     from rankproof.commands.choose import choose
     from rankproof.commands.compare import compare
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
     from rankproof.unjudged import Unjudged
 
 HOME = {
-    "audit": ("Audit", "audit_embeddings", "audit_logits"),
+    "audit": ("Audit",),
     "projects.choosing": ("Chosen",),
+    "commands.audit": ("audit_logits", "audit_model", "audit_scores", "audit_vectors"),
     "commands": ("diagnose",),
     "commands.ceilings": ("ceilings",),
     "commands.choose": ("choose",),
@@ -94,7 +96,7 @@ MEASURES = """
     NumRelRet NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success
     UDCG bpref infAP measure nDCG parse
 """.split()  # noqa: SIM905
-PACKAGES = ("golden",)  # whose commands are functions of the package
+PACKAGES = ("audit", "golden")  # whose functions are reached by the package
 _MODULE = {name: module for module, names in HOME.items() for name in names}
 _MODULE |= dict.fromkeys(MEASURES, "measures")
 
@@ -124,8 +126,10 @@ __all__ = [
     "Unjudged",
     "Verification",
     "__version__",
-    "audit_embeddings",
     "audit_logits",
+    "audit_model",
+    "audit_scores",
+    "audit_vectors",
     "bench",
     "ceilings",
     "choose",

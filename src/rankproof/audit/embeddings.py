@@ -166,7 +166,8 @@ def audit_embeddings(
     judgments are dropped. `labels` name the two inputs in messages.
 
     >>> vectors = np.eye(3, dtype="float32")
-    >>> audit = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, "RR", formats=["float16"])
+    >>> qrels = {"0": {"0": 1}}
+    >>> audit = rp.audit.audit_embeddings(vectors, vectors, qrels, "RR", formats=["float16"])
     >>> [reading.format for reading in audit.readings]
     ['float16', 'float16']
     """

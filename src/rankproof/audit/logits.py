@@ -175,7 +175,7 @@ def audit_logits(
 
     >>> import polars as pl
     >>> logits = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
-    >>> audit = rp.audit_logits(logits, {"q": {"b": 1}}, ["RR"], formats=["bfloat16"])
+    >>> audit = rp.audit.audit_logits(logits, {"q": {"b": 1}}, ["RR"], formats=["bfloat16"])
     >>> {reading.scoring: reading.evaluation["RR"].range for reading in audit.readings}
     {'plain': 0.5, 'high precision': 0.0}
     """
@@ -183,7 +183,7 @@ def audit_logits(
 
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)
-    formats, places = _check_formats(formats), _check_decimals(decimals, margin)
+    formats, places = check_formats(formats), _check_decimals(decimals, margin)
     judged = read_qrels(qrels)
     table = logits if isinstance(logits, Logits) else read_logits(logits)
     table.check()
@@ -232,7 +232,7 @@ def audit_logits(
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
 
 
-def _check_formats(formats: Iterable[str]) -> tuple[str, ...]:
+def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
     """Return the named formats, each once; refuse those that logits are not audited in."""
     names = tuple(dict.fromkeys(formats))
     for form in names:

@@ -69,7 +69,7 @@ class Reading:
     """One model in one number format, scored in one way.
 
     >>> vectors = np.eye(2, dtype="float32")
-    >>> audit = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
+    >>> audit = rp.audit_vectors({"0": {"0": 1}}, vectors, vectors, ["RR"], formats=["bit"])
     >>> audit.readings[0].bytes_per_vector
     5.0
     """
@@ -147,8 +147,8 @@ class Lead:
 
     >>> vectors = np.eye(2, dtype="float32")
     >>> inputs = (vectors, {"0": {"0": 1}}, ["RR"])
-    >>> a = rp.audit_embeddings(vectors, *inputs, name="a", formats=["float32"])
-    >>> b = rp.audit_embeddings(vectors[::-1], *inputs, name="b", formats=["float32"])
+    >>> a = rp.audit.audit_embeddings(vectors, *inputs, name="a", formats=["float32"])
+    >>> b = rp.audit.audit_embeddings(vectors[::-1], *inputs, name="b", formats=["float32"])
     >>> rp.Audit.together([a, b]).leads[0].expected
     0.5
     """

@@ -27,7 +27,7 @@ class Audit(Displayed):
     """Every reading, and what the readings mean for the order of models.
 
     >>> vectors = np.eye(3, dtype="float32")
-    >>> audit = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
+    >>> audit = rp.audit_vectors({"0": {"0": 1}}, vectors, vectors, ["RR"], formats=["bit"])
     >>> audit.reading("bit").evaluation["RR"].range
     0.0
     """
@@ -38,6 +38,8 @@ class Audit(Displayed):
     leads: tuple[Lead, ...]  # of each pair of models
     notes: tuple[str, ...]
     made: tuple[dict[str, Any], ...]  # how each model was audited
+    shows_all: bool = False  # every value of every setting, not one row for each
+    drawn: tuple[Path, ...] = ()  # files of curves that were written
 
     @classmethod
     def together(cls, audits: Sequence[Audit]) -> Audit:
@@ -127,14 +129,33 @@ class Audit(Displayed):
 
         return sentences(self)
 
+    @property
+    def warnings(self) -> list[str]:
+        """Return lines for standard error: the files of curves."""
+        return [f"wrote {path}" for path in self.drawn]
+
+    @property
+    def file_warnings(self) -> list[str]:
+        """Return the notes, which only a table for people holds."""
+        return list(self.notes)
+
     def summary(self) -> Summary:
-        """Return what there is to know first."""
-        return Summary("\n".join(self.verdict()))
+        """Return what there is to know first; with every value also which conclusions survive."""
+        survives = ["", "What survives", *self.words()] if self.shows_all else []
+        return Summary("\n".join(self.verdict()), survives)
 
     def tables(self) -> list[Table]:
-        """Return a row for each model, format, scoring and measure."""
-        columns = ["model", "format", "scoring", "dimensions", "measure", "expected", "min", "max"]
-        return [Table.from_frame(self.to_frame().select(columns), self.words())]
+        """Return a row for each setting, or all tables where every value is wanted."""
+        return self.tables_for("table")
+
+    def tables_for(self, form: str) -> list[Table]:
+        """Return the tables for people ("table"), or all of them with a column for each value."""
+        from rankproof.audit.tables import AuditTables, setting_table
+
+        for_people = form == "table"
+        if for_people and not self.shows_all:
+            return [setting_table(self)]
+        return AuditTables(self, for_people).all()
 
     def charts(self) -> list[Chart]:
         """Return for each measure a dot for each reading, and the range that its ties leave."""

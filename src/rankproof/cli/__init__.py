@@ -6,7 +6,6 @@ terminal.py      tables, lines, warnings and a progress bar for people
 exit_line.py     errors become one line on stderr and an exit code
 child_process.py `--cluster` runs in a child process, which Ray may end
 deferred_import.py  polars is imported when it is first used
-unconverted.py   commands still on typer
 
 It holds no logic of a command: what a command does stands in `commands/`.
 """
@@ -22,14 +21,8 @@ from typing import NoReturn
 from rankproof.cli.deferred_import import defer_import
 from rankproof.cli.exit_line import errors_as_one_line, expand_home, shown_arguments
 from rankproof.foundation import manifest
-from rankproof.foundation.interrupts import INTERRUPTED, two_stage
+from rankproof.foundation.interrupts import two_stage
 from rankproof.foundation.progress import ask_with, show_announcements, show_progress
-
-# Commands still on typer, with their first lines. An entry goes as the command is converted.
-VERBS: dict[str, str] = {
-    "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
-    "orders.",
-}
 
 
 def main() -> None:
@@ -41,17 +34,9 @@ def main() -> None:
     with errors_as_one_line(), two_stage():
         sys.argv[1:] = map(expand_home, sys.argv[1:])
         manifest.command = shown_arguments(sys.argv[1:])
-        first = sys.argv[1] if len(sys.argv) > 1 else ""
-        if first in VERBS:
-            from rankproof.cli import unconverted
+        from rankproof.cli.command_line import build_command_line
 
-            code = unconverted.run(sys.argv[1:])
-        else:
-            from rankproof.cli.command_line import build_command_line
-
-            code = build_command_line(VERBS).main(prog_name="rankproof", standalone_mode=False)
-        if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
-            raise KeyboardInterrupt
+        code = build_command_line().main(prog_name="rankproof", standalone_mode=False)
         sys.stdout.flush()
     if isinstance(code, int) and code:
         sys.exit(code)

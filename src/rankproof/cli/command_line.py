@@ -152,13 +152,20 @@ def click_parameter(argument: Argument, may_be_absent: bool = False) -> click.Pa
         return click.Option(names, is_flag=True, default=None, help=argument.help)
     if argument.is_list:
         if argument.source is not None or not argument.option.is_split:
-            return click.Option(names, type=kind, multiple=True, help=argument.help)
+            return click.Option(
+                names,
+                type=kind,
+                multiple=True,
+                required=argument.is_required,
+                help=argument.help,
+            )
         item_type = None if isinstance(kind, (click.types.StringParamType, click.Path)) else kind
         return click.Option(
             names,
             multiple=True,
             type=_ListType(item_type, argument),
             callback=_join_lists,
+            required=argument.is_required,
             help=argument.help,
         )
     return click.Option(names, type=kind, required=argument.is_required, help=argument.help)
@@ -285,16 +292,11 @@ def panel_lines(title: str, rows: Sequence[tuple[str, str]], width: int) -> list
 
 
 class CommandGroup(click.Group):
-    """The commands by name; "golden build" is `build` in the group `golden`.
+    """The commands by name; "golden build" is `build` in the group `golden`."""
 
-    `others` are commands that are not registered: their names and first lines, for the help.
-    """
-
-    def __init__(
-        self, name: str, prefix: str = "", others: dict[str, str] | None = None, **how: Any
-    ):
+    def __init__(self, name: str, prefix: str = "", **how: Any):
         super().__init__(name, context_settings=_HELP_NAMES, no_args_is_help=True, **how)
-        self.prefix, self.others = prefix, others or {}
+        self.prefix = prefix
 
     def registered(self) -> list[Command]:
         """The commands inside, imported."""
@@ -304,7 +306,7 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         if not self.prefix:
-            return [*command_modules(), *self.others]
+            return command_modules()
         return [command.name.removeprefix(self.prefix) for command in self.registered()]
 
     def get_command(self, ctx: Any, name: str) -> click.Command | None:
@@ -334,8 +336,6 @@ class CommandGroup(click.Group):
         for command in self.registered():
             name = command.name.removeprefix(self.prefix)
             panels.setdefault(command.group, []).append((name, command.summary))
-        if self.others:
-            panels["Commands"] = list(self.others.items())
         for title, rows in panels.items():
             lines += panel_lines(title, rows, width)
         return "\n".join([*lines, "", *_paragraph(self.epilog or "", width), ""])
@@ -355,11 +355,10 @@ def _print_completion(app: click.Command, ctx: Any, param: Any, shell: str | Non
         ctx.exit()
 
 
-def build_command_line(others: dict[str, str] | None = None) -> CommandGroup:
+def build_command_line() -> CommandGroup:
     """The whole command line; no command's module is imported yet."""
     app = CommandGroup(
         "rankproof",
-        others=others,
         help="Retrieval evaluation you can trust: exact under ties.",
         epilog="Exit codes: 0 done, 1 a check failed, 2 bad input.",
     )

@@ -21,6 +21,7 @@ from rankproof.commands.recording import (
     input_roles,
     make_manifest,
     name_files,
+    name_given_files,
     source_arguments,
     to_stored,
 )
@@ -99,6 +100,13 @@ def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:
         if argument.is_list and paths and argument.source.is_named:
             expand = argument.source.expand
             paths = [str(path) for path in paths]
+            if argument.source.takes_names:
+                named = name_given_files(paths)
+                expand = argument.source.expand
+                paths = list(named.values())
+                paths = expand(paths, arguments) if expand else paths
+                arguments[argument.name] = dict(zip(named, paths, strict=True))
+                continue
             paths = expand(paths, arguments) if expand else [resolve_row(path) for path in paths]
             arguments[argument.name] = name_files(paths)
 

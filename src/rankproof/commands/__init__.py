@@ -54,7 +54,8 @@ Rules:
 * Parameter types must exist at run time; heavy ones are strings inside `Annotated`. Return types
   may stay under TYPE_CHECKING. No import at the top may load numpy, polars or rich.
 * A positional parameter with `Source` is a positional argument of the command line; a keyword-only
-  one is an option. Parameters without `Source` are options (`Option(positional=True)` is not).
+  one, or one whose `Source` has `names`, is an option. Parameters without `Source` are options
+  (`Option(positional=True)` is not).
 * `Sequence[int]`, or a metavar with a comma or dots, takes a list: A,B and repeated alike.
 * What cannot change a value (memory, folders of caches) is `Option(recorded=False)`.
 * The function returns a result with the methods of `presentation.result.Result`. Optional:

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from rankproof.commands.options import JUDGING
 from rankproof.commands.registry import Needs, all_commands
 from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.redaction import redact, register_address, register_secret
@@ -34,17 +33,11 @@ POSTGRES = "RANKPROOF_POSTGRES"
 _PATIENCE = 10.0  # seconds for a server to answer
 
 _ASKING = ("pydantic", "yaml", "httpx2", "tenacity")
-# What commands need that are not registered yet.
-NEEDS: dict[str, Needs] = {
-    "audit": Needs("scoring", ("ml_dtypes",), {"torch": "models, not only vectors and logits"}),
-    "golden": JUDGING,
-}
 
 
 def command_needs() -> dict[str, Needs]:
     """What each command needs, by its first word; those that need nothing are left out."""
-    needs = {c.name.split()[0]: c.needs for c in all_commands() if c.needs != Needs()}
-    return {**{name: need for name, need in NEEDS.items() if name not in needs}, **needs}
+    return {c.name.split()[0]: c.needs for c in all_commands() if c.needs != Needs()}
 
 
 _TITLES = {"system": "", "compiled": "compiled code", "extra": "extras", "verb": "verbs"}

@@ -67,13 +67,12 @@ Offline = Annotated[
 ]
 
 
-class PolicyOptions(TypedDict, total=False):
+class RankingOptions(TypedDict, total=False):
     """Policy.
 
-    How lists are ordered and which queries and documents count. `policy` is all of it as one value.
+    How lists are ordered and which queries and documents count.
     """
 
-    policy: Annotated["Policy | None", Option(hidden=True)]
     order: Annotated[
         Order | None, Option(default_text="input"), "Tie-break behind the value as listed."
     ]
@@ -83,6 +82,15 @@ class PolicyOptions(TypedDict, total=False):
         "A judged query that the run lacks counts 0, or is skipped.",
     ]
     candidates_only: Annotated[bool, "Count as relevant only what the run retrieved (rerankers)."]
+
+
+class PolicyOptions(RankingOptions, total=False):
+    """Policy.
+
+    The same, and what is done to the lists before. `policy` is all of it as one value.
+    """
+
+    policy: Annotated["Policy | None", Option(hidden=True)]
     score_dtype: Annotated[
         ScoreType | None,
         Option(default_text="as they come"),
@@ -104,7 +112,20 @@ class PolicyOptions(TypedDict, total=False):
     ]
 
 
-class InputOptions(TypedDict, total=False):
+class JudgmentOptions(TypedDict, total=False):
+    """Input.
+
+    How judgments are read.
+    """
+
+    qrels_format: Annotated[
+        str | None,
+        Option(metavar="FORMAT", default_text="by ending and first bytes"),
+        f"Format of QRELS: {FORMATS}.",
+    ]
+
+
+class InputOptions(JudgmentOptions, total=False):
     """Input.
 
     How files are read.
@@ -114,11 +135,6 @@ class InputOptions(TypedDict, total=False):
         str | None,
         Option(metavar="FORMAT", default_text="by ending and first bytes"),
         f"Format of the runs: {FORMATS}.",
-    ]
-    qrels_format: Annotated[
-        str | None,
-        Option(metavar="FORMAT", default_text="by ending and first bytes"),
-        f"Format of QRELS: {FORMATS}.",
     ]
 
 
@@ -145,6 +161,7 @@ class EvaluationOptions(PolicyOptions, InputOptions, MemoryOptions, total=False)
     """Everything that a command which evaluates runs takes."""
 
 
+SCORING = Needs("scoring", ("ml_dtypes",), {"torch": "models, not only vectors and logits"})
 _SETTINGS = ("pydantic", "yaml")
 _STACK = (*_SETTINGS, "httpx2", "tenacity", "scipy", "bm25s")
 _COMPONENTS = ("torch", "pgvector", "milvus", "elasticsearch", "opensearch")

@@ -37,6 +37,30 @@ def name_files(paths: list[str]) -> dict[str, str]:
     return dict(zip(names_of(paths), paths, strict=True))
 
 
+def name_given_files(texts: list[str]) -> dict[str, str]:
+    """Several files as {name: path}, of which NAME=path gives the name."""
+    from rankproof.data.sources import names_of
+    from rankproof.foundation.errors import InputError
+
+    parts = [_split_name(text) for text in texts]
+    file_names = iter(names_of([path for name, path in parts if name is None]))
+    named: dict[str, str] = {}
+    for given_name, path in parts:
+        name = next(file_names) if given_name is None else given_name
+        if name in named:
+            raise InputError(f"two files are named {name!r}", remedy="write NAME=path")
+        named[name] = path
+    return named
+
+
+def _split_name(text: str) -> tuple[str | None, str]:
+    """`NAME=path` → both; a path that exists is one, whatever it contains."""
+    name, equals, path = text.partition("=")
+    if equals and name and "/" not in name and not Path(text).exists():
+        return name, path
+    return None, text
+
+
 def input_roles(
     command: Command, arguments: Mapping[str, Any], *, digested: bool = False
 ) -> dict[str, str]:

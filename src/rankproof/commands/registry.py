@@ -30,8 +30,9 @@ _FRAMEWORK = {"registry", "options", "inputs", "recording", "health", "showcase"
 class Source(NamedTuple):
     """A file or folder that is read: digested in the manifest, and never replaced by an output.
 
-    A positional parameter is a positional argument of the command line, a keyword-only one is an
-    option. A metavar that ends in "..." takes several files, which become {name: file}.
+    A positional parameter is a positional argument of the command line, a keyword-only one, or one
+    with `names`, is an option. A metavar that ends in "..." takes several files, which become
+    {name: file}.
     """
 
     metavar: str
@@ -41,6 +42,7 @@ class Source(NamedTuple):
     expand: Callable[[list[str], Mapping[str, Any]], list[str]] | None = None  # globs and folders
     digested: bool = True  # in the manifest; False for what a repeated call does not need
     is_named: bool = True  # several become {name: file}; False: they stay a list
+    takes_names: bool = False  # NAME=path names one of several
 
 
 class Option(NamedTuple):
@@ -288,7 +290,7 @@ def _argument(
     if is_list:
         (hint,) = get_args(hint)
     metavar = source.metavar if source else option.metavar
-    is_argument = option.positional or (source is not None and is_positional)
+    is_argument = option.positional or (source is not None and is_positional and not source.names)
     return Argument(
         name=name,
         kind=hint,

@@ -28,7 +28,6 @@ from rankproof.foundation.errors import InputError, MissingExtra
 from rankproof.foundation.files import claim_folder, write_atomically
 from rankproof.foundation.manifest import digest, digest_file, manifest
 from rankproof.foundation.phrasing import typed
-from rankproof.foundation.progress import progress
 from rankproof.foundation.version import __version__
 from rankproof.presentation.result import stored
 
@@ -215,38 +214,19 @@ def _gate(place: Path) -> dict[str, Any]:
 
 
 def _audit(place: Path) -> dict[str, Any]:
-    from rankproof.audit import audit_embeddings
     from rankproof.data.beir import read_corpus
-    from rankproof.precision.formats import FORMATS
     from rankproof.retrieval.embedders import make_embedder
     from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 
     corpus = read_corpus(place / "corpus")
     embedder = make_embedder(WordllamaSettings())
-    queries = embedder.embed_queries(corpus.queries)
-    documents = embedder.embed_passages(corpus.documents)
-    files = _vector_files(place)
-    _write_vectors(files[0], corpus.query_ids, queries)
-    _write_vectors(files[1], corpus.document_ids, documents)
-    measures = ["RAnWG@10", "nDCG@10", "RR@10"]
-    with progress("auditing precisions", 2 * len(FORMATS)):
-        audit = audit_embeddings(
-            queries,
-            documents,
-            corpus.qrels,
-            measures,
-            query_ids=corpus.query_ids,
-            document_ids=corpus.document_ids,
-            k=100,
-            name=embedder.name,
-        )
-    config: dict[str, Any] = {"embeddings": [embedder.name], "models": [], "formats": None}
-    config |= {"measures": measures, "searching": {"k": 100}, "stored": None, "curves": False}
-    config |= {"order": None, "missing": None, "candidates_only": False}
-    inputs = {"qrels": corpus.qrels, "queries 1": files[0], "documents 1": files[1]}
-    made = manifest("audit", config=config, inputs=inputs)
-    result = {"manifest": made, **_timeless(audit.to_dict())}
-    return result | {"presentation": stored(audit)}
+    queries, documents = _vector_files(place)
+    _write_vectors(queries, corpus.query_ids, embedder.embed_queries(corpus.queries))
+    _write_vectors(documents, corpus.document_ids, embedder.embed_passages(corpus.documents))
+    arguments = {"qrels": corpus.qrels, "queries": {embedder.name: queries}}
+    arguments |= {"documents": {embedder.name: documents}, "k": 100}
+    arguments |= {"measures": ["RAnWG@10", "nDCG@10", "RR@10"]}
+    return _timeless(call_and_store("audit vectors", arguments))
 
 
 def _vector_files(place: Path) -> list[Path]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from rankproof.commands.recording import repeat_call
-from rankproof.evaluation.recorded_inputs import RecordedInputs
 from rankproof.foundation.errors import InputError, RankproofError, shorten
 from rankproof.foundation.files import read_text
 from rankproof.foundation.manifest import input_digest
@@ -259,42 +258,17 @@ def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Differ
 
 # ------------------------------------------------------------------------------ made again
 
-Remaker: TypeAlias = Callable[[RecordedInputs], dict[str, Any]]
-
 
 def _made_again(data: dict[str, Any], digested: Sequence[Digested]) -> dict[str, Any]:
     made = data["manifest"]
     if "call" not in made:
-        return _again(str(made.get("kind")))(_given(made, digested))
+        raise _Unmade(UNMADE[str(made.get("kind"))])
     result = repeat_call(data, {each.role: each.found for each in digested})
     if isinstance(result, str):
         raise _Unmade(result)
     return result
 
 
-def _again(kind: str) -> Remaker:
-    if kind in UNMADE:
-        raise _Unmade(UNMADE[kind])
-    return REMAKERS[kind]
-
-
-def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> RecordedInputs:
-    files = {each.role: each.found for each in digested}
-    return RecordedInputs(made["config"], files)
-
-
-def _audit(given: RecordedInputs) -> dict[str, Any]:
-    from rankproof.audit import Audit
-    from rankproof.audit.files import audit_files
-
-    if given.config["models"]:
-        raise _Unmade(f"models were run ({', '.join(given.config['models'])})")
-    return Audit.together(list(audit_files(given))).to_dict()
-
-
-REMAKERS: dict[str, Remaker] = {
-    "audit": _audit,
-}
 UNMADE = {
     "sweep": "a sweep measures times, which no two runs share",
     "names": "an embedder was run",
