@@ -174,7 +174,16 @@ def _(folder: Path, size: int) -> list[str]:
         np.save(folder / f"{name}.npy", generator.normal(size=(count, 64)).astype(np.float32))
     qrels = said(folder / "qrels.txt", "".join(f"{q} 0 {q % size} 1\n" for q in range(50)))
     vectors = [f"--{name}={folder / name}.npy" for name in ("queries", "documents")]
-    return ["audit", qrels, *vectors, "-m", "nDCG@10", "--formats", "float32,bfloat16,int8"]
+    return [
+        "audit",
+        "vectors",
+        qrels,
+        *vectors,
+        "-m",
+        "nDCG@10",
+        "--formats",
+        "float32,bfloat16,int8",
+    ]
 
 
 @case("search", 1_000)

@@ -140,15 +140,12 @@ def _whole(connection: socket.socket, size: int) -> bytes:
 
 
 def _serve(connection: socket.socket, more: list[str]) -> None:
-    from rankproof import cli
-    from rankproof.cli import command_line, delivery, unconverted
+    from rankproof.cli import command_line, delivery
     from rankproof.commands import registry
 
     assert delivery
     command_line.build_command_line()
     registry.all_commands()
-    for verb in cli.VERBS:
-        unconverted.loaded(verb)
     for name in _LOADED:
         import_module(name)
     with warnings.catch_warnings():  # which are others' to mend

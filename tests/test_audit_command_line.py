@@ -1,4 +1,4 @@
-"""`rankproof audit` as a process: what it prints, draws and refuses."""
+"""The audit commands as a process: what they print, draw and refuse."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+def with_queries(file: Path) -> tuple[str, ...]:
+    """An audit of vectors whose queries are another file's."""
+    return ("vectors", "qrels.txt", "--queries", str(file), *VECTORS[2:])
+
+
 def as_json(folder: Path, *words: str) -> Any:
     done = audit(folder, *words, "--format", "json")
     assert done.returncode == 0, done.stderr.decode()
@@ -47,11 +52,12 @@ def as_json(folder: Path, *words: str) -> Any:
 
 
 VECTORS = ("--queries", "queries.npy", "--documents", "documents.npy")
+OF_VECTORS = ("vectors", "qrels.txt", *VECTORS)
 SOME = ("-m", "nDCG@10", "--formats", "float32,bfloat16")
 
 
 def test_json_holds_the_figures_of_python(folder: Path) -> None:
-    data = as_json(folder, "qrels.txt", *VECTORS, *SOME, "--k", "100", "--dimensions", "32")
+    data = as_json(folder, *OF_VECTORS, *SOME, "--k", "100", "--dimensions", "32")
     found = rp.audit.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
         *(folder / "qrels.txt", "nDCG@10"),
@@ -72,8 +78,8 @@ def test_json_holds_the_figures_of_python(folder: Path) -> None:
 
 
 def test_the_verdict_comes_first_and_one_table_is_all_there_is(folder: Path) -> None:
-    lines = audit(folder, "qrels.txt", *VECTORS, *SOME).stdout.decode().splitlines()
-    data = as_json(folder, "qrels.txt", *VECTORS, *SOME)
+    lines = audit(folder, *OF_VECTORS, *SOME).stdout.decode().splitlines()
+    data = as_json(folder, *OF_VECTORS, *SOME)
     assert lines[:3] == data["verdict"]
     (widest,) = {r["measures"]["nDCG@10"]["range"] for r in data["readings"]} - {0.0}
     assert data["verdict"] == [
@@ -88,8 +94,8 @@ def test_the_verdict_comes_first_and_one_table_is_all_there_is(folder: Path) -> 
 
 
 def test_the_full_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
-    text = audit(folder, "qrels.txt", *VECTORS, *SOME, "--full").stdout.decode()
-    words = as_json(folder, "qrels.txt", *VECTORS, *SOME)["words"]
+    text = audit(folder, *OF_VECTORS, *SOME, "--full").stdout.decode()
+    words = as_json(folder, *OF_VECTORS, *SOME)["words"]
     said = text[text.index("What survives") :].split("\n", 1)[1]
     assert "".join(said.split()) == "".join("".join(words).split())
     for heading in ("nDCG@10", "oblivious", "no ρ", "bytes", "k=1000"):
@@ -118,12 +124,13 @@ def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
 def test_the_verdict_fits_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rankproof.cli.options import Format
-    from rankproof.cli.output import deliver
+    from rankproof.cli.terminal import print_presentation
+    from rankproof.presentation.result import Presentation, Summary
 
     monkeypatch.setenv("COLUMNS", "80")
     said = "Scored plainly, tie order alone moves " + ", ".join(["nDCG@10 in a-long-name"] * 6)
-    deliver(Format.table, [], {}, first=[said, "Every range is 0."])
+    summary = Summary(f"{said}\nEvery range is 0.")
+    print_presentation(Presentation("audit", summary), "table", explain=False)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert " ".join(" ".join(lines).split()) == f"{said} Every range is 0."
@@ -131,10 +138,10 @@ def test_the_verdict_fits_the_terminal(
 
 @pytest.mark.parametrize("form", ["csv", "md", "latex"])
 def test_other_formats_hold_the_same_rows(folder: Path, form: str) -> None:
-    done = audit(folder, "qrels.txt", *VECTORS, *SOME, "--format", form)
+    done = audit(folder, *OF_VECTORS, *SOME, "--format", form)
     assert done.returncode == 0
     text = done.stdout.decode()
-    assert len(re.findall("high precision", text)) == 2
+    assert len(re.findall("high precision", text)) == 4  # two in the verdict, two in tables
     assert len(re.findall(r"BF16 \+ HPS", text)) == 4  # the paper's tables: 1, 3, 4, 5
     if form == "csv":
         first, *_ = text.split("\n\n")
@@ -169,7 +176,7 @@ def test_parquet_and_ids_give_the_same_figures(folder: Path, tmp_path: Path) -> 
     ]
     found = []
     for words in runs:
-        done = rankproof("audit", qrels, *words, *rest)
+        done = rankproof("audit", "vectors", qrels, *words, *rest)
         assert done.returncode == 0, done.stderr.decode()
         found.append([r["measures"] for r in json.loads(done.stdout)["readings"]])
     assert found[0] == found[1] == found[2]
@@ -181,7 +188,7 @@ def test_logits_are_audited_from_every_kind_of_table(folder: Path, tmp_path: Pat
     frame.write_csv(tmp_path / "logits.tsv", separator="\t")
     frame.write_ndjson(tmp_path / "logits.jsonl")
     frame.write_ipc(tmp_path / "logits.arrow")
-    words = ("qrels.txt", "-m", "nDCG@10", "--logits")
+    words = ("logits", "qrels.txt", "-m", "nDCG@10")
     first = as_json(folder, *words, "logits.csv")["readings"]
     assert len(first) == 6
     assert first[4]["measures"]["nDCG@10"]["range"] > first[1]["measures"]["nDCG@10"]["range"]
@@ -210,7 +217,7 @@ def test_answers_of_a_server_are_audited_with_their_decimals(folder: Path, tmp_p
     ]
     answers = tmp_path / "answers.jsonl"
     answers.write_text("\n".join(lines))
-    words = ("qrels.txt", "-m", "nDCG@10", "--scores", str(answers), "--decimals", "1,3")
+    words = ("scores", "qrels.txt", str(answers), "-m", "nDCG@10", "--decimals", "1,3")
     data = as_json(folder, *words)
     assert [r["format"] for r in data["readings"]][-2:] == ["1 decimal", "3 decimals"]
     ranges = [r["measures"]["nDCG@10"]["range"] for r in data["readings"]]
@@ -225,7 +232,15 @@ def test_answers_of_a_server_are_audited_with_their_decimals(folder: Path, tmp_p
     done = audit(folder, *words, "--out", str(out))
     assert "2000 scores" in " ".join(done.stdout.decode().split())
     assert rankproof("verify", str(out)).returncode == 0
-    vectors = ("qrels.txt", *VECTORS[:3], str(tmp_path / "low.npy"), *SOME, "--out", str(out))
+    vectors = (
+        "vectors",
+        "qrels.txt",
+        *VECTORS[:3],
+        str(tmp_path / "low.npy"),
+        *SOME,
+        "--out",
+        str(out),
+    )
     assert "low.npy: stored as bfloat16" in " ".join(
         audit(folder, *vectors).stdout.decode().split()
     )
@@ -238,7 +253,8 @@ def test_several_models_are_named_and_compared(folder: Path, tmp_path: Path) -> 
     np.save(tmp_path / "noisy.npy", noisy)
     documents = str(folder / "documents.npy")
     words = (
-        *("qrels.txt", "--queries", "queries.npy", "--documents", f"good={documents}"),
+        *("vectors", "qrels.txt", "--queries", "queries.npy"),
+        *("--documents", f"good={documents}"),
         *("--queries", str(tmp_path / "noisy.npy"), "--documents", f"noisy={documents}"),
     )
     data = as_json(folder, *words, *SOME)
@@ -250,7 +266,7 @@ def test_several_models_are_named_and_compared(folder: Path, tmp_path: Path) -> 
 
 
 def test_plots_are_written_and_named_on_stderr(folder: Path, tmp_path: Path) -> None:
-    done = audit(folder, "qrels.txt", *VECTORS, *SOME, "--plots", str(tmp_path / "plots"))
+    done = audit(folder, *OF_VECTORS, *SOME, "--plots", str(tmp_path / "plots"))
     assert done.returncode == 0
     names = sorted(path.name for path in (tmp_path / "plots").iterdir())
     assert names == ["documents-nDCG.svg", "documents-overlaid.svg"]
@@ -260,7 +276,7 @@ def test_plots_are_written_and_named_on_stderr(folder: Path, tmp_path: Path) -> 
 
 def test_commands_of_the_document_run(folder: Path) -> None:
     lines = re.findall(r"^\$ rankproof (audit .*)$", DOCUMENT.read_text(), re.M)
-    lines = [line for line in lines if "--model" not in line]
+    lines = [line for line in lines if "audit model" not in line]
     assert len(lines) >= 3
     for line in lines:
         done = rankproof(*line.split(), cwd=folder)
@@ -272,12 +288,12 @@ def test_the_document_quotes_what_the_command_prints(folder: Path) -> None:
     quoted = "".join(re.findall(r"^```text\n(.*?)^```", text, re.S | re.M)).splitlines()
     assert len(quoted) >= 8
     words = as_json(
-        *(folder, "qrels.txt", *VECTORS),
+        *(folder, *OF_VECTORS),
         *("-m", "nDCG@10", "--formats", "float32,bfloat16,bit"),
     )["words"]
-    words += as_json(folder, "qrels.txt", "--logits", "logits.csv", "-m", "nDCG@10")["words"]
-    models = ("--logits", f"careful={folder}/logits.csv", "--logits", f"hasty={folder}/hasty.csv")
-    words += as_json(folder, "qrels.txt", *models, "-m", "nDCG@10")["words"]
+    words += as_json(folder, "logits", "qrels.txt", "logits.csv", "-m", "nDCG@10")["words"]
+    models = (f"careful={folder}/logits.csv", f"hasty={folder}/hasty.csv")
+    words += as_json(folder, "logits", "qrels.txt", *models, "-m", "nDCG@10")["words"]
     figure = re.compile(r"\d+\.\d+")
     shapes = {figure.sub("#", line): line for line in words}
     for line in quoted:
@@ -335,22 +351,20 @@ BAD_VECTORS = {
 def test_vectors_that_cannot_be_used_are_refused(folder: Path, tmp_path: Path, case: str) -> None:
     array, message = BAD_VECTORS[case]
     np.save(tmp_path / "bad.npy", array)
-    said = refused(
-        folder, "qrels.txt", "--queries", str(tmp_path / "bad.npy"), *VECTORS[2:]
-    ).replace(f"{tmp_path}/", "")
+    said = refused(folder, *with_queries(tmp_path / "bad.npy")).replace(f"{tmp_path}/", "")
     assert message in said
 
 
 def test_a_zero_vector_has_no_cosine(folder: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bad.npy", zero_row())
-    words = ("qrels.txt", "--queries", str(tmp_path / "bad.npy"), *VECTORS[2:], *SOME)
+    words = (*with_queries(tmp_path / "bad.npy"), *SOME)
     assert "row 1: a zero vector has no direction" in refused(folder, *words, "--metric", "cosine")
     assert audit(folder, *words).returncode == 0
 
 
 def test_objects_are_never_unpickled(folder: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bad.npy", np.array([{}], object), allow_pickle=True)
-    said = refused(folder, "qrels.txt", "--queries", str(tmp_path / "bad.npy"), *VECTORS[2:])
+    said = refused(folder, *with_queries(tmp_path / "bad.npy"))
     assert "bad.npy: an array of Python objects; save it as float32" in said
 
 
@@ -368,13 +382,13 @@ def test_files_that_hold_no_vectors_are_refused(
     folder: Path, tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "bad.npy").write_bytes(content)
-    said = refused(folder, "qrels.txt", "--queries", str(tmp_path / "bad.npy"), *VECTORS[2:])
+    said = refused(folder, *with_queries(tmp_path / "bad.npy"))
     assert message in said
 
 
 def test_parquet_without_ids_or_vectors_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "bad.parquet"
-    words = ("qrels.txt", "--queries", str(path), *VECTORS[2:])
+    words = with_queries(path)
     pl.DataFrame({"embedding": [[1.0] * 96]}).write_parquet(path)
     assert "no column 'id'; there are: 'embedding'" in refused(folder, *words)
     pl.DataFrame({"id": ["a"], "score": [1.0]}).write_parquet(path)
@@ -390,7 +404,7 @@ def test_parquet_without_ids_or_vectors_is_refused(folder: Path, tmp_path: Path)
 
 def test_ids_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
-    words = ("qrels.txt", *VECTORS, "--query-ids", str(ids))
+    words = (*OF_VECTORS, "--query-ids", str(ids))
     ids.write_text("a\nb\n")
     assert "2 ids for 50 rows; give one each" in refused(folder, *words)
     ids.write_text("\n".join(["a", *map(str, range(48)), "a"]))
@@ -402,7 +416,7 @@ def test_ids_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
     assert "no query is both in queries.npy ('x0', 'x1', 'x2', …) and in qrels ('0', '1'," in said
     assert "--query-ids" in said
     ids.write_text("\n".join(f"x{i}" for i in range(4000)))
-    said = refused(folder, "qrels.txt", *VECTORS, "--document-ids", str(ids))
+    said = refused(folder, *OF_VECTORS, "--document-ids", str(ids))
     assert "no document is both in documents.npy ('x0', 'x1', 'x2', …) and in qrels (" in said
 
 
@@ -424,58 +438,65 @@ LOGITS = {
 def test_logits_that_cannot_be_used_are_refused(folder: Path, tmp_path: Path, content: str) -> None:
     path = tmp_path / ("bad.json" if content.startswith("{") else "bad.csv")
     path.write_text(content)
-    assert LOGITS[content] in refused(folder, "qrels.txt", "--logits", str(path))
+    assert LOGITS[content] in refused(folder, "logits", "qrels.txt", str(path))
 
 
 WRONG = {
-    "nothing": (("qrels.txt",), "there is nothing to audit; name --queries and --documents"),
-    "half": (("qrels.txt", *VECTORS[:2]), "--queries is named 1 time and --documents 0"),
-    "no judgements": (VECTORS, "no judgements are named; write: rankproof audit QRELS"),
+    "nothing": (("logits", "qrels.txt"), "Missing argument 'FILE...'"),
+    "half": (OF_VECTORS[:4], "Missing option '--documents'"),
+    "too few": (
+        (*OF_VECTORS, "--queries", "logits.csv"),
+        "queries are named 2 times and documents 1; name both for each model",
+    ),
+    "no judgments": (("vectors", *VECTORS), "Missing argument 'QRELS'"),
     "format": (
-        ("qrels.txt", *VECTORS, "--formats", "float32,bf16"),
+        (*OF_VECTORS, "--formats", "float32,bf16"),
         "number format 'bf16' is unknown; use one of float32, float16",
     ),
     "format of logits": (
-        ("qrels.txt", "--logits", "logits.csv", "--formats", "bit"),
+        ("logits", "qrels.txt", "logits.csv", "--formats", "bit"),
         "format 'bit' is not one that logits are audited in; use float32, float16, bfloat16",
     ),
-    "no format": (("qrels.txt", *VECTORS, "--formats", ","), "no number format was named"),
-    "measure": (("qrels.txt", *VECTORS, "-m", "nDGC@10"), "did you mean nDCG@10?"),
+    "no format": (
+        (*OF_VECTORS, "--formats", ","),
+        "',' names nothing",
+    ),
+    "measure": ((*OF_VECTORS, "-m", "nDGC@10"), "did you mean nDCG@10?"),
     "dimensions": (
-        ("qrels.txt", *VECTORS, "--dimensions", "97"),
+        (*OF_VECTORS, "--dimensions", "97"),
         "97 of 96 dimensions; keep between 1 and 96",
     ),
     "no dimensions": (
-        ("qrels.txt", *VECTORS, "--dimensions", "64,x"),
-        "--dimensions '64,x': 'x' is not a whole number from 1",
+        (*OF_VECTORS, "--dimensions", "64,x"),
+        "'x' is not a valid integer",
     ),
     "k of logits": (
-        ("qrels.txt", "--logits", "logits.csv", "--k", "10"),
-        "--k applies to embeddings, not logits; leave it out",
+        ("logits", "qrels.txt", "logits.csv", "--k", "10"),
+        "No such option",
     ),
-    "file": (("qrels.txt", "--queries", "q.npy", *VECTORS[2:]), "there is no such file"),
-    "qrels": (("none.txt", *VECTORS), "none.txt: there is no such file; check the path"),
-    "no dataset": (("qrels.txt", "--model", "m"), "--model has no texts; name a BEIR folder"),
-    "no model": (("--dataset", "x", *VECTORS), "--dataset goes with --model"),
-    "no folder": (("--model", "m", "--dataset", "x"), "x: there is no such folder"),
+    "file": (("vectors", "qrels.txt", "--queries", "q.npy", *VECTORS[2:]), "there is no such file"),
+    "qrels": (("vectors", "none.txt", *VECTORS), "none.txt: there is no such file; check the path"),
+    "no dataset": (("model", "m"), "Missing option '--dataset'"),
+    "no model": (("model", "--dataset", "x"), "Missing argument 'MODEL...'"),
+    "no folder": (("model", "m", "--dataset", "x"), "x: there is no such folder"),
     "plots": (
-        ("qrels.txt", *VECTORS, "--plots", "qrels.txt"),
+        (*OF_VECTORS, "--plots", "qrels.txt"),
         "this is a file; name a folder",
     ),
     "no curve": (
-        ("qrels.txt", *VECTORS, "-m", "bpref", "--plots", "x"),
+        (*OF_VECTORS, "-m", "bpref", "--plots", "x"),
         "no measure named takes a cutoff",
     ),
     "ids": (
-        ("qrels.txt", *VECTORS, "--query-ids", "a", "--query-ids", "b"),
-        "--query-ids is named 2 times for 1 model",
+        (*OF_VECTORS, "--query-ids", "a", "--query-ids", "b"),
+        "query_ids are named 2 times for 1 model",
     ),
     "names": (
         (
-            *("qrels.txt", "--logits", "a=logits.csv", "--logits", "a=logits.csv"),
+            *("logits", "qrels.txt", "a=logits.csv", "a=logits.csv"),
             *("-m", "RR"),
         ),
-        "two models are named 'a'; write NAME=path",
+        "two files are named 'a'; write NAME=path",
     ),
 }
 
@@ -490,7 +511,7 @@ def test_what_does_not_go_together_is_refused(
 
 
 def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) -> None:
-    words = ("--model", "m", "--dataset", str(tmp_path))
+    words = ("model", "m", "--dataset", str(tmp_path))
     remedy = "name a BEIR folder: corpus.jsonl, queries.jsonl, qrels/test.tsv"
     assert f"there is no corpus.jsonl in this folder; {remedy}" in refused(folder, *words)
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "x"}\n{"_id": 1}\n')
@@ -507,9 +528,13 @@ def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("absent", "words", "message"),
     [
-        ("ml_dtypes", VECTORS, "the format bfloat16 needs ml_dtypes: pip install 'rankproof[sc"),
         (
-            *("torch", ("--model", "m", "--dataset", ".")),
+            "ml_dtypes",
+            OF_VECTORS,
+            "the format bfloat16 needs ml_dtypes: pip install 'rankproof[sc",
+        ),
+        (
+            *("torch", ("model", "m", "--dataset", ".", "--qrels", "qrels.txt")),
             "the model m needs torch: pip install 'rankproof[torch]'",
         ),
     ],
@@ -519,10 +544,11 @@ def test_a_missing_extra_is_named(
 ) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "x"}\n')
     (tmp_path / "queries.jsonl").write_text('{"_id": "0", "text": "x"}\n')
+    shutil.copy(folder / "qrels.txt", tmp_path)
     code = f"""
 import sys
 sys.modules[{absent!r}] = None
-sys.argv = ["rankproof", "audit", {str(folder / "qrels.txt")!r}, *{words!r}]
+sys.argv = ["rankproof", "audit", *{words!r}]
 from rankproof.cli import main
 main()
 """
@@ -532,11 +558,12 @@ main()
     assert done.stderr.startswith(f"rankproof: {message}")
 
 
-def test_embeddings_and_logits_need_no_torch(folder: Path) -> None:
+@pytest.mark.parametrize("words", [OF_VECTORS, ("logits", "qrels.txt", "logits.csv")])
+def test_vectors_and_logits_need_no_torch(folder: Path, words: tuple[str, ...]) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = None
-sys.argv = ["rankproof", "audit", "qrels.txt", *{VECTORS!r}, "--logits", "logits.csv", *{SOME!r}]
+sys.argv = ["rankproof", "audit", *{words!r}, *{SOME!r}]
 from rankproof.cli import main
 main()
 """

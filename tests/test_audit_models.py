@@ -1,4 +1,4 @@
-"""`rankproof audit --model`: tiny models made here, saved as sentence-transformers saves them."""
+"""`rankproof audit model`: tiny models made here, saved as sentence-transformers saves them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def subject(folder: Path, model: str, *, reranks: bool = False) -> Any:
 
 
 def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return rankproof("audit", *words, cwd=folder)
+    return rankproof("audit", "model", *words, cwd=folder)
 
 
 def as_json(folder: Path, *words: str) -> Any:
@@ -138,7 +138,7 @@ def as_json(folder: Path, *words: str) -> Any:
 
 def commands() -> list[str]:
     """The two commands of the document that need a model."""
-    return re.findall(r"^\$ rankproof audit (.*--model.*)$", DOCUMENT.read_text(), re.M)
+    return re.findall(r"^\$ rankproof audit model (.*)$", DOCUMENT.read_text(), re.M)
 
 
 def test_an_embedding_model_is_audited_on_the_judged_queries(folder: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_cross_encoder_reranks_candidates(folder: Path, model: str, kind: str)
 def test_a_folder_without_weights_is_refused(folder: Path) -> None:
     (folder / "hollow").mkdir(exist_ok=True)
     (folder / "hollow" / "config.json").write_text("{}")
-    done = audit(folder, "--model", "hollow", "--dataset", "my-dataset")
+    done = audit(folder, "hollow", "--dataset", "my-dataset")
     assert done.returncode == 2
     assert done.stderr.decode() == (
         "rankproof: hollow: this folder holds no weights; name a folder that save_pretrained wrote "
@@ -196,7 +196,7 @@ def test_a_model_that_does_not_load_is_refused_in_one_line(folder: Path) -> None
     (folder / "broken").mkdir(exist_ok=True)
     (folder / "broken" / "config.json").write_text("{}")
     (folder / "broken" / "model.safetensors").write_bytes(b"nothing")
-    done = audit(folder, "--model", "broken", "--dataset", "my-dataset")
+    done = audit(folder, "broken", "--dataset", "my-dataset")
     message = done.stderr.decode()
     assert done.returncode == 2, message
     assert "rankproof: broken: sentence-transformers cannot load it (" in message
@@ -206,7 +206,7 @@ def test_a_model_that_does_not_load_is_refused_in_one_line(folder: Path) -> None
 def test_candidates_from_elsewhere_are_refused(folder: Path) -> None:
     (folder / "other.trec").write_text("q0 Q0 zebra 1 1.0 x\n")
     done = audit(
-        *(folder, "--model", "my-reranker", "--dataset", "my-dataset"),
+        *(folder, "my-reranker", "--dataset", "my-dataset"),
         *("--candidates", "other.trec"),
     )
     assert done.returncode == 2
@@ -296,7 +296,7 @@ def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None
 
 def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
     for more in ((), ("--candidates", "bm25.trec")):
-        done = audit(folder, "--model", "neither", "--dataset", "my-dataset", *more)
+        done = audit(folder, "neither", "--dataset", "my-dataset", *more)
         assert done.returncode == 2
         assert done.stderr.decode() == (
             "rankproof: neither: this is neither a bi-encoder nor a cross-encoder; name a "
@@ -474,7 +474,7 @@ def test_a_prompt_stands_before_every_question(folder: Path) -> None:
 
 @pytest.mark.parametrize("model", ["maxsim:my-bi-encoder", "my-late-model"])
 def test_late_interaction_runs_in_every_format(folder: Path, model: str) -> None:
-    words = ("--models", f"my-bi-encoder,{model}", "--dataset", "my-dataset")
+    words = ("my-bi-encoder", model, "--dataset", "my-dataset")
     data = as_json(folder, *words, "--candidates", "bm25.trec", "--run-dtypes", "bfloat16")
     late = [r for r in data["readings"] if r["model"] == model]
     assert [(r["format"], r["scoring"], r["run"]) for r in late] == [
@@ -487,7 +487,7 @@ def test_late_interaction_runs_in_every_format(folder: Path, model: str) -> None
     assert plain["ties"][-1]["distinct"] < high["ties"][-1]["distinct"]
     assert 0.5 < high["spearman"]["mean"] < exact["spearman"]["mean"] == 1
     assert {lead["b"] for lead in data["leads"]} == {model}
-    done = audit(folder, "--model", model, "--dataset", "my-dataset")
+    done = audit(folder, model, "--dataset", "my-dataset")
     assert b"late interaction reranks, it does not search" in done.stderr
 
 
@@ -554,7 +554,7 @@ def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
 
 
 def test_a_model_runs_on_the_device_named(folder: Path) -> None:
-    words = ("--model", "my-bi-encoder", "--dataset", "my-dataset", "--formats", "float32")
+    words = ("my-bi-encoder", "--dataset", "my-dataset", "--formats", "float32")
     assert as_json(folder, *words, "--device", "cpu")["made"][0]["ran"]["device"] == "cpu"
     for device, said in (("cuda:99", "'cuda:99' cannot be used ("), ("meta", "'meta' cannot be")):
         done = audit(folder, *words, "--device", device)
@@ -596,13 +596,13 @@ def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--run-dtypes", "int8"], "format 'int8' is not one that a model is run in"),
-        (["--run-dtypes", "float16", "--formats", "bit"], "--formats goes without --run-dtypes"),
-        (["--dataset", "other,my-dataset"], "other: there is no such folder"),
-        (["--candidates", "a", "--candidates", "b"], "--candidates is named 2 times for 1 dataset"),
+        (["--run-dtypes", "int8"], "'int8' is not one of"),
+        (["--run-dtypes", "float16", "--formats", "bit"], "formats goes without run_dtypes"),
+        (["--dataset", "other"], "other: there is no such folder"),
+        (["--candidates", "a", "--candidates", "b"], "candidates are named 2 times for 1 dataset"),
     ],
 )
 def test_what_does_not_go_together_is_refused(folder: Path, words: list[str], message: str) -> None:
-    done = audit(folder, "--model", "my-bi-encoder", "--dataset", "my-dataset", *words)
+    done = audit(folder, "my-bi-encoder", "--dataset", "my-dataset", *words)
     assert done.returncode == 2
     assert message in done.stderr.decode()

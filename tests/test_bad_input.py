@@ -163,18 +163,16 @@ def test_an_unknown_option_exits_with_2(folder: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing_half_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
-    import polars as pl
-
-    from rankproof.cli.output import write_frame
     from rankproof.foundation.errors import InputError
+    from rankproof.foundation.files import write_atomically
 
-    def full(*_: object) -> None:
+    def fill_disk(file: Path) -> None:
+        file.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pl.DataFrame, "write_csv", full)
     before = sorted(folder.iterdir())
     with pytest.raises(InputError, match="No space left on device"):
-        write_frame(pl.DataFrame({"a": [1]}), folder / "out.csv")
+        write_atomically(folder / "out.csv", fill_disk)
     assert sorted(folder.iterdir()) == before

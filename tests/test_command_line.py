@@ -230,25 +230,6 @@ def test_an_error_ends_in_one_mark_and_its_remedy_fits_the_verb() -> None:
     assert done.stderr.endswith("it looks like judgements: name a run here\n")
 
 
-def test_help_says_of_each_verb_the_first_line_of_its_own_help() -> None:
-    from rankproof import cli
-    from rankproof.cli import unconverted
-
-    for verb, line in cli.VERBS.items():
-        assert unconverted.loaded(verb).help.partition("\n")[0] == line
-
-
-def test_every_table_that_a_narrow_terminal_cuts_can_be_had_wide() -> None:
-    from rankproof import cli
-    from rankproof.cli import unconverted
-
-    for verb in cli.VERBS:
-        command = unconverted.loaded(verb)
-        for each in getattr(command, "commands", {verb: command}).values():
-            options = {name for param in each.params for name in param.opts}
-            assert ("--format" in options) <= ("--wide" in options), (verb, each.name)
-
-
 def test_measures_lists_the_registry() -> None:
     listed = as_json("measures")["measures"]
     assert {m["name"] for m in listed} == set(rp.measures.REGISTRY)

@@ -817,13 +817,13 @@ def test_like_gdeval_is_its_perl(tmp_path: Path) -> None:
 
 def test_the_command_line_offers_every_choice_that_python_has() -> None:
     from rankproof import evaluation
-    from rankproof.cli import options
+    from rankproof.commands import options
     from rankproof.data import ties
 
     assert get_args(options.Like) == tuple(LIKE)
     assert get_args(options.Order) == get_args(ties.Order)
     assert get_args(options.Missing) == get_args(evaluation.Missing)
-    assert set(get_args(options.ScoreDtype)) == set(get_args(ties.ScoreType))
+    assert set(get_args(options.ScoreType)) == set(get_args(ties.ScoreType))
 
 
 def test_judgements_that_change_after_they_were_given_change_no_figure() -> None:

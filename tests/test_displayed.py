@@ -18,8 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import rankproof as rp
-from rankproof.cli import output
-from rankproof.cli.options import Format
+from rankproof.cli import terminal
 from rankproof.diagnostics import diagnose_names, diagnose_noise
 from rankproof.presentation.charts import (
     Chart,
@@ -272,11 +271,11 @@ def test_lines_for_people_break_between_words_and_commands_not_at_all(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     command = "next: rankproof choose a-folder-with-a-rather-long-name-rankproof"
-    output.say(["  a note that is longer than a line of forty columns", command])
+    terminal.say(["  a note that is longer than a line of forty columns", command])
     said = capsys.readouterr().out.splitlines()
     assert said == ["  a note that is longer than a line of", "  forty columns", command]
     monkeypatch.setenv("COLUMNS", "0")  # as some say that they do not know
-    output.say([" ".join(["word"] * 60)])
+    terminal.say([" ".join(["word"] * 60)])
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
@@ -324,14 +323,6 @@ def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
     assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
     assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
     assert r"a_b & 50% \<x> \|y\| \~^{}\\$#" in markdown_table(table)
-
-
-def test_what_is_not_0_does_not_read_as_0() -> None:
-    """An index of 6 kB took 0.0 MB."""
-    write = output.writer(Format.table)
-    given = [(0.006, ".1f"), (0.25, ".1f"), (0.0, ".1f"), (-0.004, "+.1f"), (0.00002, ".2f")]
-    assert [write(*each) for each in given] == ["0.006", "0.2", "0.0", "-0.004", "2e-05"]
-    assert output.writer(Format.csv)(0.006, ".1f") == 0.006
 
 
 def test_one_of_everything_is_told_in_the_singular() -> None:

@@ -33,10 +33,9 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof import cli
-from rankproof.cli import unconverted
 from rankproof.cli.command_line import GeneratedCommand
 from rankproof.commands import registry
-from rankproof.commands.verification import REMAKERS, UNMADE, Verification
+from rankproof.commands.verification import UNMADE, Verification
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.version import __version__
 from rankproof.golden.building import Build
@@ -141,29 +140,21 @@ def names(folder: Path) -> set[str]:
 def _commands() -> Iterator[str]:
     """Every command of the command line."""
     yield from (command.name for command in registry.all_commands())
-    for verb in cli.VERBS:
-        yield from (f"{verb} {name}".strip() for name in getattr(_command(verb), "commands", [""]))
 
 
 def _command(verb: str) -> Any:
     registered = registry.find_command(verb)
-    if registered is not None:
-        return GeneratedCommand(registered)
-    first, *rest = verb.split()
-    found: Any = unconverted.loaded(first)
-    for word in rest:
-        found = found.commands[word]
-    return found
+    assert registered is not None
+    return GeneratedCommand(registered)
 
 
 def _options(verb: str, paths: bool = False) -> list[str]:
     """The options of a verb, or those that take a path."""
     found = _command(verb)
-    kinds = ("type", "type_descriptor")  # of click, and of the parser that typer brings
     return [
         name
         for option in found.params
-        if not paths or any("path" in repr(getattr(option, kind, "")).lower() for kind in kinds)
+        if not paths or "path" in repr(option.type).lower()
         for name in option.opts
         if name.startswith("--")
     ]
@@ -182,7 +173,7 @@ VERBS: dict[str, list[str]] = {
     "verify": ["verify", "results/eval.json", "q.txt", "a.trec"],
     "measures": ["measures"],
     "report": ["report", "results", "--out", "-"],
-    "audit": ["audit", "q.txt", "--logits", "logits.csv", "-m", "RR"],
+    "audit": ["audit", "logits", "q.txt", "logits.csv", "-m", "RR"],
     "sweep --plan": ["sweep", "sweep.yaml", "--plan"],
     "golden status": ["golden", "status", "set.golden"],
     "--help": ["--help"],
@@ -240,9 +231,9 @@ INPUTS: dict[str, list[str]] = {
     "ceilings": ["ceilings", "q.txt", "BAD"],
     "ceilings' answers": ["ceilings", "q.txt", "a.trec", "-m", "nDCG@3", "--correct", "BAD"],
     "verify": ["verify", "BAD"],
-    "audit's logits": ["audit", "q.txt", "--logits", "BAD", "--out", "new.json"],
-    "audit's vectors": ["audit", "q.txt", "--queries", "BAD", "--documents", "BAD"],
-    "audit's dataset": ["audit", "--model", "corpus", "--dataset", "BAD"],
+    "audit's logits": ["audit", "logits", "q.txt", "BAD", "--out", "new.json"],
+    "audit's vectors": ["audit", "vectors", "q.txt", "--queries", "BAD", "--documents", "BAD"],
+    "audit's dataset": ["audit", "model", "corpus", "--dataset", "BAD"],
     "sweep": ["sweep", "BAD", "--out", "new"],
     "recommend": ["recommend", "BAD"],
     "golden build": ["golden", "build", "BAD"],
@@ -282,7 +273,7 @@ OUTPUTS: dict[str, list[str]] = {
     "eval --out": ["eval", "q.txt", "a.trec", "--out", "OUT"],
     "eval --per-query": ["eval", "q.txt", "a.trec", "--per-query", "OUT"],
     "compare --out": ["compare", "q.txt", "a.trec", "b.trec", "--out", "OUT"],
-    "audit --out": ["audit", "q.txt", "--logits", "logits.csv", "-m", "RR", "--out", "OUT"],
+    "audit --out": ["audit", "logits", "q.txt", "logits.csv", "-m", "RR", "--out", "OUT"],
     "report --out": ["report", "results", "--out", "OUT"],
     "leaderboard --out": ["leaderboard", "q.txt", "a.trec", "b.trec", "--out", "OUT"],
     "leaderboard --plot": ["leaderboard", "q.txt", "a.trec", "b.trec", "--plot", "OUT"],
@@ -642,7 +633,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "an array that is not there": (
         lambda folder: _npy(folder / "v.npy"),
-        ["audit", "q.txt", "--queries", "v.npy", "--documents", "v.npy"],
+        ["audit", "vectors", "q.txt", "--queries", "v.npy", "--documents", "v.npy"],
         "v.npy",
     ),
     "a carriage return alone": (
@@ -672,12 +663,12 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "a model that was mistyped": (
         lambda folder: None,
-        ["audit", "--model", "no-such/modle", "--dataset", "corpus", "--offline"],
+        ["audit", "model", "no-such/modle", "--dataset", "corpus", "--offline"],
         "this machine has",
     ),
     "a cutoff of 40 digits": (
         lambda folder: None,
-        ["audit", "q.txt", "--logits", "logits.csv", "--decimals", "9" * 40],
+        ["audit", "logits", "q.txt", "logits.csv", "--decimals", "9" * 40],
         "is not a whole number from 0",
     ),
     "more passages than there can be": (
@@ -709,7 +700,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "a file without end of brackets": (
         lambda folder: (folder / "deep.jsonl").write_text('{"id": ' + "[" * 100_000),
-        ["audit", "q.txt", "--scores", "deep.jsonl"],
+        ["audit", "scores", "q.txt", "deep.jsonl"],
         "deep",
     ),
     "no such verb": (lambda folder: None, ["evaluate"], "evaluate"),
@@ -941,7 +932,7 @@ def test_a_share_of_an_audit_that_is_killed_is_one_line(
     write(place / "model", None)
     monkeypatch.setenv("RANKPROOF_CACHE", str(place / "cache"))
     monkeypatch.setattr("rankproof.audit.model_audit.fill", Deadly())
-    ask("audit", "--model", "model", "--dataset", "corpus", "--shards", "2").refuses(
+    ask("audit", "model", "model", "--dataset", "corpus", "--shards", "2").refuses(
         "model: a process that ran a share of it ended by itself"
     )
 
@@ -967,7 +958,7 @@ def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb:
     }
     (place / "s.yaml").write_text(f"corpus: corpus\nat: []\n{stacks.get(verb, '')}\n")
     words = {
-        "audit": ["audit", "--model", name, "--dataset", "corpus", "--candidates", "a.trec"],
+        "audit": ["audit", "model", name, "--dataset", "corpus", "--candidates", "a.trec"],
         "diagnose": ["diagnose", "names", "--embedder", name],
     }.get(verb, ["sweep", "s.yaml", "--out", "new"])
     done = subprocess.run(
@@ -1024,7 +1015,7 @@ def test_whatever_a_verb_raises_is_one_line(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("rankproof.cli.inputs.check_stdin", fails)
+    monkeypatch.setattr("rankproof.cli.delivery.check_stdin", fails)
     ended = ask("eval", "q.txt", "a.trec")
     assert ended.code == code
     assert words in ended.err
@@ -1559,4 +1550,4 @@ def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Aske
         made = json.loads(ended.out)["manifest"]
         assert {"kind", "rankproof", "made", "command", "inputs", "versions"} <= made.keys(), line
         assert made["command"][0] == line.split()[0]
-        assert "call" in made or made["kind"] in {*REMAKERS, *UNMADE}, "which verify cannot repeat"
+        assert "call" in made or made["kind"] in UNMADE, "which verify cannot repeat"

@@ -167,7 +167,7 @@ def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path, in_a_c
             "import signal\nclass Set:\n    def __set_name__(self, *_):\n"
             "        signal.raise_signal(signal.SIGINT)\nclass Owner:\n    name = Set()\n"
         )
-    (tmp_path / "typer.py").write_text(text)
+    (tmp_path / "click.py").write_text(text)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom rankproof import __main__ as m\n"
     )

@@ -52,13 +52,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, rankproof; print(*sorted(m.partition('.')[0] for m in sys.modules))"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert "rankproof" in loaded
-    assert not {"numpy", "polars", "typer", "rich", "torch", "ray", "pandas"} & set(loaded)
+    assert not {"numpy", "polars", "click", "rich", "torch", "ray", "pandas"} & set(loaded)
 
 
 def test_evaluating_needs_numpy_and_polars_alone() -> None:
     code = """
 import sys
-for name in ("typer", "rich", "pandas", "pyarrow", "torch", "scipy", "backports.zstd"):
+for name in ("click", "rich", "pandas", "pyarrow", "torch", "scipy", "backports.zstd"):
     sys.modules[name] = None
 import rankproof as rp
 assert rp.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 1.0}}, ["RR"])["RR"].expected == 0.75

@@ -238,7 +238,7 @@ def test_an_embedder_of_the_users_own_is_diagnosed(ours: Path) -> None:
 
 def test_an_embedder_of_the_users_own_is_audited(ours: Path) -> None:
     done = rankproof(
-        *("audit", "--model", "ourparts:Letters", "--dataset", str(ours / "corpus")),
+        *("audit", "model", "ourparts:Letters", "--dataset", str(ours / "corpus")),
         *("-m", "nDCG@5", "--format", "json"),
     )
     assert done.returncode == 0, done.stderr

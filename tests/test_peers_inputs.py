@@ -505,7 +505,7 @@ def test_a_format_of_ones_own_is_read_like_any_other(semicolons: None, write: An
 
 
 def test_the_command_line_offers_the_formats_that_records_has(write: Any) -> None:
-    from rankproof.cli import options
+    from rankproof.commands import options
 
     assert options.FORMATS.split(", ") == data.FORMATS
     files = str(write("q 0 d 1\n", "qrels")), str(write("q Q0 d 1 1 t\n"))

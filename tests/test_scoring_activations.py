@@ -179,7 +179,7 @@ def test_bad_vectors_are_refused() -> None:
 def test_scoring_imports_with_numpy_alone() -> None:
     code = """
 import sys
-for name in ("polars", "ml_dtypes", "torch", "typer", "rich"):
+for name in ("polars", "ml_dtypes", "torch", "click", "rich"):
     sys.modules[name] = None
 import numpy as np
 from rankproof.precision import sigmoid, dot, topk

@@ -129,7 +129,13 @@ def test_the_command_line_asks_and_is_told(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}.npy", values)
     lines = [f"{query} 0 {doc} 1\n" for query, docs in QRELS.items() for doc in docs]
     (tmp_path / "qrels.txt").write_text("".join(lines))
-    words = ["audit", str(tmp_path / "qrels.txt"), "--queries", str(tmp_path / "queries.npy")]
+    words = [
+        "audit",
+        "vectors",
+        str(tmp_path / "qrels.txt"),
+        "--queries",
+        str(tmp_path / "queries.npy"),
+    ]
     words += ["--documents", str(tmp_path / "codes.npy"), "-m", "RR", "--formats", "float32"]
     asked = rankproof(*words)
     assert asked.returncode == 2

@@ -382,7 +382,7 @@ VERBS = [
     ("golden", "export", "scored.golden", "--out", "scored", "--max-failed", "1"),
     ("diagnose", "noise", *FEW, "--corpus", "corpus", "--out", "noise"),
     ("diagnose", "names", *FEW, "--out", "names"),
-    ("audit", "--model", "ours:Served", "--dataset", "corpus", "-m", "RR", "--out", "audit.json"),
+    ("audit", "model", "ours:Served", "--dataset", "corpus", "-m", "RR", "--out", "audit.json"),
     ("verify", "audit.json", "corpus"),
     ("report", "."),
 ]

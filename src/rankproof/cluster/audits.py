@@ -34,7 +34,7 @@ def audit_logits(
     address: str | None = None,
     **settings: Any,
 ) -> Audit:
-    """`rankproof.audit_logits` of logits in shards or a Ray Dataset; settings are its own.
+    """`rankproof.audit.audit_logits` of logits in shards or a Ray Dataset; settings are its own.
 
     >>> from rankproof import cluster
     >>> import polars as pl
@@ -73,7 +73,7 @@ def audit_embeddings(
     address: str | None = None,
     **settings: Any,
 ) -> Audit:
-    """`rankproof.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors.
+    """`rankproof.audit.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors.
 
     >>> from rankproof import cluster
     >>> vectors = np.eye(4, dtype=np.float32)

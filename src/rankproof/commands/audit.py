@@ -487,17 +487,17 @@ def _decimal_options(decimals: Iterable[int], margin: float | None) -> dict[str,
 def _name_each(value: Any, what: str, *, are_runs: bool = False) -> dict[str, Any]:
     """One input or several as {name: input}; files are named after themselves."""
     from rankproof.commands.inputs import is_path
-    from rankproof.commands.recording import name_files
+    from rankproof.commands.recording import name_given_files
 
     is_one_run = are_runs and not _is_named_files(value)
     if isinstance(value, Mapping) and not is_one_run:
         return dict(value)
     is_several = isinstance(value, list | tuple) and bool(value)
     if is_several and all(map(is_path, value)):
-        return name_files([os.fspath(path) for path in value])
+        return name_given_files([os.fspath(path) for path in value])
     if is_several and all(hasattr(item, "shape") for item in value):
         return {f"{what} {number}": item for number, item in enumerate(value, 1)}
-    return name_files([os.fspath(value)]) if is_path(value) else {what: value}
+    return name_given_files([os.fspath(value)]) if is_path(value) else {what: value}
 
 
 def _is_named_files(value: Any) -> bool:
@@ -511,7 +511,7 @@ def _combine(audits: Sequence[Audit], plots: str | os.PathLike[str] | None, full
     from rankproof.audit import Audit
 
     audit = Audit.together(audits)
-    drawn = [] if plots is None else audit.draw(plots)
+    drawn = [] if plots is None else audit.draw(Path(plots))
     return replace(audit, shows_all=full, drawn=tuple(drawn))
 
 

@@ -38,19 +38,27 @@ def name_files(paths: list[str]) -> dict[str, str]:
 
 
 def name_given_files(texts: list[str]) -> dict[str, str]:
-    """Several files as {name: path}, of which NAME=path gives the name."""
-    from rankproof.data.sources import names_of
+    """Several files as {name: path}: NAME=path, else stems, or whole paths where stems repeat."""
     from rankproof.foundation.errors import InputError
+    from rankproof.foundation.printable import printable_path
 
     parts = [_split_name(text) for text in texts]
-    file_names = iter(names_of([path for name, path in parts if name is None]))
+    stems = [_stem(path) for name, path in parts if name is None]
+    are_distinct = len(set(stems)) == len(stems)
     named: dict[str, str] = {}
     for given_name, path in parts:
-        name = next(file_names) if given_name is None else given_name
+        file_name = printable_path(_stem(path) if are_distinct else path)
+        name = file_name if given_name is None else given_name
         if name in named:
             raise InputError(f"two files are named {name!r}", remedy="write NAME=path")
         named[name] = path
     return named
+
+
+def _stem(path: str) -> str:
+    """The name of a file without its ending; of a folder or a model, all of it."""
+    place = Path(path)
+    return place.stem if place.suffix else place.name
 
 
 def _split_name(text: str) -> tuple[str | None, str]:
