@@ -21,7 +21,7 @@ from typing import NoReturn
 from rankproof.cli.deferred_import import defer_import
 from rankproof.cli.exit_line import errors_as_one_line, expand_home, shown_arguments
 from rankproof.foundation import manifest
-from rankproof.foundation.interrupts import two_stage
+from rankproof.foundation.interrupts import INTERRUPTED, two_stage
 from rankproof.foundation.progress import ask_with, show_announcements, show_progress
 
 
@@ -37,6 +37,8 @@ def main() -> None:
         from rankproof.cli.command_line import build_command_line
 
         code = build_command_line().main(prog_name="rankproof", standalone_mode=False)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         sys.stdout.flush()
     if isinstance(code, int) and code:
         sys.exit(code)

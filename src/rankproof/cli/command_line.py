@@ -26,6 +26,7 @@ from rankproof.commands.registry import (
     load_commands,
 )
 from rankproof.foundation.errors import InputError
+from rankproof.foundation.interrupts import INTERRUPTED
 from rankproof.foundation.version import __version__
 
 FORMATS = ("table", "json", "csv", "md", "latex", "html")
@@ -199,7 +200,10 @@ class GeneratedCommand(click.Command):
             self._shift_positional(values, name, values.pop(flag[2:].replace("-", "_")))
         delivery = {a.name: values.pop(a.name) for a in delivery_arguments(self.command)}
         given = {n: v for n, v in values.items() if v is not None and v not in ([], ())}
-        return run_command(self.command, given, delivery)
+        try:
+            return run_command(self.command, given, delivery)
+        except KeyboardInterrupt:  # of which click would make an empty line and its own error
+            return INTERRUPTED
 
     def _shift_positional(self, values: dict[str, Any], name: str, path: str | None) -> None:
         """Where an option gives the first positional argument, the others move up by one."""
