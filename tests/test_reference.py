@@ -39,9 +39,9 @@ __all__ = ["ray"]  # a fixture, asked for by its name
 def exporting() -> dict[str, list[str]]:
     """Each module that says what it exports: `scoring`, `compat.ranx`; the command line is none."""
     found = {}
-    for path in sorted(SOURCE.glob("*/*.py")):
+    for path in sorted(SOURCE.glob("*/**/*.py")):
         says = re.search(r"^__all__ =", path.read_text(encoding="utf-8"), re.M)
-        if says and path.parent.name != "cli":
+        if says and path.relative_to(SOURCE).parts[0] != "cli":
             steps = [s for s in path.relative_to(SOURCE).with_suffix("").parts if s != "__init__"]
             found[".".join(steps)] = importlib.import_module(
                 ".".join(["rankproof", *steps])

@@ -1,4 +1,8 @@
-"""`diagnose names` and `diagnose noise`: cheap tests of an embedder, with rules that must hold."""
+"""`diagnose names` and `diagnose noise`: cheap tests of an embedder, with rules that must hold.
+
+>>> rp.diagnose.names(queries=4, runs=1).diagnosis.rows[0].ablation
+'base'
+"""
 
 from __future__ import annotations
 

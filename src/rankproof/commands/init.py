@@ -66,7 +66,7 @@ def init(
     >>> rp.init("notes", "notes-set").passages
     1
     """
-    from rankproof.projects import init as prepare_folder
+    from rankproof.projects.preparing import init as prepare_folder
 
     return prepare_folder(
         os.fspath(folder),

@@ -32,7 +32,8 @@ def ties(
     $ rankproof ties run.trec
     $ rankproof ties run.trec --score-dtype bfloat16 --at 10,100
 
-    >>> rp.ties("try/saturated.trec", at=[5]).runs[0].at[0].crossed
+    >>> round(rp.ties("try/saturated.trec", at=[5]).runs[0].at[0].crossed, 4)
+    0.9333
     """
     from rankproof.commands.inputs import name_runs, reading
     from rankproof.evaluation.tie_counts import TieReport, tie_statistics

@@ -21,7 +21,8 @@ from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
-from rankproof.measures import Measure, alias_notes
+from rankproof.measures import Measure
+from rankproof.measures.parsing import alias_notes
 
 _GRADE_LIMIT = 6  # grades of judgments are below this
 _MOST_GRADES = 12  # a column with more distinct values is hardly one of grades

@@ -25,7 +25,11 @@ LIKE: dict[Like, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every choice that a reported number rests on."""
+    """Every choice that a reported number rests on.
+
+    >>> rp.Policy.of(like="trec_eval").order
+    'trec_eval'
+    """
 
     order: Order = "input"
     missing: Missing = "zero"  # a judged query that the run lacks

@@ -43,9 +43,9 @@ from rankproof.measures.linear import rbp as RBP
 from rankproof.measures.linear import rbp_residual as RBPResidual
 from rankproof.measures.linear import recall as R
 from rankproof.measures.outcomes import Outcomes
-from rankproof.measures.parsing import alias_notes, parse
+from rankproof.measures.parsing import parse
 from rankproof.measures.preference import bpref
-from rankproof.measures.properties import CountOverNorm, CountOverRelevant, Extremes, GainSum
+from rankproof.measures.properties import CountOverNorm, CountOverRelevant, Extremes
 from rankproof.measures.registry import REGISTRY, Definition, Measure, measure
 from rankproof.measures.sets import harm as Harm
 from rankproof.measures.sets import hit as Hit
@@ -71,7 +71,6 @@ __all__ = [
     "CountOverRelevant",
     "Definition",
     "Extremes",
-    "GainSum",
     "Harm",
     "Hit",
     "Hits",
@@ -94,7 +93,6 @@ __all__ = [
     "SetP",
     "SetR",
     "Success",
-    "alias_notes",
     "bpref",
     "infAP",
     "measure",

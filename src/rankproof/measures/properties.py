@@ -26,6 +26,9 @@ class Extremes:
 
     The value is lowest when all unjudged documents have grade `low`, and highest when all have
     grade `high`.
+
+    >>> rp.Judged.definition.unjudged
+    Extremes(low=None, high='lowest')
     """
 
     low: Grade
@@ -34,7 +37,11 @@ class Extremes:
 
 @dataclass(frozen=True, slots=True)
 class CountOverNorm:
-    """M = (documents in the top k with one of the `grades`) / norm; no grade changes the norm."""
+    """M = (documents in the top k with one of the `grades`) / norm; no grade changes the norm.
+
+    >>> rp.Harm.definition.unjudged.grades
+    (1, 2)
+    """
 
     norm: Callable[[TieGroups, int | None], Array | float]  # of tie groups and cutoff
     grades: tuple[int, int] | None = None  # lowest and highest; None: from the parameter `rel` up
@@ -42,7 +49,12 @@ class CountOverNorm:
 
 @dataclass(frozen=True, slots=True)
 class CountOverRelevant:
-    """M = (relevant documents in the top k) / norm(R, k), for R relevant documents in all."""
+    """M = (relevant documents in the top k) / norm(R, k), for R relevant documents in all.
+
+    >>> relevant = np.array([2, 5])
+    >>> rp.R.definition.unjudged.norm(relevant, np.array([10, 10])).tolist()
+    [2.0, 5.0]
+    """
 
     norm: Callable[[Int, Int], Float]  # (Q,) of R (Q,) and k (Q,)
     rel: int | None = None  # the lowest relevant grade; None: the parameter `rel`

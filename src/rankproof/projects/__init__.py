@@ -1,5 +1,5 @@
 """A folder of documents → a BEIR folder, questions, and configurations to begin with."""
 
-from rankproof.projects.preparing import Prepared, init
+from rankproof.projects.preparing import Prepared
 
-__all__ = ["Prepared", "init"]
+__all__ = ["Prepared"]

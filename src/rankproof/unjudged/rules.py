@@ -19,10 +19,10 @@ import numpy as np
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import MeasureError
-from rankproof.measures import CountOverNorm, CountOverRelevant, Extremes, GainSum, Measure
+from rankproof.measures import CountOverNorm, CountOverRelevant, Extremes, Measure
 from rankproof.measures.expected_reciprocal_rank import stopping
 from rankproof.measures.linear import last_rank
-from rankproof.measures.properties import Grade
+from rankproof.measures.properties import GainSum, Grade
 from rankproof.unjudged import walks
 from rankproof.unjudged.graded import ndcg, ra_nwg
 from rankproof.unjudged.unjudged_documents import PartlyJudged, QueryBounds, running_total
