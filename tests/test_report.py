@@ -261,13 +261,13 @@ def test_the_page_opens_with_the_choice_and_sliders_choose_again(opened: Tab, de
     choice = opened.page.locator(".decision")
     assert "44 questions were asked of 172 passages" in (choice.text_content() or "")
     best = float(frame["RAnWG@10"].to_numpy().max())
-    assert choice.locator(".compared .value").first.text_content() == f"{best:.3f}"
+    assert choice.locator(".figures .value").first.text_content() == f"{best:.3f}"
     name = choice.locator(".name").text_content() or ""
     assert "candidates, 10 passages in the prompt" in name
     slider = choice.locator("input[data-axis=ms]")
     slider.fill("0")
     fastest = float(frame["latency_p95_ms"].to_numpy().min())
-    said = choice.locator(".compared .value").nth(1).text_content() or ""
+    said = choice.locator(".figures .value").nth(1).text_content() or ""
     assert float(said.removesuffix(" ms")) <= max(2 * fastest, fastest + 0.1)
     assert (choice.locator(".why").text_content() or "").startswith("Within ")
     assert "--sla-ms" in (choice.locator(".command").text_content() or "")
@@ -526,7 +526,7 @@ def test_a_choice_without_script_is_that_of_the_script(
     context = running.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
-    parts = (".why", ".name", ".compared", ".alike", ".changes", ".command", ".expected", ".holes")
+    parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected", ".holes")
     still = [page.locator(f".decision {part}").text_content() for part in parts]
     assert not page.locator(".limits").is_visible()
     assert page.locator(".point.chosen").count() == 1
