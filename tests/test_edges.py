@@ -631,7 +631,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     "a cutoff past 64 bits": (
         lambda folder: None,
         ["ties", "a.trec", "--at", "99999999999999999999"],
-        "not a whole number",
+        "is past any list",
     ),
     "an array that is not there": (
         lambda folder: _npy(folder / "v.npy"),
