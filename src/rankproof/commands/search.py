@@ -25,7 +25,7 @@ _EXCERPT = 100  # characters of a passage in the table
 class SearchResult:
     """Passages found by one retriever, with their texts.
 
-    >>> rp.search("corpus", "What do whales breathe?", k=1).hits[0]["rank"]
+    >>> rp.search("try/corpus", "What do whales breathe?", k=1).hits[0]["rank"]
     '1'
     """
 
@@ -138,7 +138,7 @@ def search(
     $ rankproof search corpus "What do whales breathe?"
     $ rankproof search sweep.yaml --queries corpus/queries.jsonl --out run.trec
 
-    >>> rp.search("corpus", "What do whales breathe?", k=3).run.name
+    >>> rp.search("try/corpus", "What do whales breathe?", k=3).run.name
     'sparse'
     """
     from rankproof.foundation.errors import InputError
