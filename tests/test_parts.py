@@ -86,8 +86,6 @@ import numpy as np
 
 from rankproof.retrieval.ranked_lists import run_from_rows
 from rankproof.retrieval.protocols import Retrieved, Scored
-from rankproof.precision.exact_search import find
-from rankproof.precision.formats import encode
 
 
 class Letters:
