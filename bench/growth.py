@@ -381,10 +381,10 @@ in_python(
 in_python(
     "redaction",
     100_000,
-    "from rankproof.foundation.redaction import hide, published\n"
-    "hide('sk-a1b2c3d4e5f6g7h8')\n"
+    "from rankproof.foundation.redaction import redact_for_publication, register_secret\n"
+    "register_secret('sk-a1b2c3d4e5f6g7h8')\n"
     "for t in ('sk-a1b2c ' * (n // 9), '=?' + 'key' * (n // 3), 'http://h' + '?' * n):\n"
-    "    published(t)",
+    "    redact_for_publication(t)",
 )
 in_python(
     "int8 codes",
