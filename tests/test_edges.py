@@ -933,7 +933,7 @@ def test_a_share_of_an_audit_that_is_killed_is_one_line(
 
     write(place / "model", None)
     monkeypatch.setenv("RANKPROOF_CACHE", str(place / "cache"))
-    monkeypatch.setattr("rankproof.audit.model_audit.fill", Deadly())
+    monkeypatch.setattr("rankproof.audit.model_audit.run_part", Deadly())
     ask("audit", "model", "model", "--dataset", "corpus", "--shards", "2").refuses(
         "model: a process that ran a share of it ended by itself"
     )
