@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -1096,17 +1097,22 @@ def test_a_name_never_acts(place: Path, ask: Asked, acting: str, form: str) -> N
     if form == "csv":
         import csv
 
-        _, row = csv.reader(ended.out.splitlines(keepends=True))
+        table, mark, notes = ended.out.partition("\n# ")
+        _, row = csv.reader(table.splitlines(keepends=True))
         assert row[0].startswith("'=HYPERLINK(1)|a")
+        assert all(line.startswith("# ") for line in f"{mark[1:]}{notes}".splitlines())
         return
     assert not {"\x1b", "\u202e"} & set(ended.out)
     assert "\\x1b" in ended.out or "textbackslash{}x1b" in ended.out
     if form == "md":
-        bars = {line.count("|") - line.count("\\|") for line in ended.out.splitlines()}
+        table, notes = ended.out.split("\n\n")
+        bars = {line.count("|") - line.count("\\|") for line in table.splitlines()}
         assert len(bars) == 1
-        assert ended.out.count("\n") == 3
+        assert table.count("\n") == 2
+        assert all(line.startswith("- ") for line in notes.splitlines())
     if form == "latex":
-        assert ended.out.count("\\end{") == 1
+        environments = re.findall(r"\\end\{(\w+)\}", ended.out)
+        assert environments == ["tabular", "tablenotes", "threeparttable"]
 
 
 def test_per_query_csv_is_neutralised_and_parquet_is_exact(place: Path, ask: Asked) -> None:
