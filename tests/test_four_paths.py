@@ -36,7 +36,7 @@ WHO = (
 )
 FAILS = "$ rankproof gate "  # it finds the candidate worse, and says so by its exit code
 BLOCK = re.compile(r"^\*\*(?P<who>.*?)\.\*\*.*?^```console\n(?P<said>.*?)^```", re.S | re.M)
-TIMES = re.compile(r"\d+(?:\.\d+)? ms\b")
+TIMES = re.compile(r"\d+(?:\.\d+)? (?:ms|minutes)\b")
 # Who is dominated, and so what is shown beside the choice, rests on latencies.
 RESTS = re.compile(r"Not told apart|Not dominated|  \d+ dominated ")
 

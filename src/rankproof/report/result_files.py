@@ -22,6 +22,7 @@ _ORDER = ("sweep", "gate", "leaderboard", "evaluation", "comparison", "holes", "
 _LARGEST_FILE = 64 << 20  # bytes; a larger file is something else
 _DEPTH = 4  # levels of folders that are searched
 _SKIPPED_FOLDERS = {"work"}  # a sweep's intermediate files
+_RECORDS = {"documents"}  # kinds of files that say how other files were made
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def _kind(data: Any) -> str | None:
     manifest = data.get("manifest")
     kind = (manifest if isinstance(manifest, dict) else data).get("kind")
     is_result = isinstance(manifest, dict) or kind in FOLDER_KINDS
-    return kind if isinstance(kind, str) and is_result else None
+    return kind if isinstance(kind, str) and is_result and kind not in _RECORDS else None
 
 
 def _page_order(result: StoredResult) -> tuple[int, str, str]:
