@@ -593,12 +593,14 @@ def test_a_run_whose_name_is_not_utf8_is_a_row_of_frames_and_pages(place: Path, 
 
 
 @linux
-def test_a_frame_is_refused_in_a_folder_whose_name_is_not_utf8(place: Path, ask: Asked) -> None:
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_values_of_queries_are_written_into_a_folder_whose_name_is_not_utf8(
+    place: Path, ask: Asked, name: str
+) -> None:
     folder = place / os.fsdecode(b"d\xe9")
     folder.mkdir()
-    ended = ask("eval", "q.txt", "a.trec", "--per-query", folder / "x.csv")
-    ended.refuses("its folder has a name that is not UTF-8; name another folder")
-    assert names(folder) == set()
+    assert ask("eval", "q.txt", "a.trec", "--per-query", folder / name).code == 0
+    assert names(folder) == {name}
 
 
 def test_an_input_is_found_by_a_name_that_is_also_a_pattern(place: Path, ask: Asked) -> None:
@@ -1347,8 +1349,8 @@ VERIFIED = [
     "ties a.trec --at 1,2 --score-dtype float16",
     "ceilings q.txt a.trec -m R --at 2,3 --pool b.trec --correct right.csv --sources of.csv "
     "--sensitivity",
-    "audit q.txt --logits logits.csv -m RR --formats float32,float16",
-    "audit q.txt --queries mine=v.npy --documents v.npy --query-ids ids.txt "
+    "audit logits q.txt logits.csv -m RR --formats float32,float16",
+    "audit vectors q.txt --queries v.npy --documents mine=v.npy --query-ids ids.txt "
     "--document-ids docs.txt -m RR --k 2 --metric cosine --dimensions 1",
     "golden agreement set.golden --human people.txt",
 ]
@@ -1512,8 +1514,10 @@ def test_a_result_that_was_tampered_with_is_not_verified(
 
 # ------------------------------------------------------------------- how every result was made
 
+GROUPED = ("golden", "diagnose", "audit")  # first words of several commands
 SHOWN = [
     *VERIFIED,
+    "audit scores q.txt a.trec",
     "measures",
     "parts",
     "sweep sweep.yaml --plan",
@@ -1548,8 +1552,8 @@ def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Aske
     (place / "golden.yaml").write_text("corpus: corpus\njudge: {type: simulated}\n")
     taking = {name for name in _commands() if "--format" in _options(name)}
     assert {
-        " ".join(line.split()[: 1 + (line.split()[0] in ("golden", "diagnose"))]) for line in SHOWN
-    } == taking - {"report", "demo", "golden import", "golden export"}  # which write files
+        " ".join(line.split()[: 1 + (line.split()[0] in GROUPED)]) for line in SHOWN
+    } == taking - {"report", "demo", "golden import", "golden export", "audit model"}
     for line in SHOWN[len(VERIFIED) :]:
         if line.startswith("choose"):  # what the simulated judge knows
             _judged(Path("notes-rankproof"))

@@ -125,7 +125,7 @@ def _scalar_type(argument: Argument) -> click.ParamType:  # type: ignore[type-ar
     if argument.kind is float:
         return click.FLOAT if low is None else click.FloatRange(min=low)
     if argument.kind is Path:
-        is_file = argument.option.metavar == "FILE" or argument.panel == "Output"
+        is_file = argument.option.metavar in ("FILE", "RUN") or argument.panel == "Output"
         return _OutputPath() if is_file else click.Path(path_type=Path)
     return click.Path() if argument.source is not None else click.STRING
 
