@@ -355,7 +355,7 @@ def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path)
         lines = (other / "queries.jsonl").read_text().splitlines()
         (other / "queries.jsonl").write_text("\n".join(lines[::-1]) + "\n")
     words = (
-        *("--models", "my-bi-encoder,my-reranker", "--datasets", "my-dataset,other-dataset"),
+        *("my-bi-encoder", "my-reranker", "--dataset", "my-dataset", "--dataset", "other-dataset"),
         *("--run-dtypes", "bfloat16", "--candidates", "bm25.trec"),
     )
     data = as_json(folder, *words)
