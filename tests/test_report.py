@@ -244,7 +244,7 @@ def test_the_page_is_one_file_whose_links_lead_somewhere(demo: Demo) -> None:
     assert not page.fetched
     assert len(page.ids) == len(set(page.ids))
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
-    for section in ("Ties", "Precision", "Configurations", "Ceilings", "Golden set", "Names"):
+    for section in ("Scores", "Precision", "Configurations", "Ceilings", "Golden set", "Names"):
         assert f"<h2>{section}" in text
 
 
