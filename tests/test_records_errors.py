@@ -531,7 +531,7 @@ BAD_OBJECTS: dict[str, tuple[Any, str]] = {
     "bytes": (b"q Q0 d 1 1 t", f"run: row 1: cannot read a run from 113; {ROWS}"),
     "qrels": (
         Qrels("x", pl.Series(["q"]), np.array([0, 0]), pl.Series([]), np.zeros(0, int)),
-        "run: judgements in the place of the run; name the run first",
+        "run: judgements in the place of the run; name the judgments first",
     ),
     "empty dict": ({}, "run: no rows; check how it was made"),
     "empty list": ([], "run: no rows; check how it was made"),

@@ -28,9 +28,10 @@ PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"^::: rankproof\.(\S+)$", PAGE, re.M)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS = {
+    "audit_model": "sentence_transformers",
     "cluster": "ray",
     "compat.ir_measures": "ir_measures",
-    "scoring.high_precision": "transformers",
+    "precision.high_precision": "transformers",
     "precision.mteb": "mteb",
 }
 __all__ = ["ray"]  # a fixture, asked for by its name

@@ -395,6 +395,11 @@ def audit_model(
 
     $ rankproof audit model my-model --dataset my-dataset
     $ rankproof audit model my-reranker --dataset my-dataset --candidates bm25.trec
+
+    >>> rp.audit_model("./my-model", "try/corpus")
+    Traceback (most recent call last):
+        ...
+    rankproof.foundation.errors.InputError: './my-model': there is no such folder; ...
     """
     from rankproof.audit.model_audit import audit_model as audit_one_model
     from rankproof.foundation.model_hub import go_offline
