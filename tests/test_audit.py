@@ -549,6 +549,7 @@ def test_without_curves_there_is_nothing_to_draw() -> None:
         audit(formats=["float32"]).curves()
 
 
+@pytest.mark.slow
 def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
     if not (DATA / "scifact" / "corpus.jsonl").is_file():
         pytest.skip(f"no SciFact in {DATA}; set RANKPROOF_DATA")

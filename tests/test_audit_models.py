@@ -141,6 +141,7 @@ def commands() -> list[str]:
     return re.findall(r"^\$ rankproof audit model (.*)$", DOCUMENT.read_text(), re.M)
 
 
+@pytest.mark.slow
 def test_an_embedding_model_is_audited_on_the_judged_queries(folder: Path) -> None:
     data = as_json(folder, *commands()[0].split())
     (made,) = data["made"]
@@ -172,6 +173,7 @@ def test_an_embedding_model_is_audited_on_the_judged_queries(folder: Path) -> No
     assert figures["bfloat16", "plain"]["max"] == pytest.approx(expected.max)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "kind"), [("my-reranker", "sigmoid"), ("two-labels", "softmax")])
 def test_a_cross_encoder_reranks_candidates(folder: Path, model: str, kind: str) -> None:
     data = as_json(folder, *commands()[1].replace("my-reranker", model).split())
@@ -192,6 +194,7 @@ def test_a_folder_without_weights_is_refused(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_load_is_refused_in_one_line(folder: Path) -> None:
     (folder / "broken").mkdir(exist_ok=True)
     (folder / "broken" / "config.json").write_text("{}")
@@ -348,6 +351,7 @@ def test_both_logits_of_an_answer_reach_the_audit(folder: Path) -> None:
 # ------------------------------------------------------------------- many models, many datasets
 
 
+@pytest.mark.slow
 def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path) -> None:
     other = folder / "other-dataset"
     if not other.exists():
@@ -391,6 +395,7 @@ class Here:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "reranks"),
     [("my-bi-encoder", False), ("my-reranker", True), ("my-late-model", True)],
@@ -472,6 +477,7 @@ def test_a_prompt_stands_before_every_question(folder: Path) -> None:
     assert ours.expected == theirs.expected != plain.evaluation["nDCG@10"].expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["maxsim:my-bi-encoder", "my-late-model"])
 def test_late_interaction_runs_in_every_format(folder: Path, model: str) -> None:
     words = ("my-bi-encoder", model, "--dataset", "my-dataset")
@@ -553,6 +559,7 @@ def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
         raise rp.InputError("as it was")
 
 
+@pytest.mark.slow
 def test_a_model_runs_on_the_device_named(folder: Path) -> None:
     words = ("my-bi-encoder", "--dataset", "my-dataset", "--formats", "float32")
     assert as_json(folder, *words, "--device", "cpu")["made"][0]["ran"]["device"] == "cpu"

@@ -159,6 +159,7 @@ def test_a_retriever_of_langchain_is_benched() -> None:
         rp.bench({"langchain": Words()}, corpus=CORPUS, queries=QUERIES, qrels=QRELS)
 
 
+@pytest.mark.slow
 def test_a_retriever_of_llama_index_is_benched() -> None:
     core = pytest.importorskip("llama_index.core.retrievers")
     schema = pytest.importorskip("llama_index.core.schema")
@@ -202,6 +203,7 @@ def test_what_cannot_be_benched_is_one_line(given: dict[str, Any], said: str) ->
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_hybrid_search_of_lancedb_ties_as_the_documents_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +228,7 @@ def test_the_hybrid_search_of_lancedb_ties_as_the_documents_say(
         ]
 
 
+@pytest.mark.slow
 def test_langchain_llama_index_and_milvus_find_what_the_documents_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,6 +287,7 @@ def test_the_table_says_which_knob_to_turn_and_by_which_rule(files: Path) -> Non
     assert "95% intervals over queries" in text
 
 
+@pytest.mark.slow
 def test_answers_and_sources_add_their_tables(files: Path) -> None:
     done = rankproof(
         "ceilings", str(files / "qrels.json"), str(files / "run.json"), "--at", "50", "--correct",
@@ -308,6 +309,7 @@ def test_answers_and_sources_add_their_tables(files: Path) -> None:
         assert words in again.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "message"),
     [

@@ -51,6 +51,7 @@ def prepared(folder: Path, server: Loopback | None) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
     with loopback(answer) as server:
         out = prepared(tmp_path, server)
@@ -82,6 +83,7 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
         assert f"{stage} of 4: ".encode() in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_that_was_not_agreed_to(tmp_path: Path) -> None:
     """Nor of what a larger grid finds, nor of documents that have changed."""
     with loopback(answer) as server:

@@ -41,6 +41,7 @@ def write_shards(run: pl.DataFrame, folder: Path, rows: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(
     ("rows_per_task", "order"), [(40, "input"), (250, "trec_eval"), (10**6, "input")]
@@ -74,6 +75,7 @@ def test_what_ray_starts_here_listens_to_this_machine_alone(ray: Any) -> None:
     assert all(ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in listening)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["ray", "rankproof"])
 def test_ray_listens_to_this_machine_alone_whoever_loads_it_first(first: str) -> None:
     code = f"import {first}; from rankproof.cluster.session import load_ray\n"
@@ -95,6 +97,7 @@ def test_one_file_is_cut_into_ranges(tmp_path: Path) -> None:
 
 
 # Ray warns of its own defaults.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_dataset_keeps_the_order_of_its_rows(ray: Any) -> None:
     run, judged = workload(13)
@@ -136,6 +139,7 @@ def forty(folder: Path) -> tuple[list[Path], dict[str, dict[str, int]]]:
     return paths, judged
 
 
+@pytest.mark.slow
 def test_a_nan_in_shard_37_is_named_with_its_row(tmp_path: Path) -> None:
     paths, judged = forty(tmp_path / "run")
     frame = pl.read_parquet(paths[37])
@@ -243,6 +247,7 @@ def deadly(file: shards.File, form: Any, rows: int) -> list[shards.Piece]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 def test_killed_workers_are_replaced_and_nothing_is_counted_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool

@@ -72,6 +72,7 @@ def check(made: Any, corpus: dict[str, str] = CORPUS) -> None:
     assert sorted(made.folder.glob("part-*")) == sorted(made.files)
 
 
+@pytest.mark.slow
 def test_a_corpus_is_embedded_once_and_a_second_run_does_nothing(tmp_path: Path) -> None:
     made = cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=7, workers=1)
     check(made)
@@ -82,6 +83,7 @@ def test_a_corpus_is_embedded_once_and_a_second_run_does_nothing(tmp_path: Path)
     assert seen(tmp_path) == sorted(CORPUS.values())
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_embedded_again(tmp_path: Path) -> None:
     cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=10, workers=1)
     (tmp_path / "seen").unlink()
@@ -92,6 +94,7 @@ def test_only_what_changed_is_embedded_again(tmp_path: Path) -> None:
     assert seen(tmp_path) == sorted(list(changed.values())[10:20])
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
     made = cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=20, workers=1)
     made.files[1].write_bytes(made.files[1].read_bytes()[:100])
@@ -100,6 +103,7 @@ def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
     assert mended.reused == 2
 
 
+@pytest.mark.slow
 def test_a_killed_worker_comes_back_and_does_its_shard_again(tmp_path: Path) -> None:
     model = Hashes(tmp_path, deadly="text number 33")
     check(cluster.embed(CORPUS, model, tmp_path / "out", shard=10, workers=2))
@@ -138,6 +142,7 @@ def test_a_killed_driver_loses_only_the_shard_in_work(
     assert seen(tmp_path) == sorted(texts)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_model_is_left_alone(tmp_path: Path) -> None:
     cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=50, workers=1)
     with pytest.raises(rp.InputError, match="what another model made"):
@@ -155,6 +160,7 @@ def test_a_model_may_be_a_function_or_be_made_by_the_worker(tmp_path: Path) -> N
         cluster.embed(CORPUS, len, tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_settings_of_an_embedder_are_a_model(tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     from rankproof.retrieval.embedders import make_embedder
@@ -167,6 +173,7 @@ def test_settings_of_an_embedder_are_a_model(tmp_path: Path) -> None:
     assert (found == expected).all()
 
 
+@pytest.mark.slow
 def test_json_lines_and_parquet_are_corpora(tmp_path: Path) -> None:
     lines = [{"_id": "a", "title": "One", "text": "two"}, {"_id": "b", "text": "three"}]
     file = tmp_path / "corpus.jsonl"
@@ -209,6 +216,7 @@ def test_what_a_model_makes_is_checked(tmp_path: Path, model: Any, words: str) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_a_worker_refuses_is_one_line_here(tmp_path: Path) -> None:
     with pytest.raises(rp.InputError, match=r"^corpus: id 'a' appears twice; make ids unique$"):
         cluster.embed([("a", "x"), ("a", "y")], Hashes(tmp_path), tmp_path / "out", workers=1)
@@ -221,6 +229,7 @@ def overlap(query: str, passages: Sequence[str]) -> list[float]:
     return [len(words & set(passage.split())) / 7 for passage in passages]
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_again_in_shards_and_resumed(tmp_path: Path) -> None:
     queries = {f"q{at}": f"number {at} text" for at in range(9)}
     run = {q: {f"d{at + 3 * i}": 1.0 / (i + 1) for i in range(5)} for at, q in enumerate(queries)}

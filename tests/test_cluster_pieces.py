@@ -96,6 +96,7 @@ def here(cuts: Sequence[int] | None = None, step: int = 1 << 20) -> Iterator[Her
         yield ray
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "step"),
     [(write_parquet, 1), (write_parquet, 3), (write_parquet, 100), (write_trec, 3)],
@@ -168,6 +169,7 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 2)
 @given(
     seed=st.integers(0, 10**6),

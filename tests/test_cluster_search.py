@@ -48,6 +48,7 @@ def alike(a: rp.Run, b: rp.Run) -> None:
     assert (a.dtype, a.name) == (b.dtype, b.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coarse", [True, False])
 @pytest.mark.parametrize(
     "settings",

@@ -641,6 +641,7 @@ def test_the_page_has_a_table_for_every_peer() -> None:
     assert len(rows()) > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]}: {row[1]}")
 def test_a_row_says_what_is_so(row: tuple[str, str, str, str], tmp_path: Path) -> None:
     section, theirs, mine, _ = row

@@ -599,6 +599,7 @@ print(json.dumps({name: list(values) for name, values in found.items()}))
 """
 
 
+@pytest.mark.slow
 def test_ranxs_figures_are_its_own_where_nothing_ties() -> None:
     pytest.importorskip("ranx")
     run, qrels = shared(1)

@@ -113,6 +113,7 @@ def test_aliases_repeat_what_a_file_has_room_for(
         read_keys(file)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits of Unix")
 @pytest.mark.parametrize(
     "arguments",

@@ -109,6 +109,7 @@ def test_a_narrow_terminal_shows_every_command_whole(
     assert {f"      pip install 'rankproof[{extra}]'" for extra in extras} <= set(lines)
 
 
+@pytest.mark.slow
 def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:
     def answer(request: Request) -> Reply:
         if request.method == "GET":

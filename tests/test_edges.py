@@ -198,6 +198,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "fault"), FAULTS)
 def test_a_stream_that_fails_is_one_line(place: Path, verb: str, fault: str) -> None:
     script, codes, words = STREAMS[fault]
@@ -501,6 +502,7 @@ def open_place(place: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "fault"), list(product(WRITES, ["a file may not grow", "a folder is read-only"]))
 )
@@ -778,6 +780,7 @@ KILLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes as Linux tells them")
 @pytest.mark.parametrize("who", KILLED)
 def test_whoever_of_ray_is_killed_it_is_one_line_and_leaves_nobody_behind(
@@ -953,6 +956,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["audit", "diagnose", "embedder", "reranker"])
 def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb: str) -> None:
     name = "no-such/modle"

@@ -209,6 +209,7 @@ def test_every_requirement_of_the_build_is_pinned() -> None:
     assert {Requirement(text.strip(' "')).name for text in listing.split(",")} <= pins().keys()
 
 
+@pytest.mark.slow
 def test_solving_again_gives_the_same_versions(online_uv: str, tmp_path: Path) -> None:
     again = tmp_path / "constraints.txt"
     shutil.copy(ROOT / "constraints.txt", again)
@@ -216,6 +217,7 @@ def test_solving_again_gives_the_same_versions(online_uv: str, tmp_path: Path) -
     assert again.read_text() == (ROOT / "constraints.txt").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", TESTED)
 def test_every_distribution_has_a_wheel_for_each_tested_python(
     online_uv: str, version: str

@@ -455,6 +455,7 @@ def test_a_candidate_on_fewer_queries_never_passes(policy: dict[str, Any], store
     assert "Cannot pass: " in found.markdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "md", "csv"])
 def test_the_command_says_why_it_did_not_pass_and_stops(tmp_path: Path, form: str) -> None:
     before = written_run(tmp_path / "base", WHOLE)
@@ -591,6 +592,7 @@ def block(language: str, holding: str) -> str:
     return next(text for text in blocks if holding in text)
 
 
+@pytest.mark.slow
 def test_the_pytest_example_of_the_page_fails_with_the_sentence(tmp_path: Path) -> None:
     for name, source in (("qrels.txt", QRELS), ("baseline.trec", PLAIN), ("candidate.trec", TIED)):
         (tmp_path / name).write_bytes(Path(source).read_bytes())

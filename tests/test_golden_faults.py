@@ -166,6 +166,7 @@ def test_a_thousand_judgements_survive_every_fault_and_twenty_kills(
         assert not stored & set(log[seen:]), "a call that was stored was made again"
 
 
+@pytest.mark.slow
 def test_a_golden_set_killed_while_it_was_ordered_is_the_one_it_would_have_been(
     tmp_path: Path, worker: Worker
 ) -> None:

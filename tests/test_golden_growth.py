@@ -223,6 +223,7 @@ def test_what_was_judged_stays_in_the_pools_and_who_brought_it_in_is_known(whole
     assert {row[:2] for row in last[0]} == {row[:2] for row in last[4]}  # and all of it is graded
 
 
+@pytest.mark.slow
 def test_a_set_that_is_killed_at_every_write_grows_into_the_same_and_nothing_is_paid_twice(
     whole: Any, tmp_path: Path, worker: Worker
 ) -> None:
@@ -235,6 +236,7 @@ def test_a_set_that_is_killed_at_every_write_grows_into_the_same_and_nothing_is_
         assert mine == theirs, step.__name__
 
 
+@pytest.mark.slow
 def test_a_build_killed_while_it_looks_for_a_poisoned_passage_finds_it_and_asks_nothing_twice(
     tmp_path: Path, worker: Worker
 ) -> None:

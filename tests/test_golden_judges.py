@@ -167,6 +167,7 @@ def test_when_everything_is_refused_the_run_stops(store: Store) -> None:
     assert all(r.result for r in JudgeClient(store, judge).ask(requests(40)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", [500, None])
 def test_a_request_that_always_fails_is_stored_as_failed_and_the_rest_goes_on(
     store: Store, trouble: int | None

@@ -37,6 +37,7 @@ def said_by(script: str, **env: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_kernel_finds_what_a_full_sort_of_the_cpus_scores_does() -> None:
     said = said_by("interpreted_kernels.py")
     assert said["different"] == []
@@ -45,6 +46,7 @@ def test_every_kernel_finds_what_a_full_sort_of_the_cpus_scores_does() -> None:
     assert set(said["kernels"]) >= NAMED
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles_for_hopper_and_holds_in_registers_what_it_works_on(
     tmp_path: Path,
 ) -> None:

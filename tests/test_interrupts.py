@@ -86,6 +86,7 @@ class Gate:
         return honest(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", list(VERBS))
 def test_ctrl_c_says_what_is_waited_for_and_the_second_leaves_at_once(
     verb: str, tmp_path: Path
@@ -109,6 +110,7 @@ def test_ctrl_c_says_what_is_waited_for_and_the_second_leaves_at_once(
         assert process.wait() == 130
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["sweep", "golden"])
 def test_the_answer_that_was_waited_for_is_kept_and_nothing_more_is_asked(
     verb: str, tmp_path: Path

@@ -410,6 +410,7 @@ def _said_of_speed(arguments: list[str], folder: Path, many: int = 3, native: st
     return done.stderr.count("7 times as long without compiled code; `rankproof doctor` says how")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
 def test_every_command_says_once_that_a_long_run_is_read_without_compiled_code(
     tmp_path: Path, arguments: list[str]

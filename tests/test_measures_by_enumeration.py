@@ -240,6 +240,7 @@ def check_row(row: dict[str, Any], oblivious: float, values: Float) -> None:
     assert row["std"] ** 2 == pytest.approx(values.var(), rel=0, abs=1e-12), row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({rp.parse(spec).name for spec in GRADED}))
 @given(case=GRADED_CASES, as_dict=st.booleans())
 @example(one_query([1.0], [1]), False)
@@ -256,6 +257,7 @@ def test_figures_are_those_of_the_definition_over_every_ordering(
     check_by_enumeration(name, GRADED, case, as_dict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({rp.parse(spec).name for spec in SETS}))
 @given(case=SET_CASES, as_dict=st.booleans())
 @example(one_query([1.0] * 6, [5, 4, 4, 4, 3, None], [1, 1, 1]), False)

@@ -108,6 +108,7 @@ def pages_with_python() -> list[Path]:
     return [path for path in [ROOT / "README.md", *DOCS] if "```python\n" in path.read_text()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with_python(), ids=lambda path: path.name)
 def test_python_in_the_documents_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +141,7 @@ def test_python_in_the_documents_runs(
         ENDINGS.update(endings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ceilings.md", "recommend.md"])
 def test_a_page_quotes_what_its_commands_print(name: str, tmp_path: Path) -> None:
     """The intervals of a page were those of an earlier method. test_audit_… has audit.md."""
@@ -159,6 +161,7 @@ def test_a_page_quotes_what_its_commands_print(name: str, tmp_path: Path) -> Non
             assert any(printed[n : n + len(line)] == line for n in at), " ".join(line)
 
 
+@pytest.mark.slow
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
     """Commands run in one folder, page after page; a YAML block that names itself is a file.
 
@@ -252,6 +255,7 @@ print(kernels.native is None, file=sys.stderr)
     assert outputs[0].stdout == outputs[1].stdout
 
 
+@pytest.mark.slow
 def test_the_site_of_the_documents_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = subprocess.run(

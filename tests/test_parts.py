@@ -362,6 +362,7 @@ def install(folder: Path, module: str, text: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
 
 
+@pytest.mark.slow
 def test_a_package_joins_in_through_its_entry_point(tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()

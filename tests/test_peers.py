@@ -145,6 +145,7 @@ def test_without_ties_every_figure_is_pytrec_evals(rel: int) -> None:
                         assert ours[spec] == pytest.approx(theirs[query][name], rel=0, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rel", [1, 2])
 @pytest.mark.parametrize("score", [distinct, tied, nearly_tied])
 def test_like_trec_eval_is_pytrec_eval_to_the_last_bit(
@@ -281,6 +282,7 @@ print(json.dumps([list(rank_biased_precision(judged, listed, p)) for p in (0.5, 
 """
 
 
+@pytest.mark.slow
 def test_without_ties_rank_biased_precision_is_ranxs() -> None:
     """On binary grades: ranx weighs by the grade itself."""
     pytest.importorskip("ranx")

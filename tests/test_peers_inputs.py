@@ -251,6 +251,7 @@ except rp.InputError as error:
 """
 
 
+@pytest.mark.slow
 def test_ranx_tables_are_read() -> None:
     pytest.importorskip("ranx")
     done = subprocess.run(  # compiling takes a minute, and is left out only in its own process

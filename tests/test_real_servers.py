@@ -102,6 +102,7 @@ def bm25(question: str, k1: float, b: float) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------- words
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4)])
 def test_words_are_scored_by_the_formula(
@@ -416,6 +417,7 @@ def test_a_client_that_is_newer_than_the_server_is_told_which_to_install(
 # ----------------------------------------------------------------------------------- from commands
 
 
+@pytest.mark.slow
 @both
 def test_an_engine_is_swept_and_searched_from_the_command_line(
     kind: str, urls: dict[str, str], tmp_path: Path

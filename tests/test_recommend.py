@@ -406,6 +406,7 @@ def equals(
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [None, 0.9])
 def test_the_best_of_equals_is_told_apart_from_none_and_meets_no_target_above_them(
     share: float | None, tmp_path: Path

@@ -113,6 +113,7 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"model": model, "tasks": LocalRetrieval()}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated")  # mteb's own
 @pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been")
 @pytest.mark.parametrize("name", [name for name in public() if not name.startswith("cluster.")])
@@ -123,6 +124,7 @@ def test_the_example_of_a_public_name_runs(
     run_example(name, package, folder, given)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray")
 @pytest.mark.parametrize("name", [name for name in public() if name.startswith("cluster.")])
 def test_the_example_of_a_clusters_name_runs(name: str, package: Any, folder: Path) -> None:

@@ -443,6 +443,7 @@ def swept(folder: Path, seed: int, count: int = 12, queries: int = 20, letters: 
     return folder
 
 
+@pytest.mark.slow
 def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) -> None:
     """Random sweeps, random limits: the page's script beside the function that `recommend` asks."""
     given = {"ms": "sla_ms", "usd": "budget", "mb": "memory_mb", "quality": "quality"}
@@ -475,6 +476,7 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
         assert opened.errors == []
 
 
+@pytest.mark.slow
 def test_each_slider_asks_what_the_command_below_it_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: Browser
 ) -> None:
@@ -506,6 +508,7 @@ def test_each_slider_asks_what_the_command_below_it_asks(
         assert opened.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "limits"),
     [

@@ -369,6 +369,7 @@ for case in cases:
 """
 
 
+@pytest.mark.slow
 def test_without_ties_the_figures_are_ranxs() -> None:
     pytest.importorskip("ranx")
     generator = random.Random(0)

@@ -174,6 +174,7 @@ def test_a_place_that_cannot_be_used_is_one_line(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_process_has_open_is_one_line(tmp_path: Path) -> None:
     opened = f"MilvusClient({str(tmp_path / 'm.db')!r}); print('open', flush=True); input()"
     other = subprocess.Popen(

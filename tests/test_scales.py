@@ -100,6 +100,7 @@ def test_a_scale_that_is_none_is_refused_in_a_line(tmp_path: Path, text: str) ->
         read_scale(str(qrels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["eval", "compare", "leaderboard", "gate", "holes"])
 def test_measures_that_nobody_names_follow_the_scale(tmp_path: Path, verb: str) -> None:
     qrels = written(tmp_path)

@@ -666,6 +666,7 @@ def cores() -> list[str]:
     return [core for core, needs in wanted.items() if needs <= flags]
 
 
+@pytest.mark.slow
 def test_processors_threads_blocks_and_shards_give_the_same_bytes() -> None:
     """Products that find differ between these kernels; nothing that comes out does."""
     here = Path(__file__).parent

@@ -86,6 +86,7 @@ def state(model: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", LOW)
 def test_one_logit_becomes_a_float32_sigmoid_of_the_low_precision_logit(
     load: Loader, dtype: str
@@ -99,6 +100,7 @@ def test_one_logit_becomes_a_float32_sigmoid_of_the_low_precision_logit(
     assert distinct(scores) == distinct(logits) > distinct(sigmoid(low, low=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", LOW)
 def test_two_logits_become_a_float32_softmax(load: Loader, dtype: str) -> None:
     model = load(2, dtype)
@@ -164,6 +166,7 @@ def test_logits_of_a_network_inside_are_upcast_too() -> None:
     assert features["scores"].dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [1, 2])
 @pytest.mark.parametrize("dtype", LOW)
 def test_the_head_in_float32_gives_logits_that_the_format_would_round(

@@ -450,6 +450,7 @@ def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) ->
     assert found.cut.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [50, 1500])
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in FLOATS[:3]])
 def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -> None:

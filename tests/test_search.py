@@ -48,6 +48,7 @@ def test_a_folder_is_searched_by_words(folder: Path) -> None:
     assert found["hits"][0]["text"] == texts[found["hits"][0]["doc"]]
 
 
+@pytest.mark.slow
 def test_an_engine_of_a_configuration_is_asked_and_ties_share_their_ranks(folder: Path) -> None:
     done = rankproof("search", "sweep.yaml", "whatever", "--format", "json")
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,7 @@ def test_many_questions_become_a_run(folder: Path) -> None:
     assert piped.stdout == Path("run.trec").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

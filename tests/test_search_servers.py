@@ -199,6 +199,7 @@ def test_indexing_that_was_stopped_goes_on(kind: Kind, monkeypatch: pytest.Monke
         assert found.search(["fox night"], 1).run.doc.to_list() == ["d5"]
 
 
+@pytest.mark.slow
 @both
 def test_rows_that_a_busy_server_turns_away_are_sent_again(kind: Kind) -> None:
     with search_server(kind) as (there, double):
@@ -241,6 +242,7 @@ def test_an_index_of_the_users_own_is_only_read(kind: Kind) -> None:
             engine(kind, there, index="none").search(["night"], 3)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(
     ("setting", "more"),
@@ -438,6 +440,7 @@ def test_an_address_does_not_decide_what_is_found_in_an_index_of_ours(kind: Kind
     assert fingerprint(own[0]) != fingerprint(own[1])
 
 
+@pytest.mark.slow
 @both
 def test_an_engine_is_swept_like_any_other(kind: Kind, tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")

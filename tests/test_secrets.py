@@ -449,6 +449,7 @@ def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) 
     assert not {path: names for path, names in found.items() if names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["/embed", "/score", "/rewrite", "/chat", "/hits"])
 def test_no_refusal_shows_a_secret_that_the_server_echoes(place: str, tmp_path: Path) -> None:
     echo = Echo()

@@ -54,6 +54,7 @@ def settle(place: Path, url: str, *more: str, price: bool = True) -> tuple[int, 
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_a_chat_model_judges_until_it_is_certain_and_is_never_asked_twice(place: Path) -> None:
     made = place / "made.tsv"
     with loopback(honest) as server:
@@ -105,6 +106,7 @@ def test_what_was_answered_before_a_stop_is_not_asked_again(place: Path) -> None
         assert len(server.requests) == json.loads(said)["settled"]["asked"] - stored
 
 
+@pytest.mark.slow
 def test_a_width_is_reached_and_what_the_judge_cannot_grade_stays_open(place: Path) -> None:
     def mute(request: Sent) -> Reply:
         return reply("no idea") if "case 3?" in request.body.decode() else honest(request)
@@ -123,6 +125,7 @@ def test_a_width_is_reached_and_what_the_judge_cannot_grade_stays_open(place: Pa
     assert found["words"].startswith(f"not settled after {count} {failed}: a is ahead by ")
 
 
+@pytest.mark.slow
 def test_a_judge_grades_all_holes_of_a_sample_and_the_rest_is_estimated(place: Path) -> None:
     """Eight queries are too few to draw eight from: eight more are made of the same lists."""
     for name in ("qrels.txt", "a.trec", "b.trec"):
@@ -246,6 +249,7 @@ def test_filling_judges_every_hole_of_every_run_once() -> None:
     assert "no document" in said
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_holes_of_its_grid_judged_before_it_prints_figures(place: Path) -> None:
     partial = [f"q{q} 0 d{n} {truth(f'q{q}', f'd{n}')}\n" for q in range(8) for n in range(6)]
     (place / "partial.txt").write_text("".join(partial))

@@ -139,6 +139,7 @@ def test_a_run_in_parts_has_the_figures_of_the_whole_to_the_last_bit(
     assert [file.name for file in folder.iterdir()] == [name]  # nothing spilled is left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "press"),
     [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)],
@@ -157,6 +158,7 @@ def test_a_compressed_file_is_streamed_too(
     same(found, rp.evaluate(judged, plain, EVERY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [5, 17, 10_000])
 def test_a_query_may_be_spread_over_the_files_of_a_folder(tmp_path: Path, step: int) -> None:
     run, judged = workload(2)
@@ -506,6 +508,7 @@ def test_a_bad_parquet_file_is_named_as_when_it_is_read_whole(
     assert str(inparts.value) == str(whole.value)
 
 
+@pytest.mark.slow
 def test_a_run_that_shares_no_query_with_the_judgements_is_refused(tmp_path: Path) -> None:
     run, _ = workload(6)
     path = write_parquet(run, tmp_path / "run.parquet")

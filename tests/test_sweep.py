@@ -207,6 +207,7 @@ def test_a_sweep_pays_for_each_candidate_once_and_prices_what_was_read(
         assert file.is_dir() or b"very-secret-key" not in file.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_and_repeats_no_call_that_was_answered(tmp_path: Path) -> None:
     process: dict[str, int] = {}
     answered: set[int] = set()
@@ -241,6 +242,7 @@ def test_a_killed_sweep_goes_on_and_repeats_no_call_that_was_answered(tmp_path: 
     assert found.per_query.equals(expected.per_query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "words", "requests"), [(401, "SWEEP_TEST_KEY", 1), (404, "404", 1)]
 )
@@ -366,6 +368,7 @@ def test_questions_without_grades_are_left_out_and_counted(tmp_path: Path) -> No
     assert "1 of 7 questions has no graded passage: left out" in swept.manifest["notes"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     file = config(tmp_path, PLAIN)
     planned = rankproof("sweep", str(file), "--plan")
@@ -504,6 +507,7 @@ def test_a_language_at_the_top_is_that_of_every_part(tmp_path: Path) -> None:
     assert spoken == {"rules": "fr", "en": "en"}
 
 
+@pytest.mark.slow
 def test_each_row_is_a_file_that_other_verbs_take_by_name(tmp_path: Path) -> None:
     swept = made(tmp_path, SMALL.replace("[sparse]", "[sparse, dense]"))
     qrels = str(swept.folder / "judgements.parquet")

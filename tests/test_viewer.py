@@ -152,6 +152,7 @@ def test_html_cannot_be_set_by_any_script_of_the_page(opened: Tab) -> None:
     opened.errors.clear()  # the browser tells of what it refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window_and_the_theme_can_be_switched(
@@ -471,6 +472,7 @@ def opened_at(page: Page, url: str) -> None:
     expect(page.locator(".passage:focus")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_two_people_label_at_once_and_a_third_settles_what_they_disagree_on(
     chromium: Browser, path: Path
 ) -> None:

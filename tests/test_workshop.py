@@ -140,6 +140,7 @@ def test_batches_keep_order_and_set_long_texts_apart() -> None:
     assert sum(len(part) for part in padded_batches(middling, 256)) == 7
 
 
+@pytest.mark.slow
 def test_one_text_of_a_megabyte_fits_into_memory(tmp_path: Path) -> None:
     """129 passages of which one is long were killed at 20 GB, padded to the longest."""
     pytest.importorskip("wordllama")
