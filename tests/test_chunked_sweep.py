@@ -1,4 +1,4 @@
-"""Chunking as an axis of a sweep: the same judgements for every way of cutting."""
+"""Chunking as an axis of a sweep: the same judgments for every way of cutting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import rankproof as rp
 from rankproof.retrieval.chunks import ChunkSettings
 from rankproof.retrieval.workshop import Texts
 from rankproof.tradeoffs import recommend
-from rankproof.tradeoffs.chunked import cut, cut_and_judged
+from rankproof.tradeoffs.chunked import cut_documents, cut_with_judgments
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import Swept, sweep
 
@@ -66,7 +66,7 @@ def test_every_chunking_is_a_row_over_the_same_queries(swept: Swept) -> None:
     assert cost["small"] < cost["large"] < cost["none"]  # of the passages that they put in a prompt
 
 
-def test_figures_are_those_of_the_run_on_the_same_judgements(swept: Swept) -> None:
+def test_values_are_those_of_the_run_on_the_same_judgments(swept: Swept) -> None:
     judged = swept.folder / "judgements.parquet"
     assert pl.read_parquet(judged).height == 2 * len(TOPICS)
     for row in swept.configurations.iter_rows(named=True):
@@ -75,7 +75,9 @@ def test_figures_are_those_of_the_run_on_the_same_judgements(swept: Swept) -> No
         assert found["nDCG(rel=3)@10"].expected == pytest.approx(row["nDCG(rel=3)@10"])
 
 
-def test_a_choice_and_a_page_are_made_of_several_chunkings(swept: Swept, tmp_path: Path) -> None:
+def test_a_sweep_of_several_chunkings_has_a_recommendation_and_a_page(
+    swept: Swept, tmp_path: Path
+) -> None:
     found = recommend(swept.folder, sla_ms=1e6)
     assert found.choices[0].configuration in swept.configurations["configuration"]
     pytest.importorskip("jinja2")
@@ -86,11 +88,11 @@ def test_a_choice_and_a_page_are_made_of_several_chunkings(swept: Swept, tmp_pat
     assert "documents cut by small" in path.read_text(encoding="utf-8")
 
 
-def credited(chosen: ChunkSettings | None, run: dict[str, float], judged: dict[str, int]) -> object:
+def credited(cut: ChunkSettings | None, run: dict[str, float], grades: dict[str, int]) -> list[str]:
+    """Return the ids of judged spans and unjudged chunks that a list of chunks stands for."""
     texts = Texts(["a", "b"], ["One is here. Two is there.", "Three."])
-    made = cut_and_judged(chosen, texts, rp.read_qrels({"q": judged}))
-    found = made.credited(rp.read_run({"q": run}))
-    return found.doc.to_list()
+    chunking = cut_with_judgments(cut, texts, rp.read_qrels({"q": grades}))
+    return chunking.credit(rp.read_run({"q": run})).doc.to_list()
 
 
 SMALL = ChunkSettings(size=13)  # a#0-12, a#13-26, b#0-6
@@ -103,13 +105,13 @@ def test_a_judged_span_counts_once_however_it_was_cut() -> None:
     assert credited(SMALL, found, whole) == ["a", "b", "a#0-12"]
 
 
-def test_a_chunk_stands_for_all_good_spans_that_it_holds_the_best_first() -> None:
+def test_a_chunk_is_replaced_by_the_good_spans_it_holds_best_first() -> None:
     spans = {"a#0-12": 4, "a#13-26": 5, "a#4-6": 1, "b": 1}
     assert credited(None, {"b": 2.0, "a": 1.0}, spans) == ["b", "a#13-26", "a#0-12"]
     assert credited(SMALL, {"a#0-12": 2.0, "a#13-26": 1.0}, spans) == ["a#0-12", "a#13-26"]
 
 
-def test_a_chunk_that_is_judged_itself_never_stands_twice() -> None:
+def test_a_chunk_that_is_itself_judged_never_appears_twice() -> None:
     run = {"a#13-26": 2.0, "a#0-12": 1.0}
     assert credited(SMALL, run, {"a": 5, "a#13-26": 5}) == ["a", "a#13-26", "a#0-12"]
     assert credited(SMALL, run, {"a#12-25": 5, "gone": 3}) == ["a#12-25", "a#0-12"]
@@ -117,10 +119,10 @@ def test_a_chunk_that_is_judged_itself_never_stands_twice() -> None:
 
 def test_passages_know_their_documents() -> None:
     texts = Texts(["a", "b"], ["One is here. Two is there.", "Three."])
-    passages, spans = cut(SMALL, texts)
+    passages, spans = cut_documents(SMALL, texts)
     assert passages.texts == ["One is here.", "Two is there.", "Three."]
     assert spans["source"].to_list() == ["a", "a", "b"]
-    assert cut(None, texts)[0] is texts
+    assert cut_documents(None, texts)[0] is texts
 
 
 def test_every_chunking_is_driven_under_load(tmp_path: Path) -> None:
@@ -132,8 +134,8 @@ def test_every_chunking_is_driven_under_load(tmp_path: Path) -> None:
     assert made.load["answered"].to_list() == [10, 10, 10]
 
 
-def test_holes_of_every_chunking_are_judged_the_coarsest_first(tmp_path: Path) -> None:
-    """What holds a passage that is judged already is not asked for."""
+def test_unjudged_chunks_are_judged_with_the_coarsest_chunking_first(tmp_path: Path) -> None:
+    """A chunk that holds a judged passage is not sent to the judge."""
     corpus = documents(tmp_path / "corpus")
     (corpus / "golden.yaml").write_text("corpus: .\n")
     asked: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Prices: the file that ships, files that people write, and the arithmetic."""
+"""Prices: the file that ships, files of users, and the arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankproof.tradeoffs.prices import (
 )
 
 
-def written(folder: Path, text: str) -> Path:
+def write_prices(folder: Path, text: str) -> Path:
     path = folder / "prices.yaml"
     path.write_text(text)
     return path
@@ -43,7 +43,7 @@ def test_cost_is_candidates_times_tokens_times_price() -> None:
 
 
 @pytest.mark.parametrize("figure", [-1.0, float("nan"), float("inf")])
-def test_a_figure_that_is_no_amount_is_refused(figure: float) -> None:
+def test_an_amount_that_is_negative_or_not_finite_is_refused(figure: float) -> None:
     for arguments in ((figure, 1, 1), (1, figure, 1), (1, 1, figure)):
         with pytest.raises(rp.InputError, match="is not a number from 0"):
             rerank_cost(*arguments)
@@ -64,7 +64,9 @@ def test_a_figure_that_is_no_amount_is_refused(figure: float) -> None:
     ],
 )
 def test_prices_are_stale_after_a_year(tmp_path: Path, when: str, today: date, stale: bool) -> None:
-    prices = read_prices(written(tmp_path, f"date: {when}\nsource: s\nmodels: {{a: 1, b: 0}}\n"))
+    prices = read_prices(
+        write_prices(tmp_path, f"date: {when}\nsource: s\nmodels: {{a: 1, b: 0}}\n")
+    )
     lines = prices.stale(today)
     assert bool(lines) == stale
     if stale:
@@ -82,14 +84,14 @@ models:
   old: 3
   new: {usd_per_million_tokens: 2.5, date: 2026-01-31, source: the new list}
 """
-    prices = read_prices(written(tmp_path, text))
+    prices = read_prices(write_prices(tmp_path, text))
     assert prices.per_million("new") == 2.5
     [line] = prices.stale(date(2026, 6, 1))
     assert "(old)" in line
     assert prices.stale(date(2026, 6, 1), models=["new"]) == []
 
 
-def test_an_unknown_model_is_answered_with_the_nearest_or_with_what_to_do() -> None:
+def test_the_error_for_an_unknown_model_names_the_closest_or_a_remedy() -> None:
     prices = read_prices()
     with pytest.raises(rp.InputError, match=r"'gpt5' has no price; did you mean 'GPT-5'\?"):
         prices.per_1k("gpt5")
@@ -125,10 +127,10 @@ def test_an_unknown_model_is_answered_with_the_nearest_or_with_what_to_do() -> N
         ),
     ],
 )
-def test_a_price_file_that_cannot_be_used_is_refused_in_a_line(
+def test_the_error_for_a_price_file_is_one_line_with_its_path(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    path = written(tmp_path, text)
+    path = write_prices(tmp_path, text)
     with pytest.raises(rp.InputError) as caught:
         read_prices(path)
     assert message in str(caught.value)
@@ -136,7 +138,7 @@ def test_a_price_file_that_cannot_be_used_is_refused_in_a_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_price_file_that_is_not_there_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_a_price_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(rp.InputError, match="there is no such file"):
         read_prices(tmp_path / "none.yaml")
 

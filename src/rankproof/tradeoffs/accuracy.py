@@ -1,9 +1,9 @@
-"""Acc|Hit: how often the answer is right where every passage that answers was given [R §2.4].
+"""Acc|Hit: how often the answer is right where every passage that answers was retrieved [R §2.4].
 
-With ties Hit@K of a query is a chance P, and the reported figure is Σ P·correct / Σ P. Over
-tie-breaks each query whose P is neither 0 nor 1 may be in or out, independently of the others, so
-the extremes are those of a mean to which some values may be added: the most is reached by adding
-undecided queries from the highest down for as long as that lifts it, the least from the lowest up.
+Low accuracy where Hit is high is the generator's fault, not retrieval's. With ties Hit@K of a query
+is a probability P, and accuracy is Σ P·correct / Σ P. Over tie-breaks, each query with 0 < P < 1 is
+in or out of this mean independently of the others. So its maximum adds undecided queries from the
+most correct one down for as long as that raises the mean, and its minimum from the least up.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Accuracy:
     """Answer accuracy over the queries with Hit@K = 1; NaN where there is none.
 
     >>> from rankproof.tradeoffs import accuracy_given_hit
-    >>> found = accuracy_given_hit({"q": {"a": 2.0}}, {"q": {"a": 5}}, {"q": 1.0})
-    >>> found.hits, found.overall
+    >>> accuracy = accuracy_given_hit({"q": {"a": 2.0}}, {"q": {"a": 5}}, {"q": 1.0})
+    >>> accuracy.hits, accuracy.overall
     (1.0, 1.0)
     """
 
@@ -46,19 +46,20 @@ class Accuracy:
     expected: float  # Σ P·correct / Σ P
     min: float
     max: float
-    oblivious: float  # over the hits of the stated tie-break
+    oblivious: float  # over the hits as listed
     overall: float  # over every query with an answer, hit or not
-    ci: Interval  # bootstrap over queries, of `expected`
-    hits: float  # expected number of queries behind it, Σ P
+    ci: Interval  # 95% of `expected`, bootstrap over queries
+    hits: float  # Σ P, the expected number of queries that hit
     certain: int  # queries that hit under every tie-break
-    possible: int  # queries that hit under some
+    possible: int  # queries that hit under at least one
     answered: int  # judged queries with a known answer for which Hit@K is defined
-    unanswered: int  # judged queries for which the file says nothing
-    unknown: int  # queries of the file that are not judged
+    unanswered: int  # judged queries without a known answer
+    unknown: int  # answered queries that are not judged
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain(asdict(self))
-        return found
+        """All fields."""
+        fields: dict[str, Any] = plain(asdict(self))
+        return fields
 
 
 def accuracy_given_hit(
@@ -71,79 +72,74 @@ def accuracy_given_hit(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Accuracy:
-    """Answer accuracy where every passage of grade 4 or 5 is in the top K.
+    """Return the accuracy of answers to queries with all passages of grade 4 and 5 in the top K.
 
-    `correct` says how right the answer to each query was, from 0 to 1: a {query: correct} dict, a
-    frame or a file with columns query and correct. Low where Hit is high: the generator is at
-    fault, not retrieval.
+    `correct` says how right the answer to each query is, from 0 to 1: a {query: correct} dict, or a
+    frame or file with columns query and correct.
 
     >>> from rankproof.tradeoffs import accuracy_given_hit
     >>> accuracy_given_hit({"q": {"a": 2.0}}, {"q": {"a": 5}}, {"q": 1.0}).expected
     1.0
     """
     check_order(order)
-    measure = parse(f"Hit@{at}")
-    judged = read_qrels(qrels)
+    hit = parse(f"Hit@{at}")
+    judgments = read_qrels(qrels)
     answers = read_pairs(correct, "query", "correct")
-    table = answers.frame.with_columns(correct=pl.Series(_shares(answers)))
-    aligned = pl.DataFrame({"query": judged.queries}).join(
-        table, on="query", how="left", maintain_order="left"
-    )["correct"]
-    known = aligned.is_not_null().to_numpy()
-    if not known.any():
+    table = answers.frame.with_columns(correct=pl.Series(_parse_correct(answers)))
+    queries = pl.DataFrame({"query": judgments.queries})
+    aligned = queries.join(table, on="query", how="left", maintain_order="left")["correct"]
+    is_answered = aligned.is_not_null().to_numpy()
+    if not is_answered.any():
         raise InputError(
-            f"no query of {judged.name} has an answer there",
+            f"no query of {judgments.name} has an answer there",
             place=answers.label,
             remedy="check that the two files belong together",
         )
-    outcomes = evaluate_tables(read_run(run), judged, [measure], Policy(order=order)).outcomes[
-        measure
-    ]
-    counted = known & ~np.isnan(outcomes.expected)
-    right = aligned.fill_null(0.0).to_numpy()[counted]
-    chance, low, high, stated = (
-        figure[counted]
-        for figure in (outcomes.expected, outcomes.min, outcomes.max, outcomes.oblivious)
-    )
-    certain, undecided = right[low == 1], right[(low == 0) & (high == 1)]
+    evaluation = evaluate_tables(read_run(run), judgments, [hit], Policy(order=order))
+    outcomes = evaluation.outcomes[hit]
+    counted = is_answered & ~np.isnan(outcomes.expected)
+    correctness = aligned.fill_null(0.0).to_numpy()[counted]
+    chance, lowest = outcomes.expected[counted], outcomes.min[counted]
+    as_listed, highest = outcomes.oblivious[counted], outcomes.max[counted]
+    certain = correctness[lowest == 1]
+    undecided = correctness[(lowest == 0) & (highest == 1)]
     return Accuracy(
         k=at,
-        expected=_ratio(math.fsum(chance * right), math.fsum(chance)),
-        min=0.0 - _highest(-certain, -undecided),
-        max=_highest(certain, undecided),
-        oblivious=_ratio(math.fsum(stated * right), math.fsum(stated)),
-        overall=_ratio(math.fsum(right), len(right)),
-        ci=_interval(chance, right, seed, resamples),
+        expected=_weighted_mean(correctness, chance),
+        min=0.0 - _highest_mean(-certain, -undecided),
+        max=_highest_mean(certain, undecided),
+        oblivious=_weighted_mean(correctness, as_listed),
+        overall=_weighted_mean(correctness, np.ones(len(correctness))),
+        ci=_interval(chance, correctness, seed, resamples),
         hits=math.fsum(chance),
         certain=len(certain),
         possible=len(certain) + len(undecided),
         answered=int(counted.sum()),
-        unanswered=int((~known).sum()),
-        unknown=len(table.join(pl.DataFrame({"query": judged.queries}), on="query", how="anti")),
+        unanswered=int((~is_answered).sum()),
+        unknown=len(table.join(queries, on="query", how="anti")),
     )
 
 
-def _shares(answers: Pairs) -> Float:
-    """The column `correct` as numbers from 0 to 1; true and false count too."""
+def _parse_correct(answers: Pairs) -> Float:
+    """Return (N,) the column `correct` as numbers from 0 to 1; true and false are 1 and 0."""
     column = answers.frame["correct"]
     if column.dtype == pl.String:
-        words = {"true": "1", "false": "0"}
-        column = column.str.strip_chars().str.to_lowercase().replace(words)
+        truth_values = {"true": "1", "false": "0"}
+        column = column.str.strip_chars().str.to_lowercase().replace(truth_values)
     numbers = column.cast(pl.Float64, strict=False)
-    wrong = numbers.is_null() | ~numbers.is_between(0.0, 1.0)
-    if wrong.any():
-        at = int(wrong.arg_max() or 0)
-        query, given = answers.frame.row(at)
+    is_invalid = numbers.is_null() | ~numbers.is_between(0.0, 1.0)
+    if is_invalid.any():
+        query, value = answers.frame.filter(is_invalid).row(0)
         raise InputError(
-            f"query {shorten(query)}: correct {shorten(given)} is not between 0 and 1",
+            f"query {shorten(query)}: correct {shorten(value)} is not between 0 and 1",
             place=answers.label,
             remedy="write 1 for a right answer and 0 for a wrong one",
         )
     return numbers.to_numpy()
 
 
-def _highest(certain: Float, undecided: Float) -> float:
-    """The highest mean of `certain` with any of `undecided` added; NaN where both are empty."""
+def _highest_mean(certain: Float, undecided: Float) -> float:
+    """Return the highest mean of `certain` and any of `undecided`; NaN where both are empty."""
     added = np.sort(undecided)[::-1]
     sums = certain.sum() + np.concatenate([[0.0], np.cumsum(added)])
     counts = len(certain) + np.arange(len(added) + 1)
@@ -151,25 +147,30 @@ def _highest(certain: Float, undecided: Float) -> float:
     return float(means.max()) if len(means) else math.nan
 
 
-def _interval(chance: Float, right: Float, seed: int, resamples: int) -> Interval:
-    """Of Σ P·correct / Σ P over queries, and no narrower than what may be unseen.
+def _interval(chance: Float, correctness: Float, seed: int, resamples: int) -> Interval:
+    """Return the 95% interval of Σ P·correct / Σ P over queries.
 
-    Queries that hardly ever hit hardly say anything of it: it is the matter of (Σ P)²/Σ P² of them
-    (one that hits, and nine that do in a thousandth of all orders: of one).
+    It is at least as wide as that of as many queries with equal answers, which a bootstrap of few
+    queries understates. Queries count by their weights, as (Σ P)²/Σ P² of them (Kish's effective
+    sample size): one that hits and nine with P = 0.001 count as one.
     """
-    hit = right[chance > 0]
+    hit = correctness[chance > 0]
     if not len(hit):
         return (math.nan, math.nan)
-    known = int(chance.sum() ** 2 / (chance @ chance) + ROUNDING)
-    value = _ratio(math.fsum(chance * right), math.fsum(chance))
-    low, high = constant_interval(value, known, 0.0, 1.0)
+    effective_queries = int(chance.sum() ** 2 / (chance @ chance) + ROUNDING)
+    mean = _weighted_mean(correctness, chance)
+    low, high = constant_interval(mean, effective_queries, 0.0, 1.0)
     if np.ptp(hit) <= ROUNDING:
         return (low, high)
-    sums, over = resampled_means(np.stack([chance * right, chance], axis=1), seed, resamples).T
+    columns = np.stack([chance * correctness, chance], axis=1)
+    sums, weights = resampled_means(columns, seed, resamples).T
     with np.errstate(invalid="ignore", divide="ignore"):
-        ends = percentile_interval(np.where(over > 0, sums / over, np.nan), known)
+        means = np.where(weights > 0, sums / weights, np.nan)
+    ends = percentile_interval(means, effective_queries)
     return (float(np.minimum(ends[0], low)), float(np.maximum(ends[1], high)))
 
 
-def _ratio(a: float, b: float) -> float:
-    return a / b if b > 0 else math.nan
+def _weighted_mean(values: Float, weights: Float) -> float:
+    """Return Σ w·x / Σ w; NaN where all weights are 0."""
+    total = math.fsum(weights)
+    return math.fsum(weights * values) / total if total > 0 else math.nan

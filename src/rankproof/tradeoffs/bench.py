@@ -1,10 +1,11 @@
-"""Retrievers of the user's own, measured in one call: quality, ties, latency, and which to take.
+"""Measure a user's own retrievers in one call: quality, ties, latency, and which to choose.
 
     rp.bench({"langchain": retriever, "lance": lambda text, k: [(id, score), …]},
              corpus="scifact", k=20, measures=["nDCG@10"], id="metadata.id")
 
-A sweep of nothing but engines: each is asked as `.invoke(text)` (LangChain), `.retrieve(text)`
-(LlamaIndex), `.search(texts, k)` (a Retriever of this package) or called with (text, k).
+It is a sweep of engines alone. A retriever is called as `.invoke(text)` (LangChain),
+`.retrieve(text)` (LlamaIndex), `.search(texts, k)` (a Retriever of this package), or as a function
+of (text, k).
 """
 
 from __future__ import annotations
@@ -43,18 +44,19 @@ def bench(
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
 ) -> Swept:
-    """Ask every retriever every judged question, and return what a sweep returns.
+    """Ask every retriever every judged question; return the results of a sweep.
 
-    `corpus` is a BEIR folder or {id: text}, and may be left out where no engine needs it; `queries`
-    (a file like queries.jsonl, or {id: text}) and `qrels` (whatever `evaluate` takes) default to
-    those of the folder. `id` says where a result has its id, such as `metadata.id`. Settings of an
-    engine (`{"type": "elasticsearch", …}`) may stand among the retrievers. Results go to the
-    folder `out`, or to a temporary one that ends with the process.
+    `retrievers` are objects or functions by name, or settings of an engine such as
+    `{"type": "elasticsearch", …}`. `corpus` is a BEIR folder or {id: text}, and may be omitted if
+    no engine needs it; `queries` (a file like queries.jsonl, or {id: text}) and `qrels` (whatever
+    `evaluate` takes) default to those of the folder. `id` is where a result has its id, such as
+    `metadata.id`. Results are written to the folder `out`, by default to a temporary one that is
+    deleted when Python exits.
 
     >>> mine = {"mine": lambda text, k: [("a", 2.0), ("b", 1.0)]}
     >>> qrels = {"q": {"b": 1}}
-    >>> found = rp.bench(mine, queries={"q": "x?"}, qrels=qrels, k=2, measures=["RR@2"])
-    >>> found.configurations["RR@2"].to_list()
+    >>> swept = rp.bench(mine, queries={"q": "x?"}, qrels=qrels, k=2, measures=["RR@2"])
+    >>> swept.configurations["RR@2"].to_list()
     [0.5]
     """
     if not isinstance(retrievers, Mapping) or not retrievers:
@@ -62,14 +64,15 @@ def bench(
             f"retrievers: {shorten(retrievers)}", place="bench", remedy="give {name: retriever}"
         )
     folder = Path(corpus) if isinstance(corpus, str | os.PathLike) else None
-    passages = read_passages(folder) if folder is not None else _by_id(corpus, "corpus")
-    asked = _questions(queries, folder)
-    judged = _judged(qrels, folder)
+    passages = read_passages(folder) if folder is not None else _read_mapping(corpus, "corpus")
+    questions = _read_questions(queries, folder)
+    judgments = _read_judgments(qrels, folder)
+    engines = {name: _engine(name, retriever, id) for name, retriever in retrievers.items()}
     settings = check_config(
         {
             "corpus": folder or "corpus",
             "modes": [],
-            "retrievers": {name: _engine(name, given, id) for name, given in retrievers.items()},
+            "retrievers": engines,
             "pools": [k],
             "prompts": [k],
             "at": [],
@@ -82,65 +85,73 @@ def bench(
     texts = Corpus(
         document_ids=list(passages),
         documents=list(passages.values()),
-        query_ids=list(asked),
-        queries=list(asked.values()),
-        qrels=Path(judged.name),
+        query_ids=list(questions),
+        queries=list(questions.values()),
+        qrels=Path(judgments.name),
         label="the queries",
         sources=[None] * len(passages),
         empty=sum(not text.strip() for text in passages.values()),
     )
-    inputs = {"corpus": digest(passages), "queries": digest(asked)}
-    inputs["qrels"] = digest(judged.to_frame().rows())
-    return sweep_texts(settings, texts, judged, inputs, _temporary() if out is None else Path(out))
+    inputs = {
+        "corpus": digest(passages),
+        "queries": digest(questions),
+        "qrels": digest(judgments.to_frame().rows()),
+    }
+    results = _temporary_folder() if out is None else Path(out)
+    return sweep_texts(settings, texts, judgments, inputs, results)
 
 
-def _engine(name: str, given: Any, path: str | None) -> Any:
-    """Settings and Retrievers as they are; anything else by its shape."""
-    if isinstance(given, Settings | dict):
-        return given
-    if callable(getattr(given, "search", None)) and hasattr(given, "build_seconds"):
-        return given
-    return Called(str(name), given, path)
+def _engine(name: str, retriever: Any, id_path: str | None) -> Any:
+    """Return settings and Retrievers unchanged, and wrap any other object or function."""
+    if isinstance(retriever, Settings | dict):
+        return retriever
+    if callable(getattr(retriever, "search", None)) and hasattr(retriever, "build_seconds"):
+        return retriever
+    return Called(str(name), retriever, id_path)
 
 
-def _by_id(given: Any, what: str) -> dict[str, str]:
-    if given is None:
+def _read_mapping(source: Any, argument: str) -> dict[str, str]:
+    """Return texts by id; a text may be a dict of title and text, as BEIR's loader has it."""
+    if source is None:
         return {}
-    found: dict[str, str] = {}
-    for name, text in given.items() if isinstance(given, Mapping) else [(None, given)]:
-        if isinstance(text, Mapping):  # as BEIR's loader has it
+    texts: dict[str, str] = {}
+    for name, text in source.items() if isinstance(source, Mapping) else [(None, source)]:
+        if isinstance(text, Mapping):
             text = " ".join(filter(None, (text.get("title"), text.get("text"))))
         if not isinstance(name, str) or not isinstance(text, str):
             raise InputError(
                 f"{shorten(text)} where a text by its id belongs",
-                place=f"bench: {what}",
+                place=f"bench: {argument}",
                 remedy="give {id: text}, or a BEIR folder",
             )
-        found[name] = text
-    return found
+        texts[name] = text
+    return texts
 
 
-def _questions(given: Texts, folder: Path | None) -> dict[str, str]:
-    source = folder if given is None else given
+def _read_questions(queries: Texts, folder: Path | None) -> dict[str, str]:
+    """Read the questions, by default those of the BEIR folder."""
+    source = folder if queries is None else queries
     if isinstance(source, str | os.PathLike):
         return read_questions(Path(source))
-    found = _by_id(source, "queries")
-    if not any(text.strip() for text in found.values()):
+    questions = _read_mapping(source, "queries")
+    if not any(text.strip() for text in questions.values()):
         raise InputError(
             "there are no queries",
             place="bench",
             remedy="give queries={id: text}, or a BEIR folder",
         )
-    return found
+    return questions
 
 
-def _judged(given: Any, folder: Path | None) -> Qrels:
-    if given is None and folder is None:
+def _read_judgments(qrels: Any, folder: Path | None) -> Qrels:
+    """Read the judgments, by default those of the BEIR folder."""
+    if qrels is None and folder is None:
         raise InputError("there are no qrels", place="bench", remedy="give qrels=")
-    return read_qrels(given if folder is None or given is not None else qrels_file(folder))
+    return read_qrels(qrels if folder is None or qrels is not None else qrels_file(folder))
 
 
-def _temporary() -> Path:
+def _temporary_folder() -> Path:
+    """Make a folder that is deleted when Python exits."""
     folder = Path(tempfile.mkdtemp(prefix="rankproof-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -1,24 +1,27 @@
-"""RAnWG that counts a source once: a second passage of the same source is worth less.
+"""RAnWG in which a source counts once: a second passage of the same source is worth less.
 
-δ = 1 for the first passage of a source in the list and β for the others; G_nov = Σ δ · w over the
-top K [R §2.4]. Which passage of a source comes first is random inside a tie, so this is not linear
-in the rank; it is exact all the same. Of a group of g, t fit into the top K. A source with n
-passages of mean weight w̄ in the group and none before it adds, by symmetry among its passages,
+    G_nov = Σ δ · w over the top K,   δ = 1 for the first passage of its source in the list, else β
 
-    E = w̄ · P + β · w̄ · (n·t/g − P),   P = 1 − C(g−n, t)/C(g, t), the chance that any of them fits
+[R §2.4], with w the weights of RAnWG. Within a tie it is random which passage of a source comes
+first, so that G_nov is not linear in the ranks; its mean and extremes are exact all the same. Let t
+of the g passages of a tie group be in the top K, and n of them, of mean weight w̄, be of one source.
+If no earlier passage is of this source, its expected gain is, by symmetry among its n passages,
 
-and one that had a passage before adds β · w̄ · n·t/g.
+    E = w̄ · P + β · w̄ · (n·t/g − P),   P = 1 − C(g−n, t)/C(g, t) = P(any of them is in the top K)
 
-    max: a source's best passage first. The best of each new source counts w, all else β·w; the t
-         largest of these can be had together, for no other passage of a source is worth more.
-    min: a source's worst passage first. j passages of a new source cost least when they are its j
-         lightest: (1−β)·w₁ + β·(w₁ + … + w_j). The j of each source are chosen by dynamic
-         programming, since the first one may cost more than the next.
+and β · w̄ · n·t/g if there is an earlier one. The extremes over orders within the group:
+
+    max   The best passage of each new source counts w and all others β·w; the t largest of these
+          can occur together, since no other passage of a source is worth more than its best.
+    min   The j lightest passages w₁ ≤ … ≤ w_j of a new source, in this order, cost
+          (1−β)·w₁ + β·(w₁ + … + w_j). Dynamic programming chooses the j of each source: a greedy
+          choice fails where the first passage of a source costs more than the next.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -26,7 +29,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.data.tables import Qrels
+from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import Order, check_order
 from rankproof.evaluation import Summary, check_scale, summarise
 from rankproof.foundation.arrays import Float
@@ -47,8 +50,7 @@ class Novelty:
 
     >>> from rankproof.tradeoffs import novelty
     >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 5, "b": 5}}
-    >>> found = novelty(run, qrels, {"a": "x", "b": "x"}, 2)
-    >>> found.unsourced
+    >>> novelty(run, qrels, {"a": "x", "b": "x"}, 2).unsourced
     0
     """
 
@@ -62,18 +64,21 @@ class Novelty:
 
     @property
     def summary(self) -> Summary:
-        """Means over the queries where it is defined."""
+        """Means over the queries where RAnWG is defined."""
         return summarise(self.outcomes)
 
     @property
     def per_query(self) -> pl.DataFrame:
         """One row per query: query, expected, oblivious, min, max."""
-        figures = {n: getattr(self.outcomes, n) for n in ("expected", "oblivious", "min", "max")}
-        return pl.DataFrame({"query": self.queries, **figures})
+        names = ("expected", "oblivious", "min", "max")
+        return pl.DataFrame(
+            {"query": self.queries, **{name: getattr(self.outcomes, name) for name in names}}
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        named = plain_fields(self, "name", "beta", "ideal", "unsourced")
-        return {**named, "measure": str(self.measure), **self.summary.to_dict()}
+        """The settings and the means, as JSON has them."""
+        settings = plain_fields(self, "name", "beta", "ideal", "unsourced")
+        return {**settings, "measure": str(self.measure), **self.summary.to_dict()}
 
 
 def novelty(
@@ -87,16 +92,16 @@ def novelty(
     ideal: Ideal = "plain",
     order: Order = "input",
 ) -> Novelty:
-    """RAnWG@K in which repeats of a source count β, over every order of ties.
+    """Evaluate RAnWG@K with repeats of a source counting β, over every order of ties.
 
-    `sources` says which source each document is from: a {doc: source} dict, a frame or a file
-    with columns doc and source. A document without one is a source of its own. Every passage of
-    the list takes part, graded or not: a poor first passage of a source makes the next a repeat.
-    `measure` sets other weights, such as "RAnWG(alpha=0.5)@10".
+    `sources` is the source of each document: a {doc: source} dict, a frame or a file with columns
+    doc and source. A document without one is a source of its own. Ungraded passages take part too:
+    an irrelevant first passage of a source makes the next one a repeat. `measure` sets other
+    weights, such as "RAnWG(alpha=0.5)@10".
 
-    The gain is divided by RAnWG's own ideal, so that it can only be lower than RAnWG, and reaches
-    1 only if the best K come from K sources; ideal="novel" divides by the best discounted gain of
-    all graded passages instead. There is no closed form for the standard deviation.
+    The gain is divided by RAnWG's own ideal, so that it is never above RAnWG and reaches 1 only if
+    the best K come from K sources; ideal="novel" divides by the best discounted gain of all graded
+    passages instead. There is no closed form for the standard deviation.
 
     >>> from rankproof.tradeoffs import novelty
     >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 5, "b": 5}}
@@ -104,142 +109,193 @@ def novelty(
     0.75
     """
     check_order(order)
-    weighed = parse(f"RAnWG@{at}" if measure is None else measure)
-    if weighed.name != "RAnWG":
-        raise InputError(f"{weighed} has no weights to discount", remedy="use RAnWG")
-    k = weighed.cutoff or at
+    ranwg = parse(f"RAnWG@{at}" if measure is None else measure)
+    if ranwg.name != "RAnWG":
+        raise InputError(f"{ranwg} has no weights to discount", remedy="use RAnWG")
+    k = ranwg.cutoff or at
     if not (isinstance(beta, int | float) and 0 <= beta <= 1):
         raise InputError(f"beta {shorten(beta)} is not between 0 and 1", remedy="use 0.5, say")
     if ideal not in get_args(Ideal):
         raise InputError(f"ideal {shorten(ideal)} is unknown", remedy="use plain or novel")
-    judged, mine = read_qrels(qrels), read_run(run)
-    check_scale(weighed, judged.grade, judged.place)
-    origin = read_pairs(sources, "doc", "source").frame.with_columns(
-        pl.col("source").cast(pl.String)
+    judgments, ranked = read_qrels(qrels), read_run(run)
+    check_scale(ranwg, judgments.grade, judgments.place)
+    source_of = read_pairs(sources, "doc", "source").frame
+    source_of = source_of.with_columns(pl.col("source").cast(pl.String))
+    weights = judgments.to_frame().select(
+        "query", "doc", weight=pl.Series(graded_weights(judgments, ranwg))
     )
-    weights = judged.to_frame().select(
-        "query", "doc", weight=pl.Series(graded_weights(judged, weighed))
+    weights = _add_source(weights, source_of)
+    listed = _add_source(_top_with_weights(ranked, judgments, weights, k, order), source_of)
+    norm = _ideal_gain(weights, judgments, k, beta if ideal == "novel" else 1.0)
+    by_source = _summarize_sources(listed)
+    gains = (
+        _expected_gain(by_source, beta),
+        _lowest_gain(listed, by_source, beta),
+        _highest_gain(listed, beta),
+        _listed_gain(listed, k, beta),
     )
-    listed = (
-        candidates(mine, order)
-        .filter(pl.col("first") <= k)
-        .join(judged.to_frame(), on="query", how="semi")
-        .join(weights, on=["query", "doc"], how="left")
-        .with_columns(pl.col("weight").fill_null(0.0))
-    )
-    if not len(listed):
-        raise InputError(
-            f"no query is both in {mine.name} and in {judged.name}",
-            remedy="check that the two files belong together",
-        )
-    listed = _sourced(listed, origin)
-    norm = _ideal(_sourced(weights, origin), judged, k, beta if ideal == "novel" else 1.0)
-    expected, least, most, stated = (
-        _by_query(frame, judged) / norm for frame in _figures(listed, k, beta)
-    )
-    outcomes = Outcomes(expected, least, most, stated, variance=None).consistent()
+    expected, lowest, highest, as_listed = (_sum_by_query(gain, judgments) / norm for gain in gains)
     return Novelty(
-        name=mine.name,
-        measure=weighed,
+        name=ranked.name,
+        measure=ranwg,
         beta=float(beta),
         ideal=ideal,
-        queries=judged.queries,
-        outcomes=outcomes,
+        queries=judgments.queries,
+        outcomes=Outcomes(expected, lowest, highest, as_listed, variance=None).consistent(),
         unsourced=int(listed["alone"].sum()),
     )
 
 
-def _sourced(frame: pl.DataFrame, origin: pl.DataFrame) -> pl.DataFrame:
-    """With `source`, and `alone` where a document has none and stands for itself."""
-    return frame.join(origin, on="doc", how="left").with_columns(
+# Frames of passages have a row per passage: query, doc, weight, source, alone; those of a run also
+# rank, first, last (see `candidates`), size, fits and is_new (see `_top_with_weights`).
+_SOURCE = ("query", "alone", "source")
+_TIE_GROUP = ("query", "first")
+
+
+def _add_source(passages: pl.DataFrame, source_of: pl.DataFrame) -> pl.DataFrame:
+    """Add `source`, and `alone`: true for a document without one, which is its own source."""
+    return passages.join(source_of, on="doc", how="left").with_columns(
         alone=pl.col("source").is_null(), source=pl.col("source").fill_null(pl.col("doc"))
     )
 
 
-def _by_query(frame: pl.DataFrame, qrels: Qrels) -> Float:
-    """(Q,) sums of `gain`, 0 for a query that lists nothing."""
-    sums = frame.group_by("query").agg(pl.col("gain").sort().sum())
-    joined = pl.DataFrame({"query": qrels.queries}).join(
-        sums, on="query", how="left", maintain_order="left"
+def _top_with_weights(
+    run: Run, judgments: Qrels, weights: pl.DataFrame, k: int, order: Order
+) -> pl.DataFrame:
+    """Return the passages that some order of ties puts into the top K, with their weights.
+
+    `size` is that of the tie group, `fits` the number of its passages that are in the top K.
+    """
+    first, last = pl.col("first"), pl.col("last")
+    listed = (
+        candidates(run, order)
+        .filter(first <= k)
+        .join(judgments.to_frame(), on="query", how="semi")
+        .join(weights.select("query", "doc", "weight"), on=["query", "doc"], how="left")
+        .with_columns(
+            pl.col("weight").fill_null(0.0),
+            size=last - first + 1,
+            fits=pl.min_horizontal(last, pl.lit(k)) - first + 1,
+        )
     )
+    if not len(listed):
+        raise InputError(
+            f"no query is both in {run.name} and in {judgments.name}",
+            remedy="check that the two files belong together",
+        )
+    return listed
+
+
+def _sum_by_query(gains: pl.DataFrame, judgments: Qrels) -> Float:
+    """Return (Q,) the sum of `gain` for each query, 0 for one without rows."""
+    sums = gains.group_by("query").agg(pl.col("gain").sort().sum())
+    queries = pl.DataFrame({"query": judgments.queries})
+    joined = queries.join(sums, on="query", how="left", maintain_order="left")
     return joined["gain"].fill_null(0.0).to_numpy()
 
 
-def _ideal(weights: pl.DataFrame, qrels: Qrels, k: int, beta: float) -> Float:
-    """(Q,) the best K of all graded passages; β = 1 makes a repeat count in full."""
-    best = pl.col("weight").rank("ordinal", descending=True).over("query", "alone", "source") == 1
-    valued = weights.with_columns(gain=pl.col("weight") * pl.when(best).then(1.0).otherwise(beta))
-    top = pl.col("gain").rank("ordinal", descending=True).over("query") <= k
-    norm = _by_query(valued.filter(top), qrels)
-    return np.where(norm > 0, norm, np.nan)
+def _discounted(is_first: pl.Expr, beta: float) -> pl.Expr:
+    """The weight of a passage, times β unless it is the first of its source."""
+    return pl.col("weight") * pl.when(is_first).then(1.0).otherwise(beta)
 
 
-def _figures(listed: pl.DataFrame, k: int, beta: float) -> list[pl.DataFrame]:
-    """Frames of query and gain for expected, min, max and oblivious."""
-    source = ["query", "alone", "source"]
-    group = ["query", "first"]
-    listed = listed.with_columns(
-        size=pl.col("last") - pl.col("first") + 1,
-        fits=pl.min_horizontal("last", pl.lit(k)) - pl.col("first") + 1,
-        fresh=pl.col("first") == pl.col("first").min().over(source),
-    )
-    each = listed.group_by(*source, "first").agg(
-        pl.col("size", "fits", "fresh").first(),
-        n=pl.len().cast(pl.Int64),
-        total=pl.col("weight").sort().sum(),
-        least=pl.col("weight").min(),
-    )
-    size, n, fits = (each[name].to_numpy() for name in ("size", "n", "fits"))
-    total, fresh = each["total"].to_numpy(), each["fresh"].to_numpy()
-    any_fits = 1.0 - none_drawn(size, n, fits)
-    first = np.where(fresh, total / n * any_fits, 0.0)  # expected weight of a new source's first
-    expected = each.select("query", gain=pl.Series(first + beta * (total * fits / size - first)))
-
-    best = pl.col("weight").rank("ordinal", descending=True).over(*source, "first") == 1
-    full = pl.when(pl.col("fresh") & best).then(1.0).otherwise(beta)
-    most = listed.with_columns(gain=pl.col("weight") * full).filter(
-        pl.col("gain").rank("ordinal", descending=True).over(group) <= pl.col("fits")
-    )
-    whole = each.filter(pl.col("fits") == pl.col("size")).select(
-        "query",
-        gain=beta * pl.col("total")
-        + pl.when("fresh").then((1.0 - beta) * pl.col("least")).otherwise(0.0),
-    )
-    cut = listed.filter(pl.col("fits") < pl.col("size"))
-    least = [
-        (query, _lightest(frame, int(frame["fits"][0]), beta))
-        for (query,), frame in cut.group_by("query")  # one group of a query is cut
-    ]
-    least_cut = pl.DataFrame(least, schema={"query": pl.String, "gain": pl.Float64}, orient="row")
-    new = pl.col("rank") == pl.col("rank").min().over(source)
-    stated = listed.filter(pl.col("rank") <= k).with_columns(
-        gain=pl.col("weight") * pl.when(new).then(1.0).otherwise(beta)
-    )
-    return [expected, pl.concat([whole, least_cut]), most, stated]
+def _best_of(groups: Sequence[str]) -> pl.Expr:
+    """True for one passage of the highest weight in each group."""
+    return pl.col("weight").rank("ordinal", descending=True).over(*groups) == 1
 
 
-def _lightest(group: pl.DataFrame, fits: int, beta: float) -> float:
-    """The least that `fits` passages of a tie group can add.
+def _ideal_gain(weights: pl.DataFrame, judgments: Qrels, k: int, beta: float) -> Float:
+    """Return (Q,) the gain of the best K of all graded passages; NaN for 0.
 
-    Passages without weight cost nothing and make what follows of their source a repeat: they go
-    first. Then best[j] is the least cost of j more, source after source.
+    β = 1 is the ideal of RAnWG itself, in which repeats count in full.
     """
-    weightless = group["weight"] == 0.0
-    left = fits - int(weightless.sum())
-    if left <= 0:
+    gains = weights.with_columns(gain=_discounted(_best_of(_SOURCE), beta))
+    is_top = pl.col("gain").rank("ordinal", descending=True).over("query") <= k
+    ideal = _sum_by_query(gains.filter(is_top), judgments)
+    return np.where(ideal > 0, ideal, np.nan)
+
+
+def _is_new() -> pl.Expr:
+    """True for a passage in the first tie group that has its source."""
+    return pl.col("first") == pl.col("first").min().over(_SOURCE)
+
+
+def _summarize_sources(listed: pl.DataFrame) -> pl.DataFrame:
+    """Return for each source in each tie group its number of passages, and their total weight."""
+    return (
+        listed.with_columns(is_new=_is_new())
+        .group_by(*_SOURCE, "first")
+        .agg(
+            pl.col("size", "fits", "is_new").first(),
+            n=pl.len().cast(pl.Int64),
+            total=pl.col("weight").sort().sum(),
+            least=pl.col("weight").min(),
+        )
+    )
+
+
+def _expected_gain(by_source: pl.DataFrame, beta: float) -> pl.DataFrame:
+    """Return query and gain: the formula for E above, of each source in each tie group."""
+    size, n, fits = (by_source[name].to_numpy() for name in ("size", "n", "fits"))
+    total, is_new = by_source["total"].to_numpy(), by_source["is_new"].to_numpy()
+    any_fits = 1.0 - none_drawn(size, n, fits)
+    first_passage = np.where(is_new, total / n * any_fits, 0.0)
+    gain = first_passage + beta * (total * fits / size - first_passage)
+    return by_source.select("query", gain=pl.Series(gain))
+
+
+def _highest_gain(listed: pl.DataFrame, beta: float) -> pl.DataFrame:
+    """Return query and gain of the passages that fit where those worth most come first."""
+    gains = listed.with_columns(gain=_discounted(_is_new() & _best_of([*_SOURCE, "first"]), beta))
+    place = pl.col("gain").rank("ordinal", descending=True).over(_TIE_GROUP)
+    return gains.filter(place <= pl.col("fits"))
+
+
+def _lowest_gain(listed: pl.DataFrame, by_source: pl.DataFrame, beta: float) -> pl.DataFrame:
+    """Return query and gain where passages worth least come first.
+
+    A tie group that fits whole only decides which passage of a new source counts in full: the
+    lightest. Of the group that ends past K, at most one of a query, `_lightest_choice` decides.
+    """
+    first_passage = pl.when("is_new").then((1.0 - beta) * pl.col("least")).otherwise(0.0)
+    whole = by_source.filter(pl.col("fits") == pl.col("size")).select(
+        "query", gain=beta * pl.col("total") + first_passage
+    )
+    is_cut = pl.col("fits") < pl.col("size")
+    cut = listed.with_columns(is_new=_is_new()).filter(is_cut).group_by("query")
+    lowest = [(query, _lightest_choice(group, beta)) for (query,), group in cut]
+    schema = {"query": pl.String, "gain": pl.Float64}
+    return pl.concat([whole, pl.DataFrame(lowest, schema=schema, orient="row")])
+
+
+def _listed_gain(listed: pl.DataFrame, k: int, beta: float) -> pl.DataFrame:
+    """Return query and gain of the top K as the stated tie-break orders it."""
+    is_first = pl.col("rank") == pl.col("rank").min().over(_SOURCE)
+    return listed.filter(pl.col("rank") <= k).with_columns(gain=_discounted(is_first, beta))
+
+
+def _lightest_choice(group: pl.DataFrame, beta: float) -> float:
+    """Return the least gain of the passages of one tie group that fit into the top K.
+
+    Passages of weight 0 come first: they cost nothing and turn what follows of their source into
+    repeats. Then lowest[j] is the least gain of j further passages from the sources so far.
+    """
+    is_weightless = group["weight"] == 0.0
+    remaining = int(group["fits"][0]) - int(is_weightless.sum())
+    if remaining <= 0:
         return 0.0
-    opened = group.filter(weightless).select("alone", "source").unique()
-    heavy = group.filter(~weightless)
-    repeats = heavy.join(opened, on=["alone", "source"], how="semi")
-    seen = pl.concat([repeats, heavy.filter(~pl.col("fresh"))]).unique("doc")
-    new = heavy.join(seen, on="doc", how="anti")
-    ladders = [beta * np.cumsum(np.sort(seen["weight"].to_numpy()))]
-    for _, frame in new.group_by("alone", "source", maintain_order=True):
-        weight = np.sort(frame["weight"].to_numpy())
-        ladders.append((1.0 - beta) * weight[0] + beta * np.cumsum(weight))
-    best = np.concatenate([[0.0], np.full(left, math.inf)])
-    for ladder in ladders:
-        before = best.copy()
-        for j, cost in enumerate(ladder[:left], 1):
-            best[j:] = np.minimum(best[j:], before[:-j] + cost)
-    return float(best[left])
+    opened = group.filter(is_weightless).select("alone", "source").unique()
+    weighted = group.filter(~is_weightless)
+    of_opened = weighted.join(opened, on=["alone", "source"], how="semi")
+    repeats = pl.concat([of_opened, weighted.filter(~pl.col("is_new"))]).unique("doc")
+    new = weighted.join(repeats, on="doc", how="anti")
+    costs = [beta * np.cumsum(np.sort(repeats["weight"].to_numpy()))]  # of 1, 2, … passages
+    for _, passages in new.group_by("alone", "source", maintain_order=True):
+        weight = np.sort(passages["weight"].to_numpy())
+        costs.append((1.0 - beta) * weight[0] + beta * np.cumsum(weight))
+    lowest = np.concatenate([[0.0], np.full(remaining, math.inf)])
+    for cost_of_source in costs:
+        without = lowest.copy()
+        for j, cost in enumerate(cost_of_source[:remaining], 1):
+            lowest[j:] = np.minimum(lowest[j:], without[:-j] + cost)
+    return float(lowest[remaining])

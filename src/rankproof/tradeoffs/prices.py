@@ -1,11 +1,12 @@
-"""Prices are data with a date, never constants in code; and the arithmetic of cost.
+"""Prices of models and machines, read from a file with a date, and the arithmetic of cost.
 
     rerank cost of a query          K · tokens per candidate / 1000 · price per 1k tokens
     generator input cost            K · tokens per passage / 1000 · price per 1k tokens
     search cost of a query          searches billed / 1000 · price per 1000 searches
     machine cost                    seconds / 3600 · (price per hour + GB · price per GB and hour)
 
-Every function returns an amount for 1,000 queries, in the currency of the price file.
+Prices change, so that no code holds any. Every function of cost returns an amount for 1,000
+queries, in the currency of the price file.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ SHIPPED = Path(__file__).parents[1] / "resources" / "prices.yaml"
 
 
 class Price(Settings):
-    """A price by the token, by the search, or both; it may have a date and a source of its own."""
+    """The price of a model by the token, by the search, or both."""
 
-    per_million_tokens: NonNegative | None = None  # that it reads
-    per_million_output_tokens: NonNegative | None = None  # that it writes; else as it reads
+    per_million_tokens: NonNegative | None = None  # of input
+    per_million_output_tokens: NonNegative | None = None  # by default as for input
     per_1000_searches: NonNegative | None = None
-    date: str | None = None
+    date: str | None = None  # by default that of the file
     source: str | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _in_dollars(cls, data: Any) -> Any:
-        """`usd_per_million_tokens`, as files wrote it before they could name a currency."""
+    def _read_dollar_names(cls, data: Any) -> Any:
+        """Accept `usd_per_million_tokens`, the name in files from before there were currencies."""
         if not isinstance(data, dict):
             return data
         return {str(key).removeprefix("usd_"): value for key, value in data.items()}
 
     @field_validator("date", mode="before")
     @classmethod
-    def _date(cls, value: Any) -> Any:
-        return value if value is None else _checked(value)
+    def _check_own_date(cls, value: Any) -> Any:
+        return value if value is None else _check_date(value)
 
     @model_validator(mode="after")
-    def _some_price(self) -> Price:
+    def _require_a_price(self) -> Price:
         if self.per_million_tokens is None and self.per_1000_searches is None:
             raise InputError(
                 "no price is given", remedy="add per_million_tokens or per_1000_searches"
@@ -60,9 +61,9 @@ class Price(Settings):
 
     @property
     def per_written(self) -> float:
-        """Of a million tokens that it writes."""
-        written = self.per_million_output_tokens
-        return written if written is not None else self.per_million_tokens or 0.0
+        """Price of a million tokens of output."""
+        output = self.per_million_output_tokens
+        return output if output is not None else self.per_million_tokens or 0.0
 
 
 class Machine(Settings):
@@ -75,7 +76,7 @@ class Machine(Settings):
 
 
 class Prices(Settings):
-    """What a million tokens, or 1,000 searches, cost by model; and an hour of the machine.
+    """A price file: prices by model, and of an hour of the machine.
 
     >>> from rankproof.tradeoffs import read_prices
     >>> read_prices().currency
@@ -85,36 +86,37 @@ class Prices(Settings):
     date: str  # YYYY-MM-DD, or YYYY-MM for a month
     source: str
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
-    models: dict[str, Price]  # in a file a plain number will do
+    models: dict[str, Price]  # in a file, a number is the price of a million tokens
     machine: Machine | None = None  # without it the time of local stages has no price
 
     @field_validator("date", mode="before")
     @classmethod
-    def _date(cls, value: Any) -> Any:
-        return _checked(value)
+    def _check_file_date(cls, value: Any) -> Any:
+        return _check_date(value)
 
     @field_validator("models", mode="before")
     @classmethod
-    def _numbers(cls, value: Any) -> Any:
+    def _expand_numbers(cls, value: Any) -> Any:
+        """Turn each number into a price per million tokens."""
         if not isinstance(value, dict) or not value:
             raise InputError("no model is listed", remedy="write `rerank-2.5: 0.05`, say")
-        found = {}
+        models = {}
         for model, price in value.items():
-            number = isinstance(price, int | float) and not isinstance(price, bool)
-            if not isinstance(price, dict) and not (number and 0 <= price < math.inf):
+            is_number = isinstance(price, int | float) and not isinstance(price, bool)
+            if not isinstance(price, dict) and not (is_number and 0 <= price < math.inf):
                 raise InputError(
                     f"{model}: {shorten(price)} is not a price",
                     remedy="write what a million tokens cost, such as 0.05, or 0",
                 )
-            found[str(model)] = {"per_million_tokens": price} if number else price
-        return found
+            models[str(model)] = {"per_million_tokens": price} if is_number else price
+        return models
 
     @model_validator(mode="before")
     @classmethod
-    def _one_currency(cls, data: Any) -> Any:
+    def _refuse_dollars_in_other_currencies(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("currency", "USD") != "USD":
-            listed = data.get("models")
-            for model, price in listed.items() if isinstance(listed, dict) else ():
+            models = data.get("models")
+            for model, price in models.items() if isinstance(models, dict) else ():
                 if isinstance(price, dict) and any(str(key).startswith("usd_") for key in price):
                     raise InputError(
                         f"models.{model}: a price in US dollars in a file of {data['currency']}",
@@ -123,32 +125,34 @@ class Prices(Settings):
         return data
 
     def price(self, model: str) -> Price:
-        """Of a model; InputError where it has none."""
-        if model not in self.models:
-            lower = {name.lower(): name for name in self.models}
-            near = get_close_matches(model.lower(), lower, 1)
-            known = ", ".join(self.models)
-            raise InputError(
-                f"model {shorten(model)} has no price",
-                remedy=f"did you mean {lower[near[0]]!r}?"
-                if near
-                else f"add it to the price file (`{model}: 0` if it runs on your own machine); "
-                f"known: {known}",
-            )
-        return self.models[model]
+        """Return the price of a model; raise InputError, with the closest name, if it has none."""
+        if model in self.models:
+            return self.models[model]
+        by_lower_case = {name.lower(): name for name in self.models}
+        remedy = (
+            f"add it to the price file (`{model}: 0` if it runs on your own machine); "
+            f"known: {', '.join(self.models)}"
+        )
+        if closest := get_close_matches(model.lower(), by_lower_case, 1):
+            remedy = f"did you mean {by_lower_case[closest[0]]!r}?"
+        raise InputError(f"model {shorten(model)} has no price", remedy=remedy)
 
     def per_million(self, model: str) -> float:
-        """What a million tokens cost; InputError where the model has no such price."""
-        found = self.price(model).per_million_tokens
-        if found is None:
+        """Return the price of a million tokens; raise InputError if the model has none."""
+        price = self.price(model).per_million_tokens
+        if price is None:
             raise InputError(
                 f"model {shorten(model)} has a price by the search alone",
                 remedy="add its per_million_tokens to the price file",
             )
-        return found
+        return price
+
+    def per_1k(self, model: str) -> float:
+        """Return the price of a thousand tokens; raise InputError if the model has none."""
+        return self.per_million(model) / 1000.0
 
     def select(self, models: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the prices of these models by kind; kinds without one are left out."""
+        """Return {kind of price: {model: price}} of these models."""
         by_kind: dict[str, dict[str, float]] = {"per_million_tokens": {}}
         for kind in ("per_million_tokens", "per_million_output_tokens", "per_1000_searches"):
             for model in models:
@@ -156,31 +160,30 @@ class Prices(Settings):
                     by_kind.setdefault(kind, {})[model] = price
         return by_kind
 
-    def per_1k(self, model: str) -> float:
-        """What a thousand tokens cost."""
-        return self.per_million(model) / 1000.0
-
     def stale(
         self, today: datetime.date | None = None, models: Iterable[str] | None = None
     ) -> list[str]:
-        """A line for each date more than a year ago; of these models alone, if named."""
+        """Return a warning for each date of prices that is more than a year ago.
+
+        Only of the named models, if any are; a price of 0 does not age.
+        """
         now = today or datetime.date.today()
-        old: dict[str, list[str]] = {}
+        models_by_date: dict[str, list[str]] = {}
         for model in self.models if models is None else models:
             price = self.price(model)
-            when = price.date or self.date
-            costs = max(price.per_million_tokens or 0.0, price.per_1000_searches or 0.0)
-            if costs > 0 and now > _year_after(when):
-                old.setdefault(when, []).append(model)
+            date = price.date or self.date
+            is_free = not price.per_million_tokens and not price.per_1000_searches
+            if not is_free and now > _a_year_after(date):
+                models_by_date.setdefault(date, []).append(model)
         return [
-            f"prices of {when} are more than a year old ({', '.join(names)}): check them, and "
+            f"prices of {date} are more than a year old ({', '.join(names)}): check them, and "
             "name a newer price file"
-            for when, names in old.items()
+            for date, names in models_by_date.items()
         ]
 
 
 def read_prices(path: str | Path | None = None) -> Prices:
-    """A price file, or the one that ships with rankproof.
+    """Read a price file; by default the one that ships with rankproof.
 
     >>> from rankproof.tradeoffs import read_prices
     >>> "GPT-5 mini" in read_prices().models
@@ -190,7 +193,7 @@ def read_prices(path: str | Path | None = None) -> Prices:
 
 
 def rerank_cost(k: float, tokens_per_candidate: float, price_per_1k: float) -> float:
-    """Of 1,000 queries that each have K candidates reranked.
+    """Return the cost of reranking K candidates for each of 1,000 queries.
 
     >>> from rankproof.tradeoffs import rerank_cost
     >>> rerank_cost(50, 200, 0.00005)
@@ -200,7 +203,7 @@ def rerank_cost(k: float, tokens_per_candidate: float, price_per_1k: float) -> f
 
 
 def generator_cost(k: float, tokens_per_passage: float, price_per_1k: float) -> float:
-    """Of the input of 1,000 answers that each read K passages.
+    """Return the cost of reading K passages for each of 1,000 answers.
 
     >>> from rankproof.tradeoffs import generator_cost
     >>> generator_cost(10, 200, 0.00025)
@@ -210,48 +213,50 @@ def generator_cost(k: float, tokens_per_passage: float, price_per_1k: float) -> 
 
 
 def token_cost(tokens: float, per_million: float) -> float:
-    """Of 1,000 queries that take so many tokens each."""
+    """Return the cost of 1,000 queries of so many tokens each."""
     return _token_cost(1.0, tokens, per_million / 1000.0)
 
 
 def search_cost(searches: float, per_1000: float) -> float:
-    """Of 1,000 queries that are billed so many searches each.
+    """Return the cost of 1,000 queries that are each billed so many searches.
 
     >>> from rankproof.tradeoffs import search_cost
     >>> search_cost(1, 2.0)
     2.0
     """
-    _check(searches=searches, per_1000=per_1000)
+    _check_amounts(searches=searches, per_1000=per_1000)
     return QUERIES * searches * per_1000 / 1000.0
 
 
 def machine_cost(
     seconds_per_query: float, per_hour: float, gigabytes: float = 0.0, per_gb_hour: float = 0.0
 ) -> float:
-    """Of 1,000 queries on a machine that is paid by the hour, and by the memory they need.
+    """Return the cost of 1,000 queries on a machine paid by the hour, and by the memory in use.
 
     >>> from rankproof.tradeoffs import machine_cost
     >>> machine_cost(0.036, 1.0)
     0.01
     """
-    _check(seconds_per_query=seconds_per_query, per_hour=per_hour)
-    _check(gigabytes=gigabytes, per_gb_hour=per_gb_hour)
+    _check_amounts(seconds_per_query=seconds_per_query, per_hour=per_hour)
+    _check_amounts(gigabytes=gigabytes, per_gb_hour=per_gb_hour)
     return QUERIES * seconds_per_query * (per_hour + gigabytes * per_gb_hour) / 3600.0
 
 
 def _token_cost(k: float, tokens: float, price_per_1k: float) -> float:
-    _check(k=k, tokens=tokens, price_per_1k=price_per_1k)
+    """Return the cost of 1,000 queries that each read K texts of so many tokens."""
+    _check_amounts(k=k, tokens=tokens, price_per_1k=price_per_1k)
     return QUERIES * k * tokens * price_per_1k / 1000.0
 
 
-def _check(**figures: float) -> None:
-    for name, figure in figures.items():
-        if not (math.isfinite(figure) and figure >= 0):
-            raise InputError(f"{name} {figure} is not a number from 0", remedy="check the figures")
+def _check_amounts(**amounts: float) -> None:
+    """Raise InputError for an amount that is negative or not finite."""
+    for name, amount in amounts.items():
+        if not (math.isfinite(amount) and amount >= 0):
+            raise InputError(f"{name} {amount} is not a number from 0", remedy="check the figures")
 
 
-def _checked(value: Any) -> str:
-    """YAML reads 2025-11-12 as a date and 2025-11 as text."""
+def _check_date(value: Any) -> str:
+    """Return a day or month as text; YAML reads 2025-11-12 as a date but 2025-11 as text."""
     text = value.isoformat() if isinstance(value, datetime.date) else str(value)
     if _last_day(text) is None:
         raise InputError(
@@ -261,16 +266,19 @@ def _checked(value: Any) -> str:
 
 
 def _last_day(text: str) -> datetime.date | None:
-    """The day, or the last day of the month; None where there is no such day."""
+    """Return the day, or the last day of the month, that a text names; None if there is none."""
     match = re.fullmatch(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)
+    if match is None:
+        return None
+    year, month, day = (int(part or 0) for part in match.groups())
     try:
-        year, month, day = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
         return datetime.date(year, month, day or calendar.monthrange(year, month)[1])
     except ValueError:
         return None
 
 
-def _year_after(text: str) -> datetime.date:
+def _a_year_after(text: str) -> datetime.date:
+    """Return the same day of the next year; for 29 February the 28th."""
     day = _last_day(text) or datetime.date.min
-    leap = (day.month, day.day) == (2, 29)
-    return day.replace(year=day.year + 1, day=28 if leap else day.day)
+    is_leap_day = (day.month, day.day) == (2, 29)
+    return day.replace(year=day.year + 1, day=28 if is_leap_day else day.day)

@@ -10,7 +10,7 @@ from rankproof.data.tables import Run
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.tradeoffs.chunked import cut
+from rankproof.tradeoffs.chunked import cut_documents
 from rankproof.tradeoffs.plan import Configuration, SweepSettings, configurations
 from rankproof.tradeoffs.stack import Stack
 
@@ -39,7 +39,7 @@ def search(
     documents = read_passages(settings.corpus)
     chosen = _first_configuration(settings, name)
     whole = Texts(list(documents), list(documents.values()))
-    passages, _ = cut(settings.chunkings[chosen.chunking], whole)
+    passages, _ = cut_documents(settings.chunkings[chosen.chunking], whole)
     with Workshop(passages) as shop:
         stack = Stack(shop, settings, Texts(list(questions), list(questions.values())), [chosen])
         run = stack.pool(chosen, k)

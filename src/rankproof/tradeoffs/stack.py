@@ -225,7 +225,7 @@ class Stack:
             return ranked
         key = ("judged", c if c.pool == DYNAMIC else c.ranks)
         if key not in self._made:
-            pool, final = (self.cut.credited(run) for run in (ranked.pool, ranked.final))
+            pool, final = (self.cut.credit(run) for run in (ranked.pool, ranked.final))
             self._made[key] = replace(ranked, pool=pool, final=final)
         credited: Ranked = self._made[key]
         return credited
@@ -282,7 +282,7 @@ class Stack:
     def _quality(self, c: Configuration, run: Run) -> Float:
         """Return (Q,) the measure that the sweep chooses by; NaN where it is undefined."""
         measure = self.settings.quality(c)
-        run = run if self.cut is None else self.cut.credited(run)
+        run = run if self.cut is None else self.cut.credit(run)
         evaluation = evaluate_tables(run, self.judgments, [measure], Policy())
         values = evaluation.outcomes[measure].in_mean()
         return self._by_question(

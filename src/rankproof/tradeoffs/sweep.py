@@ -53,7 +53,7 @@ from rankproof.tradeoffs.answers import (
     summarize_answers,
 )
 from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
-from rankproof.tradeoffs.chunked import cut_and_judged
+from rankproof.tradeoffs.chunked import cut_with_judgments
 from rankproof.tradeoffs.latency import Latency
 from rankproof.tradeoffs.load import describe_load
 from rankproof.tradeoffs.outcomes import Costs, build_tables
@@ -423,7 +423,7 @@ class _Work:
         for name, chunking in self.settings.chunkings.items():
             passages, cut = self.passages, None
             if set(self.settings.chunkings) != {NONE}:
-                cut = cut_and_judged(chunking, self.passages, self.qrels)
+                cut = cut_with_judgments(chunking, self.passages, self.qrels)
                 passages = cut.passages
             shop = workshops.enter_context(Workshop(passages, folder / "work"))
             grid = [c for c in self.grid if c.chunking == name]
@@ -447,7 +447,7 @@ class _Work:
             stack = by_chunking[name]
             self._rejudge(name, stack)
             runs = (stack.judged_ranked(c).final for c in stack.grid)
-            known = None if stack.cut is None else stack.cut.known
+            known = None if stack.cut is None else stack.cut.judged_chunks
             measures = self.settings.all_measures
             self.qrels, note = fill_holes(runs, self.qrels, measures, judge, known)
             self.notes.append(note if len(self.stacks) == 1 else f"{name}: {note}")
@@ -458,7 +458,7 @@ class _Work:
         """Hand a stack the judgments as they are now."""
         cut = stack.cut
         if cut is not None:
-            cut = cut_and_judged(self.settings.chunkings[chunking], self.passages, self.qrels)
+            cut = cut_with_judgments(self.settings.chunkings[chunking], self.passages, self.qrels)
         stack.judge_by(self.qrels, cut)
 
     def answer(
