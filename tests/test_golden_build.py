@@ -465,6 +465,21 @@ def test_corrections_flow_into_exports(store: Store, corpus: Path, tmp_path: Pat
     assert read_golden(store).queries[0] == before
 
 
+def test_the_page_strikes_out_no_rank_of_a_passage_that_the_judge_did_not_rank(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus, pruning={"target": 4, "size": 4, "negatives": 1}))
+    passages = read_golden(store).queries[0].passages
+    unranked = next(p for p in passages if p.rank is None)
+    store.add_correction("q0", unranked.doc, "grade", 5, who="ada")
+    joined = next(p for p in read_golden(store).queries[0].passages if p.doc == unranked.doc)
+    assert joined.rank is not None
+    assert joined.judged_rank is None
+    text = export_files(store, tmp_path / "out")["index.html"].read_text()
+    assert f'<td class="n">{joined.rank}</td>' in text
+    assert "None" not in text
+
+
 def test_what_people_confirm_is_validated_and_what_they_change_is_corrected(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A golden set as one page of HTML: no script, nothing loaded, every text escaped."""
+"""The index.html of an export: a golden set to read, without scripts or anything to load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rankproof.foundation.phrasing import plural
 from rankproof.foundation.printable import escape_controls
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery
 
-_SHOWN = 600  # characters of a passage; all of it is in golden.jsonl
+_MAX_PASSAGE_CHARS = 600  # on the page; golden.jsonl has whole passages
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -35,32 +35,26 @@ td.text { overflow-wrap: anywhere; white-space: pre-line }
 """
 
 
-def escape(text: str) -> str:
-    """Text on the page: what has a meaning in HTML is escaped, what acts is written out."""
+def _escape(text: str) -> str:
+    """Return a text in which neither HTML nor control characters have an effect."""
     return escape_html(escape_controls(text, lines=True))
 
 
 def page(golden: Golden) -> str:
-    """The page."""
-    judge, counts = golden.judge, golden.counts
-    banner = (
-        '<p class="banner" role="alert"><strong>Simulated.</strong> The judge knew the answers '
-        "beforehand and noise was added: figures made from this golden set are evidence of "
-        "nothing.</p>"
-        if golden.simulated
-        else ""
+    """Return the page: facts about the set, then each query with ranked and failed passages."""
+    banner = ""
+    if golden.simulated:
+        banner = (
+            '<p class="banner" role="alert"><strong>Simulated.</strong> The judge knew the answers '
+            "beforehand and noise was added: figures made from this golden set are evidence of "
+            "nothing.</p>"
+        )
+    facts = "".join(
+        f"<dt>{_escape(name)}</dt><dd>{_escape(value)}</dd>"
+        for name, value in _facts(golden).items()
     )
-    facts = {
-        "Judge": f"{judge['name']} ({judge['type']})",
-        "Files": ", ".join(sorted({item["file"] for item in golden.inputs.values()})),
-        "Queries": str(len(golden.queries)),
-        "Passages": f"{counts.total}: {counts.graded} graded, {counts.failed} failed, "
-        f"{counts.validated} validated and {counts.corrected} corrected by people",
-        "Cost": "not known" if golden.cost is None else f"${golden.cost:.4f}",
-        "Seed": str(golden.config["seed"]),
-    }
-    listed = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
-    body = "\n".join(_query(query, first=at == 0) for at, query in enumerate(golden.queries))
+    sections = (_query(query, is_open=n == 0) for n, query in enumerate(golden.queries))
+    body = "\n".join(sections)
     title = "Golden set (simulated)" if golden.simulated else "Golden set"
     return f"""<!doctype html>
 <html lang="en">
@@ -74,7 +68,7 @@ def page(golden: Golden) -> str:
 <body>
 <h1>{title}</h1>
 {banner}
-<dl>{listed}</dl>
+<dl>{facts}</dl>
 <p class="note">Grades: 5 answers clearly, 4 highly relevant, 3 partial, 2 weak, 1 not relevant.
 The interval of a rank is where it lies with a probability of 95%, as far as the judge's answers
 and people's labels tell. A grade or rank that people changed stands after the judge's, which is
@@ -84,50 +78,67 @@ struck out; a grade that people gave has a mark.</p>
 </html>"""
 
 
-def _query(query: GoldenQuery, first: bool) -> str:
-    ranked = [p for p in query.passages if p.rank is not None]
-    failed = [p for p in query.passages if p.grade is None]
-    rest = len(query.passages) - len(ranked) - sum(p.rank is None for p in failed)
-    rewritten = "" if query.asked == query.text else f" Searched as: {query.asked}"
-    sure = "" if query.overlap is None else f" Expected overlap of the top: {query.overlap:.0%}."
-    lost = f", {query.failed} failed" if query.failed else ""
-    note = f"{plural(query.calls, 'call')}{lost}.{sure}{rewritten}"
-    if rest:
-        more = plural(rest, "more passage was", "more passages were")
-        note += f" {more} graded and not put in order."
-    rows = "".join(_row(p) for p in [*ranked, *(p for p in failed if p.rank is None)])
-    table = (
-        "<table><thead><tr><th>rank</th><th>95%</th><th>grade</th><th>passage</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
-        if rows
-        else ""
-    )
+def _facts(golden: Golden) -> dict[str, str]:
+    """What was judged by whom, and what it cost."""
+    judge, counts = golden.judge, golden.counts
+    return {
+        "Judge": f"{judge['name']} ({judge['type']})",
+        "Files": ", ".join(sorted({item["file"] for item in golden.inputs.values()})),
+        "Queries": str(len(golden.queries)),
+        "Passages": f"{counts.total}: {counts.graded} graded, {counts.failed} failed, "
+        f"{counts.validated} validated and {counts.corrected} corrected by people",
+        "Cost": "not known" if golden.cost is None else f"${golden.cost:.4f}",
+        "Seed": str(golden.config["seed"]),
+    }
+
+
+def _query(query: GoldenQuery, is_open: bool) -> str:
+    """A query, to be opened with a click, and a table of its ranked and its failed passages."""
+    failed = [p for p in query.passages if p.rank is None and p.grade is None]
+    shown = [*query.ranked, *failed]
+    failed_calls = f", {query.failed} failed" if query.failed else ""
+    note = f"{plural(query.calls, 'call')}{failed_calls}."
+    if query.overlap is not None:
+        note += f" Expected overlap of the top: {query.overlap:.0%}."
+    if query.asked != query.text:
+        note += f" Searched as: {query.asked}"
+    if unranked := len(query.passages) - len(shown):
+        passages = plural(unranked, "more passage was", "more passages were")
+        note += f" {passages} graded and not put in order."
+    table = ""
+    if shown:
+        table = (
+            "<table><thead><tr><th>rank</th><th>95%</th><th>grade</th><th>passage</th></tr>"
+            f"</thead><tbody>{''.join(map(_row, shown))}</tbody></table>"
+        )
     return (
-        f"<details{' open' if first else ''}><summary>{escape(query.text)} "
-        f'<span class="note">{escape(query.query)}</span></summary>'
-        f'<p class="note">{escape(note)}</p>{table}</details>'
+        f"<details{' open' if is_open else ''}><summary>{_escape(query.text)} "
+        f'<span class="note">{_escape(query.query)}</span></summary>'
+        f'<p class="note">{_escape(note)}</p>{table}</details>'
     )
 
 
 def _row(p: GoldenPassage) -> str:
-    rank = _changed(p.judged_rank, p.rank)
+    """A passage with its rank and grade, after those by the judge that people changed."""
+    rank = "–" if p.rank is None else f"{_struck_out(p.judged_rank, p.rank)}{p.rank}"
     interval = "" if p.low is None else f"{p.low}–{p.high}"
     if p.grade is None:
-        grade = f'<span class="failed">failed: {escape(p.failure or "")}</span>'
+        grade = f'<span class="failed">failed: {_escape(p.failure or "")}</span>'
     else:
-        old = "" if p.judged in (None, p.grade) else f"<del>{p.judged}</del> "
-        said = " ✓" if p.validated else ""
-        grade = f'{old}<span class="g g{p.grade}">{p.grade}</span>{said}'
-    text = p.text if len(p.text) <= _SHOWN else f"{p.text[:_SHOWN]}…"
+        mark = " ✓" if p.validated else ""
+        struck_out = _struck_out(p.judged, p.grade)
+        grade = f'{struck_out}<span class="g g{p.grade}">{p.grade}</span>{mark}'
+    text = p.text
+    if len(text) > _MAX_PASSAGE_CHARS:
+        text = f"{text[:_MAX_PASSAGE_CHARS]}…"
     source = "" if p.source is None else f" · {p.source}"
     return (
         f'<tr><td class="n">{rank}</td><td class="n">{interval}</td><td>{grade}</td>'
-        f'<td class="text">{escape(text)}<br><span class="note">{escape(p.doc + source)}</span>'
+        f'<td class="text">{_escape(text)}<br><span class="note">{_escape(p.doc + source)}</span>'
         "</td></tr>"
     )
 
 
-def _changed(old: int | None, new: int | None) -> str:
-    if new is None:
-        return "–"
-    return str(new) if old == new else f"<del>{old}</del> {new}"
+def _struck_out(judged: int | None, final: int) -> str:
+    """The judge's rank or grade, struck out; "" if it has none or it is also the final one."""
+    return "" if judged in (None, final) else f"<del>{judged}</del> "
