@@ -189,7 +189,7 @@ def test_nobody_to_judge_is_said_with_what_is_missing(
     with pytest.raises(rp.InputError, match=r"names no judge; name a chat endpoint there") as told:
         rp.choose(out)
     assert "simulated" not in str(told.value)  # it would need judgements, and there are none
-    with pytest.raises(rp.InputError, match="a simulated judge needs judgements to know"):
+    with pytest.raises(rp.InputError, match="a simulated judge needs judgments"):
         rp.choose(out, judge="simulated")
     (out / "golden.yaml").write_text("corpus: .\njudge: {type: simulated}\n")
     with pytest.raises(rp.InputError, match="evidence of nothing; name another"):

@@ -245,8 +245,8 @@ def test_duplicates_empty_and_broken_files_are_reported_and_left_out(documents: 
     assert made.others == {".png": 1}
     said = "\n".join(made.notes)
     assert "latin.txt: not UTF-8; read as Windows-1252" in said
-    assert "more.jsonl: 2 lines without a text left out" not in said  # a row without `text` has one
-    assert "more.jsonl: 1 line without a text left out: 3, 1 row is the same as" in said
+    assert "more.jsonl: 2 lines without a text skipped" not in said  # a row without `text` has one
+    assert "more.jsonl: 1 line without a text skipped: 3, 1 row is the same as" in said
     recorded = json.loads((made.folder / "provenance.json").read_text())
     assert {file["file"]: file["state"] for file in recorded["files"]} == states
 

@@ -693,7 +693,7 @@ def test_a_simulated_judge_needs_to_know_every_grade(tmp_path: Path) -> None:
     qrels.write_text("q0 0 d0 1\nq0 0 d1 7\n")
     with pytest.raises(InputError, match="grade 7 of the qrels is not under"):
         SimulatedJudge(SimulatedJudgeSettings(type="simulated", grades={0: 1, 1: 5}), qrels)
-    with pytest.raises(InputError, match="needs judgements"):
+    with pytest.raises(InputError, match="needs judgments"):
         SimulatedJudge(SimulatedJudgeSettings(type="simulated"), None)
 
 

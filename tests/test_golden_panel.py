@@ -318,7 +318,7 @@ def test_a_plan_has_a_line_for_each_judge_and_counts_what_it_said_itself(tmp_pat
     ("judge", "more", "words"),
     [
         ({"type": "panel", "judges": {"a": {"type": "simulated"}}}, {}, "at least 2"),
-        (both("http://x"), {"ranking": {"method": "seed"}}, "the seed's rule knows one judge"),
+        (both("http://x"), {"ranking": {"method": "seed"}}, "this method has one judge"),
         (
             {"type": "panel", "judges": {"a": both("http://x"), "b": {"type": "simulated"}}},
             {},

@@ -1,4 +1,4 @@
-"""What a golden set's configuration may say.
+"""The configuration of a golden set, checked: inputs, pools, judge, order, limits.
 
 corpus: my-corpus            # a BEIR folder
 judge: {type: llm, url: "http://localhost:8000/v1", model: qwen, price: {input_per_1m: 0.1, …}}
@@ -41,88 +41,93 @@ class TokenPrice(Settings):
 
 
 class GradingSettings(Settings):
+    """How grades are asked for."""
+
     batch: Batch = 5  # passages that the judge grades in one call
 
 
 class PruningSettings(Settings):
-    """Which graded passages are put in order: see `pruning.prune`."""
+    """Which graded passages are put in order; see `pruning.prune`."""
 
-    target: Count = 20  # K: the ranks that are to be right
-    size: Count = 35  # at least so many passages, where the pool has them
-    negatives: Annotated[int, Field(ge=0)] = 5  # of them at least so many of grade 1 or 2
+    target: Count = 20  # K: number of top ranks that should be right
+    size: Count = 35  # passages to put in order, if the pool has as many
+    negatives: Annotated[int, Field(ge=0)] = 5  # passages of grade 1 or 2 among them
 
 
 class RankingSettings(Settings):
-    """How the subset is put in order; `seed` is the paper's rule and `seed-code` that of its code,
-    for comparison."""
+    """How the subset is put in order.
+
+    The methods `seed` and `seed-code` are for comparison: the rule of the rag-gs paper, and that of
+    its code.
+    """
 
     method: MethodName = "posterior"
     batch: Annotated[int, Field(ge=2, le=50)] = 5
-    depth: Count | None = None  # ranks that are to be right; else the pruning's target
+    depth: Count | None = None  # top ranks that should be right; None: pruning.target
     per_round: Count = 4
     budget: Annotated[int, Field(ge=0)] = 80  # calls for one query
-    target: Annotated[float, Field(gt=0, le=1)] = 0.9  # expected overlap at which it is enough
+    target: Annotated[float, Field(gt=0, le=1)] = 0.9  # expected overlap that ends a query
 
 
 class LimitsSettings(Settings):
-    """What may be spent. None of it changes the result."""
+    """What may be spent; no limit changes the result."""
 
-    max_cost: Dollars | None = None  # US dollars, of the golden set in all
+    max_cost: Dollars | None = None  # US dollars for the whole golden set
     requests_per_minute: PerMinute | None = None
     tokens_per_minute: PerMinute | None = None
     concurrency: Annotated[int, Field(ge=1, le=256)] = 4
 
 
 class PromptSettings(Settings):
-    """Files in place of the prompts that ship with rankproof."""
+    """Files that replace the built-in prompts."""
 
     grade: BesidePath | None = None
     order: BesidePath | None = None
 
 
 class DepthsSettings(Settings):
-    """How many passages of a query: from each list, and from both merged."""
+    """How many passages each system retrieves for a query, and how many are pooled."""
 
     dense: Annotated[int, Field(ge=0)] = 100
     bm25: Annotated[int, Field(ge=0)] = 100
     retrievers: Count = 100  # of each
-    runs: Count = 100  # of each given run
-    pool: Count = 50  # of these all are graded
+    runs: Count = 100  # of each
+    pool: Count = 50  # all of them are graded
 
 
 class PoolSettings(Settings):
-    """Who else fills the pools, beside `embedder`, `bm25` and `retrievers`; each a list by name."""
+    """Systems that fill the pools besides `embedder`, `bm25` and `retrievers`."""
 
     embedders: dict[ListName, EmbedderChoice] = {}  # each searched by `index`
     sparse: dict[ListName, SparseChoice] = {}
-    runs: list[BesidePath] = []  # of systems, named by their files
-    sweep: BesidePath | None = None  # a sweep's configuration: all that it would compare
+    runs: list[BesidePath] = []  # files of runs, whose names are the systems'
+    sweep: BesidePath | None = None  # of which every configuration fills the pools
 
     @field_validator("embedders", "sparse", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
-        """A bare list is named by what it lists."""
+    def _name_components(cls, value: Any) -> Any:
+        """Turn a list of components into a mapping, each named by its model or type."""
         if not isinstance(value, list):
             return value
-        named: dict[str, Any] = {}
-        for each in value:
-            said = each if isinstance(each, dict) else {}
-            name = str(said.get("model") or said.get("type") or "list").rstrip("/").split("/")[-1]
-            name = re.sub(r"[^\w.+-]", "-", name)[:50] or "list"
-            while name in named or name in ("dense", "bm25"):
+        by_name: dict[str, Any] = {}
+        for component in value:
+            keys = component if isinstance(component, dict) else {}
+            model = str(keys.get("model") or keys.get("type") or "list").rstrip("/").split("/")[-1]
+            name = re.sub(r"[^\w.+-]", "-", model)[:50] or "list"
+            while name in by_name or name in ("dense", "bm25"):
                 name += "+"
-            named[name] = each
-        return named
+            by_name[name] = component
+        return by_name
 
 
 class JudgeFile(Settings):
-    """A judge by itself, to be tried."""
+    """A file that holds only a judge, as `golden try --judge` reads it."""
 
     judge: JudgeChoice
 
 
 class GoldenSettings(Settings):
-    """A golden set: what is asked of which passages, who judges, and what it may cost.
+    """The configuration of a golden set: its texts, pools, judge, and limits.
 
     >>> from pathlib import Path
     >>> from rankproof.golden.settings import GoldenSettings
@@ -131,50 +136,51 @@ class GoldenSettings(Settings):
     """
 
     corpus: BesidePath  # a BEIR folder
-    qrels: BesidePath | None = None  # human labels; else those of the folder, if there are any
-    queries: BesidePath | None = None  # JSON lines like queries.jsonl; else those of the folder
-    only_judged: bool = False  # only the queries that the qrels label
-    sample: Count | None = None  # so many of the queries, by seed
-    store: BesidePath | None = None  # else beside the configuration, as NAME.golden
+    qrels: BesidePath | None = None  # people's labels; None: qrels/test.tsv of the folder, if any
+    queries: BesidePath | None = None  # JSON lines; None: the folder's queries.jsonl
+    only_judged: bool = False  # restrict to queries that the qrels label
+    sample: Count | None = None  # number of queries, drawn by seed; None: all
+    store: BesidePath | None = None  # None: NAME.golden beside the configuration
     language: Literal["en", "fr"] = "en"
     seed: Annotated[int, Field(ge=0)] = 0
     rewriter: RewriterChoice | None = None
     embedder: EmbedderChoice = WordllamaSettings()
     index: IndexChoice = FlatSettings()
-    bm25: SparseChoice | None = None  # in the language of the golden set
-    retrievers: dict[ListName, RetrieverChoice] = {}  # whole engines, each a list of the pool
+    bm25: SparseChoice | None = None  # None: BM25 in the language of the golden set
+    retrievers: dict[ListName, RetrieverChoice] = {}  # search engines, by the name of their list
     pool: PoolSettings = PoolSettings()
     depths: DepthsSettings = DepthsSettings()
     judge: JudgeChoice
-    passage_chars: Count | None = None  # the judge is shown so many characters of a passage
+    passage_chars: Count | None = None  # shown to the judge; None: all
     grading: GradingSettings = GradingSettings()
     pruning: PruningSettings = PruningSettings()
     ranking: RankingSettings = RankingSettings()
     limits: LimitsSettings = LimitsSettings()
     prompts: PromptSettings = PromptSettings()
-    prices: BesidePath | None = None  # a price file; else the one that ships with rankproof
+    prices: BesidePath | None = None  # a price file; None: the built-in one
 
     @model_validator(mode="after")
-    def _told_apart(self) -> GoldenSettings:
+    def _check_combinations(self) -> GoldenSettings:
+        """Refuse two lists of one name, empty pools, and a panel with a method for one judge."""
         pool = self.pool
-        runs = [run.name.split(".")[0] for run in pool.runs]
         names = ["dense", "bm25"]
-        for key, more in (
+        for key, new_names in (
             ("retrievers", list(self.retrievers)),
             ("pool.embedders", list(pool.embedders)),
             ("pool.sparse", list(pool.sparse)),
-            ("pool.runs", runs),
+            ("pool.runs", [run.name.split(".")[0] for run in pool.runs]),
         ):
-            taken = next((name for name in more if name in names or more.count(name) > 1), None)
-            if taken is not None:
-                raise InputError(
-                    f"{key}: {taken!r} is the name of a list already", remedy="give it another name"
-                )
-            names += more
+            for name in new_names:
+                if name in names:
+                    raise InputError(
+                        f"{key}: {name!r} is the name of a list already",
+                        remedy="give it another name",
+                    )
+                names.append(name)
         if self.ranking.method != "posterior" and getattr(self.judge, "type", "") == "panel":
             raise InputError(
                 f"a panel, and ranking.method: {self.ranking.method}",
-                remedy="the seed's rule knows one judge: name one, or take method: posterior",
+                remedy="this method has one judge: name one, or choose method: posterior",
             )
         if not (self.depths.dense or self.depths.bm25 or len(names) > 2 or pool.sweep):
             raise InputError("dense and bm25 are both 0", remedy="retrieve something")
@@ -182,10 +188,12 @@ class GoldenSettings(Settings):
 
     @property
     def sparse(self) -> Any:
+        """The settings of the list `bm25`."""
         return self.bm25 or Bm25Settings(language=self.language)
 
     @property
     def refinement(self) -> RefineSettings:
+        """What `refinement` needs to put pools in order."""
         ranking = self.ranking
         return RefineSettings(
             batch=ranking.batch,

@@ -52,7 +52,7 @@ from rankproof.projects.questions import (
     typed_questions,
     write_questions,
 )
-from rankproof.projects.reading import Broken, Contents, Document, fit, kind_of, read_file
+from rankproof.projects.reading import Broken, Contents, Document, format_of, make_id, read_file
 from rankproof.projects.starters import golden_yaml, sweep_yaml
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.chunks import ChunkSettings, Span, chunk
@@ -434,7 +434,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
             path = Path(folder) / name
             if name.startswith("."):
                 continue
-            if (kind := kind_of(path)) is None:
+            if (kind := format_of(path)) is None:
                 others[path.suffix.lower() or "no ending"] += 1
             elif path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(root):
                 others[_LINKS_OUTSIDE] += 1
@@ -455,7 +455,7 @@ def _read_documents(
 
     Text that was extracted from the same bytes before is not extracted again.
     """
-    kind = kind_of(path) or ""
+    kind = format_of(path) or ""
     label = printable_path(name)
     try:
         sha, length = digest_file(path), path.stat().st_size
@@ -467,7 +467,7 @@ def _read_documents(
     try:
         stored = stored_texts.get(sha)
         if stored is not None and stored["version"] == __version__:
-            contents = _restore_contents(stored, fit(label))
+            contents = _restore_contents(stored, make_id(label))
         else:
             contents = read_file(path, label)
     except Broken as error:

@@ -1,7 +1,7 @@
-"""Who judges: a small Protocol, one file per implementation, chosen by `type` in a configuration.
+"""Judges: the interface, and one file for each implementation, chosen by `type` in a configuration.
 
-A judge answers a request with text, whatever it is: a chat model, a recording, a simulation, a
-reranker. So every judge's replies are stored, parsed and counted in one way.
+A chat model, a recording, a simulation and a reranker all answer a request with text, so that every
+judge's replies are stored, parsed and counted in the same way.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class QueryPool:
 
 
 class Judge(Protocol):
-    """Requests → text. What decides its replies is in `model` and `parameters`."""
+    """Answers requests with text; `model` and `parameters` hold all that decides its replies."""
 
     @property
     def name(self) -> str:
-        """For people: who judged."""
+        """The name that people read."""
 
     @property
     def model(self) -> str: ...
@@ -44,14 +44,14 @@ class Judge(Protocol):
 
     @property
     def simulated(self) -> bool:
-        """Whether it knows the truth beforehand: such a golden set is no evidence."""
+        """True if it knows the truth beforehand: its golden sets are not evidence."""
 
     @property
     def parallel(self) -> bool:
-        """Whether threads may ask it at the same time."""
+        """True if several threads may ask it at the same time."""
 
     def prepare(self, pools: Sequence[QueryPool]) -> None:
-        """Look at everything that will be graded, before anything is."""
+        """Read every pool that will be graded, before the first request."""
 
     def ask(self, request: Request) -> Answer: ...
 
@@ -60,29 +60,31 @@ class Judge(Protocol):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A judge that may wait long before it asks again."""
+    """A judge that pauses between attempts, perhaps for long, because its server is busy."""
 
     def stop(self) -> None:
-        """Wait no longer; what is sent already is still answered."""
+        """End the pauses; requests that were sent are still answered."""
 
 
 def make_judge(settings: GoldenSettings, qrels: Path | None = None, chosen: Any = None) -> Judge:
-    """The judge that a configuration describes, or one `chosen` of its panel; `qrels` is what a
-    simulated one knows."""
+    """Make the configured judge, or the judge with the settings `chosen`, one of a panel.
+
+    `qrels` are the judgments that a simulated judge knows.
+    """
     chosen = settings.judge if chosen is None else chosen
-    found: Judge = make_component(
+    judge: Judge = make_component(
         "judge", chosen, limits=settings.limits, qrels=qrels, seed=settings.seed
     )
-    return found
+    return judge
 
 
 def members(chosen: Any) -> dict[str, Any]:
-    """Who judges: one, under no name, or a panel's by theirs."""
+    """Settings of each judge of a panel by name; of a single judge under the name ""."""
     return chosen.judges if isinstance(chosen, PanelSettings) else {"": chosen}
 
 
 def judge_identity(judge: Judge, kind: Kind, prompt: str) -> dict[str, Any]:
-    """What decides a judge's word, beside the texts that it is shown; and its name."""
+    """What decides a judge's replies, apart from the texts that it is shown, and its name."""
     return {
         "kind": kind,
         "prompt": prompt,

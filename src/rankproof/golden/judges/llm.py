@@ -1,4 +1,4 @@
-"""A chat model as judge."""
+"""A chat model as judge, asked over HTTP."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ class LlmJudgeSettings(Settings):
     key_env: str | None = None  # the environment variable that holds the key
     timeout_s: Seconds = 120.0
     attempts: Count = 6  # of one request: 429, 5xx and broken connections are tried again
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0  # null: the model's own
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0  # null: the server's default
     max_tokens: Count | None = 1024
-    structured: bool = True  # hold the server to a JSON schema, where it can be
-    logprobs: bool = False  # ask how sure it is of each grade, where the server says it
-    price: TokenPrice | None = None  # else from the price file
+    structured: bool = True  # ask for JSON that follows a schema, if the server can
+    logprobs: bool = False  # ask for the probability of each grade, if the server can
+    price: TokenPrice | None = None  # None: from the price file
 
     @field_validator("url")
     @classmethod
-    def _an_address(cls, value: str) -> str:
+    def _check_url(cls, value: str) -> str:
+        """Refuse what is not an HTTP address, and one that holds a password."""
         parts = urlsplit(value)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise InputError("this is not an address", remedy="write http://host:port/v1")
-        if "@" in parts.netloc:  # a store keeps its configuration
+        if "@" in parts.netloc:  # the store would keep it
             raise InputError(
                 "a name or password in the url", remedy="use a key, named by key_env, instead"
             )
@@ -54,7 +55,7 @@ class LlmJudgeSettings(Settings):
 
 @part("judge", "llm", extra="judge", imports=("httpx2",), network=True)
 class LlmJudge:
-    """Asks over HTTP. Where the server is does not decide what it says: it may move."""
+    """Asks a chat model over HTTP; its address is not part of its identity, as servers move."""
 
     simulated = False
     parallel = True
@@ -63,7 +64,7 @@ class LlmJudge:
         self.name = settings.model
         self.model = settings.model
         self.parameters: dict[str, Any] = {"temperature": settings.temperature}
-        self.max_tokens = settings.max_tokens  # that a reply may cost
+        self.max_tokens = settings.max_tokens  # of a reply; `JudgeClient` reads it
         self._structured = settings.structured
         self._chat = Chat(
             settings.model,
@@ -81,7 +82,7 @@ class LlmJudge:
         )
 
     def prepare(self, pools: Sequence[QueryPool]) -> None:
-        """Nothing to look at."""
+        """Do nothing: a chat model needs no preparation."""
 
     def ask(self, request: Request) -> Answer:
         schema = request.schema if self._structured else None

@@ -1,4 +1,4 @@
-"""Several judges on one set."""
+"""The settings of a panel: several judges who all grade one golden set."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 
 
 class PanelSettings(Settings):
-    """Several judges, joined by how reliable each proves to be."""
+    """Several judges, weighted by how reliable each proves to be (`judge_combination`)."""
 
     type: Literal["panel"]
     judges: Annotated[dict[Name, JudgeChoice], Field(min_length=2, max_length=20)]
 
     @field_validator("judges")
     @classmethod
-    def _one_each(cls, value: dict[str, Any]) -> dict[str, Any]:
-        nested = next((n for n, one in value.items() if isinstance(one, PanelSettings)), None)
-        if nested is not None:
-            raise InputError(f"{nested} is a panel itself", remedy="name its judges here")
+    def _check_members(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a panel within a panel."""
+        for name, judge in value.items():
+            if isinstance(judge, PanelSettings):
+                raise InputError(f"{name} is a panel itself", remedy="name its judges here")
         return value
 
 
 @part("judge", "panel")
 def make_panel(settings: PanelSettings) -> NoReturn:
-    """Its judges are asked one by one (`judges.make_judges`), never the panel."""
+    """Raise InputError: a build makes the panel's judges one by one (`judges.members`)."""
     raise InputError(
-        "several judges where one is asked", place="judge", remedy="name one of the panel's"
+        "several judges where one is needed", place="judge", remedy="name one of the panel's"
     )

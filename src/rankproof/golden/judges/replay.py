@@ -1,8 +1,7 @@
-"""Replies recorded from another judge, by what it was shown."""
+"""A judge that replays replies recorded from another one, found by what that one was shown."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,39 +14,44 @@ from rankproof.foundation.manifest import digest
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.golden.store import Store
+from rankproof.presentation.json_values import plain_fields
 from rankproof.retrieval.chat import Answer
 from rankproof.retrieval.components import part
 
 
 class ReplayJudgeSettings(Settings):
-    """The replies that another judge gave: a store, or `replies.jsonl` of an export."""
+    """Recorded replies: a store, or `replies.jsonl` of an export."""
 
     type: Literal["replay"]
     replies: BesidePath
 
 
 class ReplayJudge:
-    """Answers what was answered before, and nothing else."""
+    """Returns the recorded reply to a request; raises InputError if there is none."""
 
     parallel = True
 
     def __init__(self, path: Path):
         self._path = path
         self._answers: dict[str, Answer] = {}
-        judges: dict[str, str] = {}  # by what each was shown
+        judges: dict[str, str] = {}  # name by the digest of what was shown
         self.simulated = False
-        for row in _recorded(path):
+        for row in _read_replies(path):
             if not row["in_force"]:
                 continue
-            other = judges.setdefault(row["content"], row["judge"])
-            if other != row["judge"]:
+            content, judge = row["content"], row["judge"]
+            if judges.setdefault(content, judge) != judge:
                 raise InputError(
-                    f"{shorten(other)} and {shorten(row['judge'])} both answer what it holds",
+                    f"{shorten(judges[content])} and {shorten(judge)} answered the same request",
                     place=str(path),
                     remedy="replay the replies of one judge",
                 )
-            self._answers[row["content"]] = Answer(
-                *(row["text"], row["tokens_in"], row["tokens_out"], 0.0, row["model"]),
+            self._answers[content] = Answer(
+                text=row["text"],
+                tokens_in=row["tokens_in"],
+                tokens_out=row["tokens_out"],
+                seconds=0.0,
+                model=row["model"],
                 counted=row["counted"],
             )
             self.simulated |= row["simulated"]
@@ -61,12 +65,12 @@ class ReplayJudge:
         self.parameters: dict[str, Any] = {"replay": digest(recorded)}
 
     def prepare(self, pools: Sequence[QueryPool]) -> None:
-        """Nothing to look at."""
+        """Do nothing: all replies are known."""
 
     def ask(self, request: Request) -> Answer:
         answer = self._answers.get(request.content)
         if answer is None and (request.is_part or request.attempt > 1):
-            return Answer("", 0, 0, 0.0, self.model)  # it was given up there, when it was recorded
+            return Answer("", 0, 0, 0.0, self.model)  # the recording gave up before this request
         if answer is None:
             raise InputError(
                 f"no recorded reply for query {shorten(request.query)} "
@@ -77,49 +81,49 @@ class ReplayJudge:
         return answer
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
-def _recorded(path: Path) -> Iterator[dict[str, Any]]:
-    """Replies, each with whether it is of a judge in force: of several who judged one after another
-    the others are stale."""
+def _read_replies(path: Path) -> Iterator[dict[str, Any]]:
+    """Read every reply; one of a judge that was replaced by another is not `in_force`."""
     if _is_store(path):
         with Store(path) as store:
-            force = {*store.current_judges("grade"), *store.current_judges("order")}
-            told = store.rows("SELECT id, said FROM judges")
-            judges = {number: json.loads(said) for number, said in told}
-            for reply in store.replies():
-                judge = judges.get(reply.judge, {})
-                yield {
-                    "content": reply.content,
-                    "text": reply.text,
-                    "tokens_in": reply.tokens_in,
-                    "tokens_out": reply.tokens_out,
-                    "counted": reply.counted,
-                    "model": reply.model,
-                    "judge": judge.get("name", reply.model),
-                    "simulated": bool(judge.get("simulated", False)),
-                    "in_force": not force or reply.judge in force,
-                }
+            yield from _read_store(store)
         return
-    wanted: dict[str, type] = {"content": str, "text": str, "model": str, "judge": str}
-    wanted |= {"tokens_in": int, "tokens_out": int, "counted": bool, "simulated": bool}
-    for number, row in read_json_lines(Source(path).text()):
-        wrong = (
-            "a line"
-            if not isinstance(row, dict)
-            else next((k for k, kind in wanted.items() if not isinstance(row.get(k), kind)), None)
-        )
-        if wrong is not None:
+    for line, row in read_json_lines(Source(path).text()):
+        problem = "a line" if not isinstance(row, dict) else _mistyped_key(row)
+        if problem is not None:
             raise InputError(
-                f"{wrong} is not as an export writes it",
-                place=f"{path}:{number}",
+                f"{problem} is not as an export writes it",
+                place=f"{path}:{line}",
                 remedy="name the replies.jsonl of `rankproof golden export`, or a store",
             )
         yield {"in_force": True} | row
 
 
+def _read_store(store: Store) -> Iterator[dict[str, Any]]:
+    """Read every reply of a store as an export writes it."""
+    current = {*store.current_judges("grade"), *store.current_judges("order")}
+    judges = store.judge_identities()
+    for reply in store.replies():
+        judge = judges.get(reply.judge, {})
+        yield {
+            **plain_fields(reply, "content", "text", "tokens_in", "tokens_out", "counted", "model"),
+            "judge": judge.get("name", reply.model),
+            "simulated": bool(judge.get("simulated", False)),
+            "in_force": not current or reply.judge in current,
+        }
+
+
+def _mistyped_key(row: dict[str, Any]) -> str | None:
+    """The first key whose value is absent or of another type than an export writes."""
+    types: dict[str, type] = {"content": str, "text": str, "model": str, "judge": str}
+    types |= {"tokens_in": int, "tokens_out": int, "counted": bool, "simulated": bool}
+    return next((key for key, kind in types.items() if not isinstance(row.get(key), kind)), None)
+
+
 def _is_store(path: Path) -> bool:
+    """True for a SQLite file."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -128,4 +132,5 @@ def _is_store(path: Path) -> bool:
 
 @part("judge", "replay")
 def make_replay(settings: ReplayJudgeSettings) -> ReplayJudge:
+    """Make the judge from its settings."""
     return ReplayJudge(settings.replies)

@@ -1,4 +1,4 @@
-"""A reranker as judge: its scores, cut into grades, and in order as they are."""
+"""A reranker as judge: its scores are cut into grades, and sorted into orders."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rankproof.retrieval.protocols import Reranker
 
 
 class ScorerJudgeSettings(Settings):
-    """A reranker as judge: scores become grades at cuts, and orders as they are.
+    """A reranker as judge.
 
-    `cuts` are the least scores of grades 2, 3, 4 and 5; else `shares` of all pooled passages that
-    score below them.
+    `cuts` are the lowest scores of grades 2, 3, 4 and 5. Without them, `shares` are the shares of
+    all pooled passages that score below each cut.
     """
 
     type: Literal["cross-encoder"]
@@ -32,7 +32,8 @@ class ScorerJudgeSettings(Settings):
     shares: tuple[Share, Share, Share, Share] = (0.5, 0.8, 0.9, 0.97)
 
     @model_validator(mode="after")
-    def _ascending(self) -> ScorerJudgeSettings:
+    def _check_ascending(self) -> ScorerJudgeSettings:
+        """Refuse cuts or shares that do not ascend with the grade."""
         for name, values in (("cuts", self.cuts), ("shares", self.shares)):
             if values is not None and list(values) != sorted(values):
                 raise InputError(f"{name} do not ascend", remedy="order them from grade 2 to 5")
@@ -41,7 +42,7 @@ class ScorerJudgeSettings(Settings):
 
 @part("judge", "cross-encoder", extra="torch")
 class ScorerJudge:
-    """Each passage's score is worked out once; grades and orders are read off it."""
+    """Scores each passage once; grades and orders follow from the scores."""
 
     simulated = False
     parallel = False
@@ -59,56 +60,59 @@ class ScorerJudge:
         self._tokens: dict[tuple[str, str], int] = {}
         self.name = reranker.name
         self.model = reranker.fingerprint
-        # Cuts that are not given are found once all is scored; the shares say as much before.
+        # The cuts that shares stand for are known only after scoring.
         self.fingerprint = digest([reranker.fingerprint, settings.cuts or settings.shares])
 
     @property
     def parameters(self) -> dict[str, Any]:
+        """The cuts; known after `prepare`."""
         if self._cuts is None:
             raise InputError("shares of all scores are not known before all are scored")
         return {"cuts": list(self._cuts)}
 
     def prepare(self, pools: Sequence[QueryPool]) -> None:
-        """Score every pool; the cuts are the scores below which the stated shares lie."""
+        """Without configured cuts: score every pool, and cut where the shares say."""
         if self._cuts is not None:
             return
         for pool in pools:
             self._score(pool.question, pool.texts)
-        every = np.sort(
+        scores = np.sort(
             [self._scores[pool.question, text] for pool in pools for text in pool.texts]
         )
-        if not len(every):
+        if not len(scores):
             raise InputError("no passages to score", remedy="retrieve some first")
-        at = np.minimum((np.array(self._shares) * len(every)).astype(int), len(every) - 1)
-        low, weak, good, best = (float(score) for score in every[at])
-        self._cuts = (low, weak, good, best)
+        index = np.minimum((np.array(self._shares) * len(scores)).astype(int), len(scores) - 1)
+        weak, partial, high, clear = scores[index].tolist()
+        self._cuts = (weak, partial, high, clear)
 
     def ask(self, request: Request) -> Answer:
+        """Answer from the scores; the tokens of a passage count in the first reply about it."""
         scores = self._score(request.question, request.texts)
-        value: dict[str, Any]
+        reply: dict[str, Any]
         if request.kind == "grade":
             cuts = np.array(self.parameters["cuts"])
             grades = 1 + np.searchsorted(cuts, scores, side="right")
-            value = dict(zip(request.labels, grades.tolist(), strict=True))
+            reply = dict(zip(request.labels, grades.tolist(), strict=True))
         else:
             order = np.argsort(-np.array(scores), kind="stable")
-            value = {"order": [request.labels[at] for at in order]}
+            reply = {"order": [request.labels[index] for index in order]}
         tokens = sum(self._tokens.pop((request.question, text), 0) for text in request.texts)
-        return Answer(json.dumps(value), tokens, 0, 0.0, self.name)
+        return Answer(json.dumps(reply), tokens, 0, 0.0, self.name)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _score(self, question: str, texts: Sequence[str]) -> list[float]:
-        unknown = [text for text in dict.fromkeys(texts) if (question, text) not in self._scores]
-        if unknown:
-            scored = self._reranker.score(question, unknown)
-            share, rest = divmod(scored.tokens, len(unknown))
-            for at, (text, score) in enumerate(zip(unknown, scored.score, strict=True)):
+        """Return the score of each text; those without one are scored together."""
+        unscored = [text for text in dict.fromkeys(texts) if (question, text) not in self._scores]
+        if unscored:
+            scored = self._reranker.score(question, unscored)
+            share, surplus = divmod(scored.tokens, len(unscored))
+            for index, (text, score) in enumerate(zip(unscored, scored.score, strict=True)):
                 if not np.isfinite(score):
                     raise InputError(
                         f"the score {score} is not a number", place=self.name, remedy="rescore it"
                     )
                 self._scores[question, text] = float(score)
-                self._tokens[question, text] = share + (at < rest)
+                self._tokens[question, text] = share + (index < surplus)
         return [self._scores[question, text] for text in texts]

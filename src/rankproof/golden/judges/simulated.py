@@ -1,4 +1,4 @@
-"""A judge who knows the truth and sees it through noise: for trying things out without cost."""
+"""A simulated judge: the corpus' own judgments with noise, for trying things out at no cost."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rankproof.retrieval.components import part
 
 
 class SimulatedJudgeSettings(Settings):
-    """Sees the corpus' own judgements through Plackett–Luce noise; every export says so."""
+    """Knows the corpus' own judgments, and adds noise; every export says so."""
 
     type: Literal["simulated"]
-    beta: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3.0  # large: little noise
-    wrong: Share = 0.0  # of the grades, one step off
+    beta: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3.0  # high: little noise
+    wrong: Share = 0.0  # share of grades that are one step off
     grades: dict[int, Annotated[int, Field(ge=1, le=5)]] | None = None  # grade in qrels → 1–5
 
 
@@ -33,9 +33,10 @@ class SimulatedJudgeSettings(Settings):
 class SimulatedJudge:
     """Grades from qrels, orders by β · utility + Gumbel noise (Plackett–Luce).
 
-    A grade of the qrels becomes 1–5 as `grades` says, else 1 + 4·grade/(the highest); what is not
-    judged is 1. The utility of a passage is its grade plus a fixed number in [0, 1), drawn from its
-    ids, so that passages of a grade have a true order. The noise is drawn from the request alone.
+    A grade of the qrels becomes 1–5 by the mapping `grades`, else as 1 + 4·grade/(highest grade);
+    an unjudged passage has 1. A passage's utility is its grade plus a fixed number in [0, 1), a
+    hash of its ids, so that passages of one grade have a true order, too. The noise depends on the
+    request alone: the same request has the same reply.
     """
 
     simulated = True
@@ -44,7 +45,7 @@ class SimulatedJudge:
     def __init__(self, settings: SimulatedJudgeSettings, qrels: Path | None, seed: int = 0):
         if qrels is None:
             raise InputError(
-                "a simulated judge needs judgements to know",
+                "a simulated judge needs judgments",
                 remedy="name them under qrels, or use a folder that has qrels/test.tsv",
             )
         from rankproof.data import read_qrels
@@ -57,13 +58,13 @@ class SimulatedJudge:
             "seed": seed,
         }
         frame = read_qrels(qrels).to_frame()
-        given = set(frame["grade"].to_list())
-        highest = max({1, *given})
-        scale = settings.grades or {g: 1 + round(4 * g / highest) for g in given if g >= 0}
-        unknown = sorted(given - set(scale))
-        if unknown:
+        qrels_grades = set(frame["grade"].to_list())
+        highest = max({1, *qrels_grades})
+        scale = settings.grades or {g: 1 + round(4 * g / highest) for g in qrels_grades if g >= 0}
+        unmapped = sorted(qrels_grades - set(scale))
+        if unmapped:
             raise InputError(
-                f"grade {unknown[0]} of the qrels is not under judge.grades",
+                f"grade {unmapped[0]} of the qrels is not under judge.grades",
                 place=str(qrels),
                 remedy="say which of 1 to 5 it is",
             )
@@ -71,31 +72,32 @@ class SimulatedJudge:
         self._beta, self._wrong, self._seed = settings.beta, settings.wrong, seed
 
     def prepare(self, pools: Sequence[QueryPool]) -> None:
-        """It knows everything already."""
+        """Do nothing: the truth is known."""
 
     def ask(self, request: Request) -> Answer:
-        generator = np.random.default_rng(_number(digest([self._seed, request.content])))
+        """Answer with grades or an order, as a chat model would write them."""
+        generator = np.random.default_rng(_hash_64(digest([self._seed, request.content])))
         grades = [self._grade.get((request.query, doc), 1) for doc in request.documents]
         if request.kind == "grade":
-            off = generator.random(len(grades)) < self._wrong
+            is_wrong = generator.random(len(grades)) < self._wrong
             step = generator.choice([-1, 1], len(grades))
-            seen = np.clip(np.array(grades) + off * step, 1, 5)
-            text = json.dumps(dict(zip(request.labels, seen.tolist(), strict=True)))
+            noisy = np.clip(np.array(grades) + is_wrong * step, 1, 5)
+            text = json.dumps(dict(zip(request.labels, noisy.tolist(), strict=True)))
         else:
             utility = [
-                grade + _number(digest([request.query, doc])) / 2**64
+                grade + _hash_64(digest([request.query, doc])) / 2**64
                 for grade, doc in zip(grades, request.documents, strict=True)
             ]
-            heard = self._beta * np.array(utility) + generator.gumbel(size=len(grades))
-            order = [request.labels[at] for at in np.argsort(-heard, kind="stable")]
+            noisy = self._beta * np.array(utility) + generator.gumbel(size=len(grades))
+            order = [request.labels[index] for index in np.argsort(-noisy, kind="stable")]
             text = json.dumps({"order": order})
         tokens = estimate_tokens(request.system) + estimate_tokens(request.user)
         return Answer(text, tokens, estimate_tokens(text), 0.0, self.model, counted=False)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
-def _number(text: str) -> int:
-    """64 bits of a text."""
+def _hash_64(text: str) -> int:
+    """Return a hash of a text, an integer of 64 bits."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

@@ -1,7 +1,7 @@
-"""Where a person labels: each change is a row of its own, and each undo another.
+"""Store a person's labels, moves and undos; each is a row of its own.
 
-The store is locked only for the moment of a change, so that a build can write between two of them;
-a build that is writing refuses the change. A change names the row of its author that it follows:
+The store is locked only for the moment of a change, so that a build can write between two changes;
+while one writes, changes are refused. A change names the author's last row that they saw (`seen`):
 nothing is overwritten unseen, neither from two tabs nor by two people who settle the same passage.
 """
 
@@ -17,19 +17,20 @@ from rankproof.golden.judgments import Correction
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Store
 
-_WRITING = threading.Lock()  # people at one server wait for each other instead of being refused
+_WRITING = threading.Lock()  # held during a change, for which other people at this server wait
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Who looks, and what they may see: the judge and themselves, unless they settle or are blind.
+    """A person, and what they may see.
 
-    Who labels never sees other people's labels; who settles sees all of them.
+    Whoever labels sees the judge's grades and their own labels, never those of other people;
+    whoever settles disagreements sees everybody's.
     """
 
     who: str
     settles: bool = False
-    blind: bool = False  # to the judge, until they have graded
+    blind: bool = False  # sees a judge's grade only after giving one
 
     def __post_init__(self) -> None:
         if not self.who.strip():
@@ -38,18 +39,18 @@ class Seat:
             raise InputError("--settle sees all labels", remedy="leave out --blind")
 
     @property
-    def alone(self) -> str | None:
-        """Whose corrections the order shown rests on; None: everybody's."""
+    def visible_author(self) -> str | None:
+        """The person whose corrections the order on the page rests on; None: everybody."""
         return None if self.settles else self.who
 
 
 @dataclass(slots=True)
 class Desk:
-    """One person at one golden set."""
+    """Changes of one person to one golden set."""
 
     path: Path
     seat: Seat
-    _made: list[int] = field(default_factory=list)  # ids of this sitting that are not undone
+    _correction_ids: list[int] = field(default_factory=list)  # made since the start, not undone
 
     def label(
         self,
@@ -60,7 +61,7 @@ class Desk:
         note: str | None = None,
         seen: int | None = None,
     ) -> Correction:
-        """Store a grade, a note, or doubt; None leaves a value as it was."""
+        """Store a grade, a note, or doubt; None keeps the value of the last label."""
         with _WRITING, Store(self.path, write=True) as store:
             before = self._last_label(store, query, doc)
             if before is not None:
@@ -81,13 +82,14 @@ class Desk:
             return self._remember(store, correction_id)
 
     def _last_label(self, store: Store, query: str, doc: str) -> Correction | None:
+        """The label that a new one of this person would replace."""
         active = store.active_corrections(query)
         if self.seat.settles:
             return settled_labels(active).get((query, doc))
         return labels_by_person(active).get((query, doc), {}).get(self.seat.who)
 
     def move(self, query: str, doc: str, rank: int, seen: int | None = None) -> Correction:
-        """Put a passage at a rank: below all that are above it there, above all below."""
+        """Put a passage at a rank: below all passages that are then above it, above all others."""
         with _WRITING, Store(self.path, write=True) as store:
             order = self._order(store, query, doc)
             if not 1 <= rank <= len(order):
@@ -128,23 +130,25 @@ class Desk:
             return self._remember(store, correction_id)
 
     def undo(self, correction_id: int | None = None) -> Correction:
-        """Take back a correction of one's own; None: the last one of this sitting."""
+        """Take back one's own correction; None: the last one since the server started."""
         with _WRITING:
-            if correction_id is None and not self._made:
+            if correction_id is None and not self._correction_ids:
                 raise InputError(
                     "nothing to undo",
                     remedy="open your last twenty (l) to undo what you did before",
                 )
-            undone = self._made[-1] if correction_id is None else correction_id
+            if correction_id is None:
+                correction_id = self._correction_ids[-1]
             with Store(self.path, write=True) as store:
-                undo_id = store.undo(undone, who=self.seat.who)
-                self._made = [made for made in self._made if made != undone]
+                undo_id = store.undo(correction_id, who=self.seat.who)
+                if correction_id in self._correction_ids:
+                    self._correction_ids.remove(correction_id)
                 return _read_correction(store, undo_id)
 
     def _order(self, store: Store, query: str, *docs: str) -> list[str]:
-        """The order as this person sees it; it must contain each of `docs` once."""
-        queries = read_queries(store, query, self.seat.alone)
-        order = [passage.doc for found in queries for passage in found.ranked]
+        """The order as this person sees it; `docs`, which must differ, must be in it."""
+        queries = read_queries(store, query, self.seat.visible_author)
+        order = [passage.doc for golden_query in queries for passage in golden_query.ranked]
         for doc in docs:
             if doc not in order:
                 raise InputError(f"passage {doc!r} is not in the order", remedy="grade it")
@@ -153,7 +157,8 @@ class Desk:
         return order
 
     def _remember(self, store: Store, correction_id: int) -> Correction:
-        self._made.append(correction_id)
+        """Return a stored correction, and keep its id for `undo`."""
+        self._correction_ids.append(correction_id)
         return _read_correction(store, correction_id)
 
 

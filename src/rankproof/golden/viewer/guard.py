@@ -1,9 +1,11 @@
-"""Nobody but the person at this machine, and no page but ours.
+"""Access to the viewer: only the people whose addresses were printed, only from its own page.
 
-Any program here, and any web page in the same browser, can reach a port of 127.0.0.1. So every
-address begins with a token that only the printed URL holds; the Host must be this machine, which a
-rebound name of a foreign page is not; and what changes the store must carry the token in a header,
-which no foreign page may send without being allowed to. None is: there is no CORS.
+Any program of this machine, and any web page in its browsers, can reach a port of 127.0.0.1. So
+
+- every path begins with a token that only the printed address holds;
+- the Host header must name this machine, against DNS rebinding by a foreign page;
+- a request that changes the store carries the token in a header, too, which a foreign page may
+  only send where CORS permits it, and it never does.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN = "x-rankproof-token"
+TOKEN = "x-rankproof-token"  # name of the header
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -33,9 +35,9 @@ HEADERS = {
 
 
 class Guard:
-    """Passes on what begins with /TOKEN/, without it, and gives every answer its headers.
+    """ASGI middleware: requires a valid token, and adds security headers to every response.
 
-    Each person has a token, and behind it a page of their own.
+    `/TOKEN/PATH` is passed as `/PATH` to the app of the token; each person has one.
     """
 
     def __init__(self, apps: Mapping[str, ASGIApp], hosts: Collection[str]):
@@ -43,31 +45,33 @@ class Guard:
         self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
+        """Answer one request, or refuse it with status 403."""
+
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        headers = Headers(scope=scope)
-        _, given, rest = found if len(found := scope["path"].split("/", 2)) == 3 else ("", "", "")
-        refusal = self._refusal(scope["method"], headers, given)
+        token, slash, path_below = scope["path"].removeprefix("/").partition("/")
+        refusal = self._refusal(scope["method"], Headers(scope=scope), token if slash else "")
         if refusal is not None:
-            await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, sending)
+            await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, send_with_headers)
             return
-        path = f"/{rest}"
-        await self.apps[given](
-            {**scope, "path": path, "raw_path": path.encode(errors="replace")}, receive, sending
-        )
+        path = f"/{path_below}"
+        inner_scope = {**scope, "path": path, "raw_path": path.encode(errors="replace")}
+        await self.apps[token](inner_scope, receive, send_with_headers)
 
-    def _refusal(self, method: str, headers: Headers, given: str) -> str | None:
+    def _refusal(self, method: str, headers: Headers, token: str) -> str | None:
+        """Why a request is refused; None if it is allowed."""
         if headers.get("host", "") not in self.hosts:
             return "This server answers to its own machine alone."
-        if not any(_same(given, token) for token in self.apps):
+        if not any(_is_same_token(token, valid) for valid in self.apps):
             return "The address is not the one that rankproof printed."
-        if method not in ("GET", "HEAD") and not _same(headers.get(TOKEN, ""), given):
+        if method not in ("GET", "HEAD") and not _is_same_token(headers.get(TOKEN, ""), token):
             return f"A change needs the token in {TOKEN}."
         return None
 
 
-def _same(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode(errors="replace"), token.encode())
+def _is_same_token(token: str, valid: str) -> bool:
+    """Compare in constant time, so that response times do not reveal a valid token."""
+    return hmac.compare_digest(token.encode(errors="replace"), valid.encode())

@@ -243,7 +243,7 @@ class Index:
         marks = {p.doc: p for p in self.refresh().get(query, [])}
         if not marks:
             raise InputError(f"there is no question {shorten(query)}", place=str(self.store.path))
-        (golden_query,) = read_queries(self.store, query, self.seat.alone)
+        (golden_query,) = read_queries(self.store, query, self.seat.visible_author)
         own = [c for c in self._corrections.get(query, []) if self._is_own(c)]
         own_labels = {c.doc: c for c in own if c.field == "grade"}
         moves = [c.id for c in own if c.field == "rank"]

@@ -1,4 +1,4 @@
-"""The page's server: on 127.0.0.1, for as long as the command runs."""
+"""The HTTP server of the viewer, on 127.0.0.1 for as long as the command runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rankproof.foundation.errors import InputError, MissingExtra, import_extra, shorten
 from rankproof.foundation.locks import lock_owner
 from rankproof.foundation.printable import escape_controls
-from rankproof.golden.annotators import annotator_progress
+from rankproof.golden.annotators import Key, annotator_progress
 from rankproof.golden.health import health_lines
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import ConcurrentChange, Store
@@ -34,28 +34,31 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-_LONGEST = 1 << 16  # bytes of a change
+_ASSET_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+_MAX_BODY_BYTES = 1 << 16
 
 
 def serve(
     path: str | Path,
     seats: Sequence[Seat],
     port: int,
-    opened: Callable[[Seat, str], object],
-    holes: Mapping[tuple[str, str], float] | None = None,
+    on_ready: Callable[[Seat, str], object],
+    holes: Mapping[Key, float] | None = None,
 ) -> None:
-    """Serve a golden set until Ctrl-C; `opened` is told everybody's address."""
+    """Serve a golden set until Ctrl-C; `on_ready` is called with each seat and its address.
+
+    `holes` are unlabeled passages, by their effect on a comparison of runs.
+    """
     with Store(path) as store, listen(port) as listener:
         server, urls = make_server(store, seats, listener, holes)
         for seat, url in zip(seats, urls, strict=True):
-            opened(seat, url)
+            on_ready(seat, url)
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
 
 
 def has_screen() -> bool:
-    """True if a browser would open a window; one in the terminal would take it over."""
+    """True if a browser would open a window; one in the terminal would cover the addresses."""
     is_desktop = sys.platform in ("darwin", "win32")
     return is_desktop or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
@@ -64,7 +67,7 @@ def login_name() -> str:
     """The name of the user who runs this process."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container may know no names
+    except (KeyError, OSError):  # users of a container may have none
         raise InputError("your login has no name", remedy="say who corrects: --as NAME") from None
 
 
@@ -72,9 +75,9 @@ def make_server(
     store: Store,
     seats: Sequence[Seat],
     listener: socket.socket,
-    holes: Mapping[tuple[str, str], float] | None = None,
+    holes: Mapping[Key, float] | None = None,
 ) -> tuple[uvicorn.Server, list[str]]:
-    """A server that is to run on a socket, and the address of each seat, with its token."""
+    """Make a server for a socket, and an address with a secret token for each seat."""
     uvicorn = import_extra("uvicorn", "the viewer", "viewer")
     from rankproof.golden.viewer.guard import Guard
 
@@ -85,24 +88,24 @@ def make_server(
     hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
     views = {secrets.token_urlsafe(24): View(store, seat, holes or {}) for seat in seats}
     config = uvicorn.Config(
-        Guard({token: each.app() for token, each in views.items()}, hosts),
+        Guard({token: view.app() for token, view in views.items()}, hosts),
         log_level="error",
         access_log=False,
         lifespan="off",
         ws="none",
         server_header=False,
-        timeout_graceful_shutdown=1,  # a browser keeps its connections
+        timeout_graceful_shutdown=1,  # browsers keep connections open
     )
     return uvicorn.Server(config), [f"http://127.0.0.1:{port}/{token}/" for token in views]
 
 
 def listen(port: int) -> socket.socket:
-    """A socket of this machine alone; port 0 is any that is free."""
+    """Open a socket that only this machine can reach; port 0 means any free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
-        listener.listen()  # a browser that is quick waits
+        listener.listen()  # from now on a browser can connect, and waits for the server
     except (OSError, OverflowError) as error:
         listener.close()
         raise InputError(
@@ -114,9 +117,9 @@ def listen(port: int) -> socket.socket:
 
 
 class View:
-    """A golden set as one person's page asks for it."""
+    """What one person's page requests: the methods are the endpoints of `/api/`."""
 
-    def __init__(self, store: Store, seat: Seat, holes: Mapping[tuple[str, str], float]):
+    def __init__(self, store: Store, seat: Seat, holes: Mapping[Key, float]):
         if store.meta("judge") is None or "grade" not in store.meta("done", {}):
             raise InputError(
                 "nothing is graded yet",
@@ -126,14 +129,15 @@ class View:
         self.store = store
         self.seat = seat
         self.desk = Desk(store.path, seat)
-        self.index = Index(store, seat, holes)  # before anybody waits for it
-        self.index.folded()
+        self.index = Index(store, seat, holes)
+        self.index.folded()  # now, so that the first search is fast
         self._mutex = threading.Lock()
 
     def app(self) -> ASGIApp:
-        """Everything below /TOKEN/."""
+        """Return the app with the page's files and endpoints."""
         try:
             from starlette.applications import Starlette
+            from starlette.concurrency import run_in_threadpool
             from starlette.responses import JSONResponse, Response
             from starlette.routing import Route
         except ImportError:
@@ -143,61 +147,53 @@ class View:
 
         def asset(name: str) -> Route:
             def read(request: Request) -> Response:
-                return Response((assets / name).read_bytes(), media_type=_TYPES[name])
+                return Response((assets / name).read_bytes(), media_type=_ASSET_TYPES[name])
 
             return Route("/" if name == "page.html" else f"/{name}", read)
 
-        def told(answer: Callable[[dict[str, str]], Any]) -> Callable[[Request], Response]:
+        def query(name: str, answer: Callable[[dict[str, str]], Any]) -> Route:
             def endpoint(request: Request) -> Response:
                 with self._mutex:
                     return JSONResponse(answer(dict(request.query_params)))
 
-            return endpoint
+            return Route(f"/api/{name}", endpoint)
 
-        def change(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
+        def change(name: str, answer: Callable[[dict[str, Any]], Any]) -> Route:
             async def endpoint(request: Request) -> Response:
-                from starlette.concurrency import run_in_threadpool
+                return JSONResponse(await run_in_threadpool(answer, await _read_body(request)))
 
-                return JSONResponse(await run_in_threadpool(answer, await _body(request)))
+            return Route(f"/api/{name}", endpoint, methods=["POST"])
 
-            return endpoint
+        def refuse(request: Request, error: Exception) -> Response:
+            is_concurrent = isinstance(error, ConcurrentChange)
+            message = escape_controls(str(error))
+            return JSONResponse({"error": message, "meanwhile": is_concurrent}, 409)
 
-        def refused(request: Request, error: Exception) -> Response:
-            meanwhile = isinstance(error, ConcurrentChange)
-            return JSONResponse({"error": escape_controls(str(error)), "meanwhile": meanwhile}, 409)
-
-        routes = [asset(name) for name in _TYPES]
-        routes += [
-            Route(f"/api/{name}", told(answer))
-            for name, answer in (
-                ("set", self.set),
-                ("questions", self.questions),
-                ("question", self.question),
-                ("evidence", self.evidence),
-                ("pair", self.pair),
-                ("sources", lambda given: reading.sources(self.store)),
-                ("agreement", lambda given: reading.live_agreement(self.index)),
-                ("health", lambda given: health_lines(self.store)),
-                ("recent", lambda given: reading.recent_labels(self.index)),
-                ("next", self.next),
-            )
+        routes = [
+            *(asset(name) for name in _ASSET_TYPES),
+            query("set", self.set),
+            query("questions", self.questions),
+            query("question", self.question),
+            query("evidence", self.evidence),
+            query("pair", self.pair),
+            query("sources", lambda _: reading.sources(self.store)),
+            query("agreement", lambda _: reading.live_agreement(self.index)),
+            query("health", lambda _: health_lines(self.store)),
+            query("recent", lambda _: reading.recent_labels(self.index)),
+            query("next", self.next),
+            change("label", self.label),
+            change("move", self.move),
+            change("prefer", self.prefer),
+            change("undo", self.undo),
         ]
-        routes += [
-            Route(f"/api/{name}", change(answer), methods=["POST"])
-            for name, answer in (
-                ("label", self.label),
-                ("move", self.move),
-                ("prefer", self.prefer),
-                ("undo", self.undo),
-            )
-        ]
-        inner = Starlette(routes=routes, exception_handlers={InputError: refused})
-        inner.router.redirect_slashes = False
-        return inner
+        app = Starlette(routes=routes, exception_handlers={InputError: refuse})
+        app.router.redirect_slashes = False
+        return app
 
     # -------------------------------------------------------------------------------- reading
 
-    def set(self, given: dict[str, str]) -> dict[str, Any]:
+    def set(self, parameters: dict[str, str]) -> dict[str, Any]:
+        """The set, its judge, what this person may do, and every query."""
         judge = self.store.meta("judge")
         return {
             "name": self.store.path.name,
@@ -213,32 +209,36 @@ class View:
         }
 
     def progress(self) -> list[dict[str, Any]]:
-        """Of everybody who labels, or is to."""
-        return [
-            asdict(each) for each in annotator_progress(self.store, self.index.active_corrections())
-        ]
+        """How much everybody has labeled who did or was assigned passages."""
+        corrections = self.index.active_corrections()
+        return [asdict(person) for person in annotator_progress(self.store, corrections)]
 
-    def questions(self, given: dict[str, str]) -> Any:
-        return self.index.summaries(Filter.of(given))
+    def questions(self, parameters: dict[str, str]) -> Any:
+        """The queries with passages that a filter selects."""
+        return self.index.summaries(Filter.of(parameters))
 
-    def question(self, given: dict[str, str]) -> Any:
-        return self.index.question(_named(given, "query"), Filter.of(given))
+    def question(self, parameters: dict[str, str]) -> Any:
+        """A query and its passages."""
+        return self.index.question(_text(parameters, "query"), Filter.of(parameters))
 
-    def evidence(self, given: dict[str, str]) -> Any:
-        query, doc = _named(given, "query"), _named(given, "doc")
+    def evidence(self, parameters: dict[str, str]) -> Any:
+        """What a passage's grade and rank rest on."""
+        query, doc = _text(parameters, "query"), _text(parameters, "doc")
         return reading.evidence(self.store, self.seat, query, doc)
 
-    def pair(self, given: dict[str, str]) -> Any:
-        query, first, second = (_named(given, name) for name in ("query", "first", "second"))
+    def pair(self, parameters: dict[str, str]) -> Any:
+        """How often the judge preferred one passage to another; hidden from the blind."""
+        query, first, second = (_text(parameters, name) for name in ("query", "first", "second"))
         if self.seat.blind:
             return {"together": 0, "first": 0}
         return reading.compared_pair(self.store, query, first, second)
 
-    def next(self, given: dict[str, str]) -> Any:
-        return self.index.next("random" if given.get("by") == "random" else "gain")
+    def next(self, parameters: dict[str, str]) -> Any:
+        """The passage to label next."""
+        return self.index.next("random" if parameters.get("by") == "random" else "gain")
 
     def readonly(self) -> str | None:
-        """Why nothing can be corrected now; None if it can."""
+        """Why nothing can be corrected now; None if something can."""
         path = self.store.path
         if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
             return "you may not write to the file or its folder"
@@ -247,56 +247,64 @@ class View:
 
     # ------------------------------------------------------------------------------- changing
 
-    def label(self, given: dict[str, Any]) -> dict[str, Any]:
-        query, doc = _named(given, "query"), _named(given, "doc")
-        grade, sure, note = given.get("grade"), given.get("sure"), given.get("note")
+    def label(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Store a grade, doubt or a note."""
+        query, doc = _text(body, "query"), _text(body, "doc")
+        grade, sure, note = body.get("grade"), body.get("sure"), body.get("note")
         if grade is not None and type(grade) is not int:
             raise InputError(f"grade {shorten(grade)}", remedy="give a whole number from 1 to 5")
         if sure is not None and type(sure) is not bool:
             raise InputError(f"sure {shorten(sure)}", remedy="give true or false")
         if note is not None:
-            note = _named(given, "note").strip()
-        return self._changed(self.desk.label(query, doc, grade, sure, note, _number(given, "seen")))
+            note = _text(body, "note").strip()
+        seen = _whole_number(body, "seen")
+        correction = self.desk.label(query, doc, grade, sure=sure, note=note, seen=seen)
+        return self._view_after(correction)
 
-    def move(self, given: dict[str, Any]) -> dict[str, Any]:
-        query, doc, rank = _named(given, "query"), _named(given, "doc"), _number(given, "rank")
+    def move(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Put a passage at a rank."""
+        query, doc, rank = _text(body, "query"), _text(body, "doc"), _whole_number(body, "rank")
         if rank is None:
             raise InputError("no rank is given", remedy="give one, a whole number")
-        return self._changed(self.desk.move(query, doc, rank, _number(given, "seen")))
+        return self._view_after(self.desk.move(query, doc, rank, _whole_number(body, "seen")))
 
-    def prefer(self, given: dict[str, Any]) -> dict[str, Any]:
-        query, doc, over = (_named(given, name) for name in ("query", "doc", "over"))
-        return self._changed(self.desk.prefer(query, doc, over, _number(given, "seen")))
+    def prefer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Put a passage above another."""
+        query, doc, over = (_text(body, name) for name in ("query", "doc", "over"))
+        return self._view_after(self.desk.prefer(query, doc, over, _whole_number(body, "seen")))
 
-    def undo(self, given: dict[str, Any]) -> dict[str, Any]:
-        return self._changed(self.desk.undo(_number(given, "correction")))
+    def undo(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Undo a correction, or the last one of this sitting."""
+        return self._view_after(self.desk.undo(_whole_number(body, "correction")))
 
-    def _changed(self, made: Correction) -> dict[str, Any]:
+    def _view_after(self, correction: Correction) -> dict[str, Any]:
+        """What the page shows after a change: the correction, its query, everybody's progress."""
         with self._mutex:
             return {
-                "made": self.index.correction_for_author(made),
-                "question": self.index.question(made.query, Filter()),
-                "summary": self.index.summaries(Filter(), made.query)[0],
+                "made": self.index.correction_for_author(correction),
+                "question": self.index.question(correction.query, Filter()),
+                "summary": self.index.summaries(Filter(), correction.query)[0],
                 "progress": self.progress(),
             }
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    """What a change says."""
+async def _read_body(request: Request) -> dict[str, Any]:
+    """Read a request for a change: one JSON object."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise InputError("the change is not JSON", remedy="send application/json")
     from starlette.requests import ClientDisconnect
 
-    text = b""
+    body = b""
     try:
-        async for part in request.stream():
-            text += part
-            if len(text) > _LONGEST:
-                raise InputError("the change is too long", remedy=f"send at most {_LONGEST} bytes")
-    except ClientDisconnect:  # a page that was closed, to which nothing can be said
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MAX_BODY_BYTES:
+                remedy = f"send at most {_MAX_BODY_BYTES} bytes"
+                raise InputError("the change is too long", remedy=remedy)
+    except ClientDisconnect:  # the page was closed, so nobody reads the response
         raise InputError("the change did not arrive", remedy="send it again") from None
     try:
-        value = json.loads(text)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -304,17 +312,19 @@ async def _body(request: Request) -> dict[str, Any]:
     return value
 
 
-def _named(given: dict[str, Any], name: str) -> str:
-    value = given.get(name)
+def _text(parameters: dict[str, Any], name: str) -> str:
+    """A required text among the parameters of a request."""
+    value = parameters.get(name)
     if not isinstance(value, str):
         raise InputError(f"no {name} is given", remedy="name one")
-    if any("\ud800" <= sign <= "\udfff" for sign in value):
+    if any("\ud800" <= character <= "\udfff" for character in value):
         raise InputError(f"{name} {shorten(value)} is not text", remedy="send whole characters")
     return value
 
 
-def _number(given: dict[str, Any], name: str) -> int | None:
-    value = given.get(name)
+def _whole_number(parameters: dict[str, Any], name: str) -> int | None:
+    """An optional whole number among the parameters of a request, one that SQLite can hold."""
+    value = parameters.get(name)
     if value is not None and not (type(value) is int and 0 <= value < 1 << 63):
         raise InputError(f"{name} {shorten(value)}", remedy="give a whole number")
     return value
