@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rankproof as rp
 
-MEASURES = ["nDCG@3", "RR", "AP", "R@2", "bpref"]
+MEASURES = ["nDCG@3", "RR", "AP", "R@2", "bpref", "infAP"]
 rows = st.lists(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), min_size=1, max_size=6),
     min_size=1,
@@ -33,6 +33,11 @@ def test_arrays_give_the_figures_of_the_same_run_as_dicts(
     for measure in MEASURES:
         a, b = ours[measure], theirs[measure]
         assert repr(a) == repr(b)
+
+
+def test_a_negative_grade_is_pooled_and_not_judged_to_infap_as_in_a_file() -> None:
+    found = rp.evaluate_arrays([[4.0, 3.0, 2.0, 1.0]], [[1, -1, 0, 1]], "infAP")
+    assert found["infAP"].expected == pytest.approx(0.8125, abs=1e-5)
 
 
 def test_minus_infinity_is_padding_and_its_grade_does_not_count() -> None:

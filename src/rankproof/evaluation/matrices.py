@@ -49,8 +49,9 @@ def evaluate_arrays(
 
     Each row is a query, each column a candidate. Rows may differ in length. A score of −inf is
     padding: that cell holds no document, whatever its grade is. A negative grade means "not
-    judged". All relevant documents are taken to be among the candidates, so `candidates_only` does
-    not apply; for `oblivious`, ties are broken by column.
+    judged", and to infAP "in the pool, but not judged", as in a file. All relevant documents are
+    taken to be among the candidates, so `candidates_only` does not apply; for `oblivious`, ties are
+    broken by column.
 
     >>> evaluation = rp.evaluate_arrays([[0.9, 0.8, 0.8]], [[0, 1, 0]], ["RR"])
     >>> evaluation["RR"].min, evaluation["RR"].max
@@ -65,8 +66,9 @@ def evaluate_arrays(
     if policy.score_dtype is not None:
         score = round_scores(score, policy.score_dtype)
     outcomes, tied, ties, numbers = [], 0, [], []
+    has_pool = any(m.definition.unjudged == "inferred precision" for m in parsed)
     for low, high in _query_blocks(cells.start):
-        ranking, groups = _block_groups(cells, score, low, high)
+        ranking, groups = _block_groups(cells, score, low, high, has_pool=has_pool)
         outcomes.append(measure_all(groups, parsed, policy))
         tied += int(ranking.tied.sum())
         shuffled = groups_to_shuffle(groups, parsed, outcomes[-1])
@@ -105,15 +107,28 @@ def _query_blocks(start: Int) -> Iterator[tuple[int, int]]:
     yield from pairwise(np.unique([0, *steps, len(start) - 1]).tolist())
 
 
-def _block_groups(cells: _Cells, score: Float, low: int, high: int) -> tuple[Ranking, TieGroups]:
-    """Rank queries [low, high) and return their tie groups."""
+def _block_groups(
+    cells: _Cells, score: Float, low: int, high: int, *, has_pool: bool
+) -> tuple[Ranking, TieGroups]:
+    """Rank queries [low, high) and return their tie groups.
+
+    If `has_pool`, candidates of negative grade are documents that were pooled and not judged.
+    """
     start = cells.start[low : high + 1]
     rows = slice(start[0], start[-1])
     ranking = rank(start - start[0], score[rows], None, "input")
-    judged = np.flatnonzero(cells.grade[rows] >= 0)
-    query, grade = cells.query[rows][judged] - low, cells.grade[rows][judged]
-    pool = pool_of(query, grade, high - low, cells.max_grade)
-    return ranking, tie_groups(ranking, np.arange(high - low), query, judged, grade, pool=pool)
+    query, grade = cells.query[rows] - low, cells.grade[rows]
+    judged, unjudged = np.flatnonzero(grade >= 0), np.flatnonzero(grade < 0)
+    pool = pool_of(query[judged], grade[judged], high - low, cells.max_grade)
+    return ranking, tie_groups(
+        ranking,
+        np.arange(high - low),
+        query[judged],
+        row=judged,
+        grade=grade[judged],
+        pool=pool,
+        sampled=(query[unjudged], unjudged) if has_pool else None,
+    )
 
 
 # ------------------------------------------------------------------------------ reading and checks
