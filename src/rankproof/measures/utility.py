@@ -22,6 +22,7 @@ from rankproof.measures.properties import Extremes
 from rankproof.measures.registry import measure
 
 _THIRDS = {3: 2, 2: 1}  # grade → thirds of a distraction
+_NOTHING = -45.0  # the logarithm of a term that no float64 holds beside 1
 
 
 @measure(
@@ -80,18 +81,15 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     expected = score(*certain, places)
     variance = np.zeros(groups.queries)
     cut = np.flatnonzero((fits > 0) & ~whole)  # at most one group of a query
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, size[cut].max(initial=0) + 1)))])
     for at in cut:
         query = groups.query[at]
-        kinds = (int(helps[at]), int(near[at]), int(far[at]), int(neither[at]))
-        chance, a, b, c = _draws(kinds, int(fits[at]), logs)
-        values = score(
-            certain[0][query] + a,
-            certain[1][query] + _THIRDS[3] * b + _THIRDS[2] * c,
-            np.broadcast_to(places[query], a.shape),
+        counts = np.array([helps[at], near[at], far[at], neither[at]], np.float64)
+        base = certain[0][query] - penalty * certain[1][query] / 3.0
+        worth = np.array([1.0, -penalty * 2.0 / 3.0, -penalty / 3.0, 0.0])
+        listed = places[query]
+        expected[query], variance[query] = _logistic_moments(
+            base / listed, counts, worth / listed, int(fits[at])
         )
-        expected[query] = mean = (chance * values).sum()
-        variance[query] = (chance * (values - mean) ** 2).sum()
     return Outcomes(
         expected=expected,
         min=score(*totals(worst_help, worst_near, worst_far), places),
@@ -101,19 +99,34 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     )
 
 
-def _draws(
-    kinds: tuple[int, int, int, int], drawn: int, logs: Float
-) -> tuple[Float, Array, Array, Array]:
-    """Every way in which `drawn` of a group fall on its kinds, and its chance.
+_STEP = 0.15  # of ω: the trapezoid's error is e^(−2π/step), about 1e-18
+_OMEGA = _STEP * np.arange(90)  # up to where 1/sinh(πω) is nothing beside 1
 
-    P(a, b, c, d) = C(h, a) C(n, b) C(f, c) C(z, d) / C(g, t), d = t − a − b − c; `logs` holds the
-    logarithms of factorials, whose common error goes when the chances are made to sum to 1.
+
+def _logistic_moments(base: float, counts: Float, worth: Float, drawn: int) -> tuple[float, float]:
+    """Mean and variance of σ(x), x = base + the worth of `drawn` documents of these kinds.
+
+    With φ(ω) = E[exp(iωx)], and with ½·tanh(x/2) = ∫₀^∞ sin(ωx)/sinh(πω) dω,
+
+        E[σ] = ½ + ∫ Im φ/sinh(πω) dω,   E[σ²] = E[σ] − E[σ'] = E[σ] − ∫ ω · Re φ/sinh(πω) dω.
+
+    φ(ω) is the coefficient of z^t in Π (1 − p + p·z·e^(iω·worth))^count over that of
+    Π (1 − p + p·z)^count, p = t/g: means over points z of the unit circle, all of whose terms
+    beyond a few deviations of the binomial number √(g·p·(1 − p)) vanish.
     """
-    a, b, c = np.ogrid[: kinds[0] + 1, : kinds[1] + 1, : kinds[2] + 1]
-    a, b, c = (x.ravel() for x in np.broadcast_arrays(a, b, c))
-    d = drawn - a - b - c
-    possible = (d >= 0) & (d <= kinds[3])
-    a, b, c, d = (x[possible] for x in (a, b, c, d))
-    ways = sum(logs[n] - logs[x] - logs[n - x] for n, x in zip(kinds, (a, b, c, d), strict=True))
-    chance = np.exp(ways - np.max(ways))
-    return chance / chance.sum(), a, b, c
+    size = counts.sum()
+    share = drawn / size
+    points = int(min(size + 1, np.ceil(20.0 * np.sqrt(size * share * (1.0 - share)) + 20.0)))
+    angle = 2.0 * np.pi / points * (np.arange(points) - points // 2)
+    modulus = size * np.log(np.abs(1.0 + share * np.expm1(1j * angle)))
+    angle = angle[modulus > _NOTHING]
+    phase = angle[:, None] + _OMEGA[:, None, None] * worth
+    logs = (counts * np.log1p(share * np.expm1(1j * phase))).sum(axis=2) - 1j * drawn * angle
+    sums = np.exp(logs).sum(axis=1)
+    phi = (sums / sums[0] * np.exp(1j * _OMEGA * base))[1:]
+    omega = _OMEGA[1:]
+    weight = _STEP / np.sinh(np.pi * omega)
+    first = _STEP / (2.0 * np.pi)  # of ω = 0, where the integrands are E[x]/π and 1/π
+    center = base + share * (counts @ worth)
+    mean = 0.5 + first * center + float(weight @ phi.imag)
+    return mean, mean - first - float((weight * omega) @ phi.real) - mean * mean
