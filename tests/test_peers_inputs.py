@@ -58,7 +58,7 @@ def test_ms_marcos_ranks_are_a_run_and_the_guess_is_told(write: Any) -> None:
     assert len(run.notes) == 1
     assert run.notes[0].startswith("top: three columns are read as query, document, rank")
     notes = rp.evaluate({"q1": {"b": 1}}, path, "RR").notes
-    assert notes[-1] == "the scores of top are only ranks: ties cannot be seen in them"
+    assert notes[-1] == "the scores of top look like ranks: ties cannot be seen in them"
     assert not rp.read_run(path, format="msmarco").notes
     assert rp.read_run(path, format="plain").score.tolist() == [1.0, 2.0, 1.0]
     with pytest.raises(rp.InputError, match=r":1: rank 0.5 is not 1, 2, 3"):
@@ -177,7 +177,7 @@ def test_lists_of_pairs_and_of_ids_are_a_run() -> None:
     ids = {"q1": ["a", "c"], "q2": ["b"]}
     result = rp.evaluate(GRADES, ids, "RR")
     assert result["RR"].expected == 1.0
-    assert result.notes == ("the scores of run are only ranks: ties cannot be seen in them",)
+    assert result.notes == ("the scores of run look like ranks: ties cannot be seen in them",)
     with pytest.raises(rp.InputError, match=r"qrels\['q1'\]: document 'a' has no grade"):
         rp.read_qrels(ids)
 
@@ -427,7 +427,7 @@ def test_every_verb_tells_what_was_guessed(write: Any) -> None:
     assert told in said.stderr
     assert said.stdout.startswith("runid")
     ranks = write("q a 1\nq b 2\nq c 3\n", "ms.txt")
-    told = "the scores of ms are only ranks: ties cannot be seen in them"
+    told = "the scores of ms look like ranks: ties cannot be seen in them"
     assert told in command("ties", str(ranks)).stdout
 
 

@@ -231,8 +231,8 @@ JUDGED = {f"q{q}": {"d1": 1, "d2": 0} for q in range(9)}
 RANKED = {f"q{q}": {"d1": 3, "d2": 2, "d3": 1} for q in range(9)}
 # A run by what is said of it: its file, its content, judgements, settings.
 NOTED: dict[str, tuple[str, bytes, Any, dict[str, Any]]] = {
-    "are only ranks": ("run.trec", lists("5 4 3 2"), JUDGED, {}),
-    "are only ranks: ties": ("run.json", b'{"q1": ["a", "d1"], "q2": ["d1"]}', JUDGED, {}),
+    "look like ranks": ("run.trec", lists("5 4 3 2"), JUDGED, {}),
+    "look like ranks: ties": ("run.json", b'{"q1": ["a", "d1"], "q2": ["d1"]}', JUDGED, {}),
     "five columns are read": ("run.trec", lists("0.5 0.4 0.1", ""), JUDGED, {}),
     "words behind a run's tag": ("run.trec", lists("0.5 0.4 0.1", " t u"), JUDGED, {}),
     "9 lists of run end inside": ("run.trec", lists("0.5 0.5 0.5"), JUDGED, {"depth": 2}),

@@ -40,7 +40,7 @@ from rankproof.comparison.pairs import (
     missing_queries,
 )
 from rankproof.data.tables import Qrels
-from rankproof.evaluation import Evaluation
+from rankproof.evaluation import Evaluation, merge_notes
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.foundation.phrasing import out_of, plural, signed
@@ -421,7 +421,7 @@ def gate_sides(
         seed=seed,
         evaluation=after,
         missing=missing,
-        notes=(*before.notes, *after.notes),
+        notes=tuple(merge_notes([before, after])),
     )
 
 

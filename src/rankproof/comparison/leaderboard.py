@@ -24,7 +24,7 @@ import polars as pl
 
 from rankproof.comparison.pairs import aligned, missing_note, missing_queries
 from rankproof.data.sources import is_file, is_folder, is_pipe
-from rankproof.evaluation import Evaluation, Policy
+from rankproof.evaluation import Evaluation, Policy, merge_notes
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, import_extra
 from rankproof.foundation.phrasing import plural
@@ -446,7 +446,7 @@ def rank_evaluations(
         grades="" if holes is None else holes.grades(measures),
         missing=missing,
         policy=evaluations[0].policy,
-        warnings=tuple(dict.fromkeys(note for e in evaluations for note in e.notes)),
+        warnings=tuple(merge_notes(evaluations)),
     )
 
 

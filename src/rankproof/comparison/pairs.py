@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.comparison.pair_tables import comparison_sentences, matrix_tables
-from rankproof.evaluation import Evaluation, Policy
+from rankproof.evaluation import Evaluation, Policy, merge_notes
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import amount, plural, signed
@@ -308,7 +308,7 @@ class Comparison(Displayed):
     @property
     def warnings(self) -> list[str]:
         """Notes on what the readers assumed."""
-        return [note for evaluation in self.evaluations for note in evaluation.notes]
+        return merge_notes(self.evaluations)
 
     @property
     def file_warnings(self) -> list[str]:

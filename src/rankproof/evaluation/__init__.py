@@ -39,6 +39,7 @@ from rankproof.evaluation.checks import (
 )
 from rankproof.evaluation.checks import example_ids as example_ids
 from rankproof.evaluation.checks import grade_like_scores as grade_like_scores
+from rankproof.evaluation.checks import merge_notes as merge_notes
 from rankproof.evaluation.checks import no_common_query as no_common_query
 from rankproof.evaluation.checks import scale_notes as scale_notes
 from rankproof.evaluation.checks import swap_evidence as swap_evidence

@@ -1,7 +1,7 @@
 """Find what looks wrong with a run and judgments before their scores are believed.
 
 A run may be swapped with the judgments, share no query or document with them, or have scores that
-are only ranks, in which no tie can be seen. Errors stop the evaluation; everything else becomes a
+look like ranks, in which no tie can be seen. Errors stop the evaluation; everything else becomes a
 warning beside the scores. Checks that need the scores read a `ScoreProfile`, which the parts of a
 large run can merge.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -19,10 +20,13 @@ from rankproof.data.tables import Qrels, Run, Scale
 from rankproof.data.ties import rank_run
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.errors import InputError, first_few, shorten
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure
 from rankproof.measures.parsing import alias_notes
+
+if TYPE_CHECKING:
+    from rankproof.evaluation.result import Evaluation
 
 _GRADE_LIMIT = 6  # grades of judgments are below this
 _MOST_GRADES = 12  # a column with more distinct values is hardly one of grades
@@ -40,7 +44,7 @@ class ScoreProfile:
     grade_like: frozenset[float] | None  # the distinct scores, if all of them could be grades
 
     @property
-    def only_ranks(self) -> bool:
+    def looks_like_ranks(self) -> bool:
         """True if scores only count: 10, 9, 8, …, or 1, 1/2, 1/3, …, or 1/61, 1/62, …"""
         return self.has_long_list and (self.falls_by_one or self.is_reciprocal)
 
@@ -185,14 +189,29 @@ def check_scales(qrels: Qrels, measures: Sequence[Measure]) -> None:
 def score_warnings(name: str, dtype: str, profile: ScoreProfile) -> list[str]:
     """Return warnings for a run whose ties are invisible (scores are ranks) or already broken."""
     warnings = []
-    if profile.rows and (dtype == RANKS or profile.only_ranks):
-        warnings.append(f"the scores of {name} are only ranks: ties cannot be seen in them")
+    if profile.rows and (dtype == RANKS or profile.looks_like_ranks):
+        warnings.append(rank_warning([name]))
     if profile.cut_lists:
         lists = plural(profile.cut_lists, f"list of {name} ends", f"lists of {name} end")
         warnings.append(
             f"{lists} inside a tie: which documents of the tie are listed was decided before"
         )
     return warnings
+
+
+def rank_warning(names: Sequence[str]) -> str:
+    """Return the warning for runs whose ties are invisible."""
+    return f"the scores of {first_few(names)} look like ranks: ties cannot be seen in them"
+
+
+def merge_notes(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Return the notes of several runs, each once; one names all runs that look like ranks."""
+    evaluations = list(evaluations)
+    about_ranks = {rank_warning([evaluation.name]): evaluation.name for evaluation in evaluations}
+    notes = dict.fromkeys(note for evaluation in evaluations for note in evaluation.notes)
+    names = [about_ranks[note] for note in notes if note in about_ranks]
+    merged = (rank_warning(names) if note in about_ranks else note for note in notes)
+    return list(dict.fromkeys(merged))
 
 
 def pair_warnings(

@@ -13,7 +13,7 @@ import polars as pl
 
 from rankproof.data.tables import as_series, ids_of
 from rankproof.data.ties import TieGroups
-from rankproof.evaluation.checks import ScoreProfile
+from rankproof.evaluation.checks import ScoreProfile, merge_notes
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.phrasing import out_of, plural
@@ -325,14 +325,14 @@ def _table_notes(evaluations: Sequence[Evaluation], calm: bool) -> list[str]:
         elif undefined:
             parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))
         notes.append(f"{e.name}: {'; '.join(parts)}")
-    if calm:
+    is_cut = any(e.score_profile is not None and e.score_profile.cut_lists for e in evaluations)
+    if calm and not is_cut:
         notes.append("no tie changes any of these figures")
     if any(s.std is None for e in evaluations for s in [e[m] for m in e]):
         notes.append("– under std: no closed form for this measure")
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
     notes += evaluations[0].policy.words(" or ".join(dtypes))
-    notes += dict.fromkeys(note for e in evaluations for note in e.notes)
-    return notes
+    return notes + merge_notes(evaluations)
 
 
 _CHART_CAPTION = (

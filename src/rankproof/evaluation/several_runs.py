@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from rankproof.evaluation.checks import merge_notes
 from rankproof.evaluation.policy import Policy
 from rankproof.evaluation.result import Evaluation, evaluation_charts, evaluation_tables
 from rankproof.foundation.printable import escape_formulas
@@ -61,7 +62,7 @@ class Evaluations(Displayed, Mapping[str, Evaluation]):
     @property
     def file_warnings(self) -> list[str]:
         """What was guessed of the files."""
-        return [note for evaluation in self.evaluations for note in evaluation.notes]
+        return merge_notes(self.evaluations)
 
     def tables(self) -> list[Table]:
         """A row for each run and measure."""

@@ -20,6 +20,7 @@ from rankproof.data.hits import RANKS
 from rankproof.data.sources import stem
 from rankproof.data.tables import Run
 from rankproof.data.ties import ScoreType, rank_run
+from rankproof.evaluation.checks import rank_warning
 from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import out_of
@@ -151,11 +152,8 @@ class TieReport(Displayed):
             for run in self.runs
             if run.cut
         ]
-        notes += [
-            f"the scores of {run.name} are only ranks: ties cannot be seen in them"
-            for run in self.runs
-            if run.score_dtype == RANKS
-        ]
+        ranks = [run.name for run in self.runs if run.score_dtype == RANKS]
+        notes += [rank_warning(ranks)] if ranks else []
         notes += [note for run in self.runs for note in run.notes]
         return Table(columns, rows, notes=notes)
 
