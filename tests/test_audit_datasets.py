@@ -1,4 +1,4 @@
-"""Datasets by name: what a library says of one, written once as a BEIR folder."""
+"""Datasets by name: downloaded with a library and written once as a BEIR folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rankproof.audit.datasets import candidates_in, folder_of
+from rankproof.audit.datasets import candidates_in, dataset_folder
 from rankproof.data import read_qrels, read_run
 from rankproof.data.beir import read_corpus
 from rankproof.foundation.errors import InputError, MissingExtra
@@ -32,23 +32,23 @@ def task(top_ranked: Any) -> Any:
 
 
 def test_a_task_of_mteb_becomes_a_folder_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def get_task(name: str) -> Any:
-        asked.append(name)
+        requested.append(name)
         return task({"q1": ["d2", "d1"]})
 
     monkeypatch.setitem(sys.modules, "mteb", SimpleNamespace(get_task=get_task))
-    folder = folder_of("mteb:Tiny")
-    assert folder_of("mteb:Tiny") == folder
-    assert asked == ["Tiny"]
-    found = read_corpus(folder)
-    assert (found.document_ids, found.documents) == (["d1", "d2"], ["T one", "two"])
-    assert (found.query_ids, found.queries) == (["q1"], ["which"])
-    assert read_qrels(found.qrels).to_frame().rows() == [("q1", "d1", 2)]
-    listed = candidates_in(folder)
-    assert listed is not None
-    assert read_run(listed).doc.to_list() == ["d2", "d1"]  # in the order of the task
+    folder = dataset_folder("mteb:Tiny")
+    assert dataset_folder("mteb:Tiny") == folder
+    assert requested == ["Tiny"]
+    corpus = read_corpus(folder)
+    assert (corpus.document_ids, corpus.documents) == (["d1", "d2"], ["T one", "two"])
+    assert (corpus.query_ids, corpus.queries) == (["q1"], ["which"])
+    assert read_qrels(corpus.qrels).to_frame().rows() == [("q1", "d1", 2)]
+    candidates = candidates_in(folder)
+    assert candidates is not None
+    assert read_run(candidates).doc.to_list() == ["d2", "d1"]  # in the order of the task
 
 
 def test_a_dataset_of_ir_datasets_becomes_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,21 +61,23 @@ def test_a_dataset_of_ir_datasets_becomes_a_folder(monkeypatch: pytest.MonkeyPat
         qrels_iter=lambda: [SimpleNamespace(query_id="q1", doc_id="d2", relevance=1)],
     )
     monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace(load=lambda name: tiny))
-    folder = folder_of("irds:tiny/test")
-    found = read_corpus(folder)
-    assert found.documents == ["T one", "body of two"]
-    assert read_qrels(found.qrels).to_frame().rows() == [("q1", "d2", 1)]
+    folder = dataset_folder("irds:tiny/test")
+    corpus = read_corpus(folder)
+    assert corpus.documents == ["T one", "body of two"]
+    assert read_qrels(corpus.qrels).to_frame().rows() == [("q1", "d2", 1)]
     assert candidates_in(folder) is None
 
 
-def test_a_name_that_leads_nowhere_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_that_cannot_be_loaded_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def get_task(name: str) -> Any:
         raise KeyError(f"no task {name}")
 
     monkeypatch.setitem(sys.modules, "mteb", SimpleNamespace(get_task=get_task))
     with pytest.raises(InputError, match=r"mteb:Nothing: it cannot be loaded .*no task Nothing"):
-        folder_of("mteb:Nothing")
+        dataset_folder("mteb:Nothing")
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(MissingExtra, match=r"the dataset irds:x needs ir-datasets: pip install"):
-        folder_of("irds:x")
-    assert folder_of("some/folder") == "some/folder"
+        dataset_folder("irds:x")
+    assert dataset_folder("some/folder") == "some/folder"

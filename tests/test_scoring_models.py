@@ -1,4 +1,4 @@
-"""`high_precision`: sentence-transformers models score in float32, and are given back untouched."""
+"""`high_precision`: sentence-transformers models score in float32, and are restored exactly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rankproof.precision import model_patching as module  # noqa: E402
 LOW = ("bfloat16", "float16")
 PAIRS = list(zip(sentences(300, 3, seed=1), sentences(300, 5, seed=2), strict=True))
 Module: Any = torch.nn.Module
-needs_answers = pytest.mark.skipif(
+needs_logit_score = pytest.mark.skipif(
     find_spec("sentence_transformers.cross_encoder.modules") is None,
     reason="earlier versions rerank with no such model",
 )
@@ -43,30 +43,30 @@ Loader = Callable[[int | None, str], Any]
 
 @pytest.fixture(scope="module")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Loader:
-    """A CrossEncoder with so many labels, or a SentenceTransformer, in a low format; made once."""
-    made: dict[tuple[int | None, str], Any] = {}
+    """Return a CrossEncoder with so many labels, or a SentenceTransformer, in a low format."""
+    models: dict[tuple[int | None, str], Any] = {}
 
     def get(labels: int | None, dtype: str) -> Any:
-        if (labels, dtype) not in made:
+        if (labels, dtype) not in models:
             folder: Path = tmp_path_factory.mktemp("model")
-            made[labels, dtype] = (
+            models[labels, dtype] = (
                 sentence_transformer(folder, dtype)
                 if labels is None
                 else cross_encoder(folder, labels, dtype)
             )
-        return made[labels, dtype]
+        return models[labels, dtype]
 
     return get
 
 
 def logits_of(model: Any) -> Array:
-    """What leaves the network, which is exact in float32."""
+    """Return the output of the network before any activation, which is exact in float32."""
     logits: Array = model.predict(PAIRS, activation_fn=torch.nn.Identity())
     return logits
 
 
 def agrees(scores: Array, exact: Array, ulps: float = 3) -> bool:
-    """float32 to its last bits: torch's own sigmoid and softmax are off by up to 2.3 units."""
+    """True if float32 scores are within some units in the last place; torch's are off by 2.3."""
     assert scores.dtype == np.float32
     error = np.abs(scores.astype(np.float64) - exact)
     return bool((error <= ulps * np.spacing(np.abs(exact).astype(np.float32))).all())
@@ -77,13 +77,13 @@ def distinct(values: Any) -> int:
 
 
 def state(model: Any) -> dict[str, Any]:
-    """Every attribute and hook of every part of a model."""
-    found: dict[str, Any] = {}
+    """Return every attribute and hook of every module of a model."""
+    attributes: dict[str, Any] = {}
     for name, part in model.named_modules():
         for key, value in vars(part).items():
-            held = dict(value) if key.endswith("_hooks") else value
-            found[f"{name}.{key}"] = held if key.endswith("_hooks") else id(held)
-    return found
+            is_hooks = key.endswith("_hooks")
+            attributes[f"{name}.{key}"] = dict(value) if is_hooks else id(value)
+    return attributes
 
 
 @pytest.mark.slow
@@ -115,20 +115,20 @@ def test_two_logits_become_a_float32_softmax(load: Loader, dtype: str) -> None:
     assert distinct(scores[:, 1]) > distinct(softmax(low, low=True))
 
 
-def test_whatever_activation_is_given_gets_float32(load: Loader) -> None:
+def test_any_activation_function_gets_float32_logits(load: Loader) -> None:
     model = load(1, "bfloat16")
-    seen = []
+    dtypes = []
 
     class Activation(Module):  # type: ignore[misc]
         def forward(self, logits: Any) -> Any:
-            seen.append(logits.dtype)
+            dtypes.append(logits.dtype)
             return torch.tanh(logits)
 
     with high_precision(model):
         logits = logits_of(model)
         scores = model.predict(PAIRS, activation_fn=Activation())
         model.activation_fn = torch.nn.Sigmoid()  # versions before 6 keep the one given
-    assert set(seen) == {torch.float32}
+    assert set(dtypes) == {torch.float32}
     assert agrees(scores, np.tanh(logits.astype(np.float64)))
 
 
@@ -143,7 +143,7 @@ def test_rank_orders_by_float32_scores(load: Loader) -> None:
 
 
 @pytest.mark.parametrize("labels", [1, 2])
-def test_the_network_itself_gives_float32_only_inside(load: Loader, labels: int) -> None:
+def test_the_network_returns_float32_only_inside_the_block(load: Loader, labels: int) -> None:
     model = load(labels, "bfloat16")
     if not isinstance(model, torch.nn.Sequential):
         pytest.skip("sentence-transformers before 6 calls the network inside")
@@ -160,9 +160,9 @@ def test_logits_of_a_network_inside_are_upcast_too() -> None:
 
     low = torch.ones(3, 1, dtype=torch.float16)
     output = SequenceClassifierOutput(logits=low)
-    assert module._with_wide_scores(None, (), output).logits.dtype == torch.float32
+    assert module._upcast_output(None, (), output).logits.dtype == torch.float32
     # What version 5 hands on is no dict.
-    features = module._with_wide_scores(None, (), UserDict(scores=low))
+    features = module._upcast_output(None, (), UserDict(scores=low))
     assert features["scores"].dtype == torch.float32
 
 
@@ -211,10 +211,10 @@ def test_similarities_are_taken_in_float32(load: Loader, dtype: str, function: s
     assert distinct(scores) > distinct(scores.to(vectors.dtype))
 
 
-def test_a_similarity_that_keeps_the_format_is_given_float32(load: Loader) -> None:
+def test_a_similarity_that_keeps_the_format_compares_float32_embeddings(load: Loader) -> None:
     model = load(None, "bfloat16")
     model.similarity_fn_name = "dot"
-    own = model._similarity
+    original = model._similarity
     model._similarity = lambda a, b: a @ b.T  # as versions before 6 do
     vectors = model.encode(sentences(100), convert_to_tensor=True)
     plain = model.similarity(vectors[:5], vectors)
@@ -223,14 +223,14 @@ def test_a_similarity_that_keeps_the_format_is_given_float32(load: Loader) -> No
     assert plain.dtype == torch.bfloat16
     assert scores.dtype == torch.float32
     assert distinct(scores) > distinct(plain)
-    model._similarity = own
+    model._similarity = original
 
 
 def test_embeddings_come_as_arrays_lists_and_tensors(load: Loader) -> None:
     model = load(None, "float16")
     vectors = model.encode(sentences(6), convert_to_tensor=True)
-    assert {v.dtype for v in module.widened(list(vectors))} == {torch.float32}
-    assert module.widened([1.5, 2.5]) == [1.5, 2.5]
+    assert {v.dtype for v in module.upcast_narrow_floats(list(vectors))} == {torch.float32}
+    assert module.upcast_narrow_floats([1.5, 2.5]) == [1.5, 2.5]
     with high_precision(model):
         expected = model.similarity(vectors[:2], vectors)
         assert torch.equal(model.similarity(vectors[:2].numpy(), vectors.numpy()), expected)
@@ -240,7 +240,7 @@ def test_embeddings_come_as_arrays_lists_and_tensors(load: Loader) -> None:
 
 @pytest.mark.parametrize("labels", [1, 2, None])
 @pytest.mark.parametrize("dtype", LOW)
-def test_the_model_is_given_back_as_it_was(load: Loader, labels: int | None, dtype: str) -> None:
+def test_the_model_is_restored_exactly(load: Loader, labels: int | None, dtype: str) -> None:
     model = load(labels, dtype)
 
     def output() -> Any:
@@ -259,7 +259,7 @@ def test_the_model_is_given_back_as_it_was(load: Loader, labels: int | None, dty
     assert (output() == expected).all()
 
 
-def test_a_similarity_not_yet_chosen_is_again_not_chosen(tmp_path: Path) -> None:
+def test_a_similarity_not_chosen_before_is_not_chosen_afterwards(tmp_path: Path) -> None:
     model = sentence_transformer(tmp_path, "bfloat16")
     before = state(model)
     with high_precision(model):
@@ -267,17 +267,17 @@ def test_a_similarity_not_yet_chosen_is_again_not_chosen(tmp_path: Path) -> None
     assert state(model) == before
 
 
-def test_a_similarity_chosen_meanwhile_stays(load: Loader) -> None:
+def test_a_similarity_chosen_inside_the_block_stays(load: Loader) -> None:
     model = load(None, "bfloat16")
     model.similarity_fn_name = "cosine"
     with high_precision(model):
         model.similarity_fn_name = "dot"
     assert model.similarity_fn_name == "dot"
-    assert not isinstance(model._similarity, module.InFloat32)
+    assert not isinstance(model._similarity, module.Float32Similarity)
 
 
 @pytest.mark.parametrize("labels", [1, None])
-def test_an_exception_gives_the_model_back(load: Loader, labels: int | None) -> None:
+def test_an_exception_restores_the_model(load: Loader, labels: int | None) -> None:
     model = load(labels, "bfloat16")
     before = state(model)
     with pytest.raises(ZeroDivisionError), high_precision(model):
@@ -286,13 +286,15 @@ def test_an_exception_gives_the_model_back(load: Loader, labels: int | None) -> 
 
 
 @pytest.mark.parametrize("labels", [1, None])
-def test_nested_uses_end_with_the_last(load: Loader, labels: int | None) -> None:
+def test_of_nested_uses_the_last_to_end_restores_the_model(
+    load: Loader, labels: int | None
+) -> None:
     model = load(labels, "bfloat16")
     before = state(model)
     first = high_precision(model)
     inside = state(model)
     second = high_precision(model)
-    assert state(model) == inside, "one change serves both"
+    assert state(model) == inside, "one patch serves both"
     first.restore()
     first.restore()
     assert state(model) == inside
@@ -300,20 +302,20 @@ def test_nested_uses_end_with_the_last(load: Loader, labels: int | None) -> None
     assert state(model) == before
 
 
-def test_a_changed_model_can_be_sent_to_another_process(load: Loader) -> None:
+def test_a_patched_model_can_be_pickled(load: Loader) -> None:
     for labels in (1, None):
         with high_precision(load(labels, "bfloat16")) as model:
             pickle.loads(pickle.dumps(model))
 
 
-def test_other_things_are_refused_by_name(load: Loader) -> None:
+def test_other_models_are_refused_with_the_name_of_their_class(load: Loader) -> None:
     with pytest.raises(InputError, match=r"^Linear is neither a CrossEncoder nor a Sentence"):
         high_precision(torch.nn.Linear(2, 1))
     with pytest.raises(InputError, match="has no scoring head; leave head=True"):
         high_precision(load(None, "bfloat16"), head=True)
 
 
-def test_a_model_without_a_linear_head_says_so(
+def test_a_model_without_a_linear_head_is_refused(
     load: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load(1, "bfloat16")
@@ -324,22 +326,24 @@ def test_a_model_without_a_linear_head_says_so(
     assert state(model) == before
 
 
-def test_without_sentence_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sentence_transformers_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=r"needs sentence-transformers: pip install .*\[torch\]"):
         high_precision(object())
 
 
 @pytest.fixture(scope="module")
-def answering(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def yes_no_model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A language model in bfloat16 that answers yes or no."""
     return language_model(tmp_path_factory.mktemp("answers"), "bfloat16")
 
 
-def both_answers(model: Any, *, wide: bool = False) -> Array:
+def no_and_yes_logits(model: Any, *, wide: bool = False) -> Array:
     """(N, 2) logits of no and yes, each pair by itself, without the library's scoring."""
     rows = [model.tokenizer.convert_tokens_to_ids(word) for word in ("no", "yes")]
-    found = []
+    pair_logits = []
     with torch.inference_mode():
         for pair in PAIRS:
             features = model.preprocess([pair])
@@ -347,37 +351,37 @@ def both_answers(model: Any, *, wide: bool = False) -> Array:
             matrix = model.transformers_model.get_output_embeddings().weight
             if wide:
                 hidden, matrix = hidden.float(), matrix.float()
-            found.append((hidden @ matrix.T)[0, rows].float())
-    logits: Array = torch.stack(found).numpy()
+            pair_logits.append((hidden @ matrix.T)[0, rows].float())
+    logits: Array = torch.stack(pair_logits).numpy()
     return logits
 
 
-def one_by_one(model: Any) -> Array:
-    """Logits of pairs that no padding changes."""
+def logits_one_by_one(model: Any) -> Array:
+    """Return the logits of each pair in a batch of its own, which has no padding."""
     identity = torch.nn.Identity()
     logits: Array = model.predict(PAIRS, batch_size=1, activation_fn=identity)
     return logits
 
 
-@needs_answers
-def test_both_logits_of_yes_and_no_are_upcast_before_the_subtraction(answering: Any) -> None:
-    no, yes = both_answers(answering).T
-    plain = one_by_one(answering)
-    before = state(answering)
-    with high_precision(answering):
-        careful = one_by_one(answering)
-    assert (careful == yes - no).all()
-    assert distinct(careful) > distinct(plain)
-    assert state(answering) == before
+@needs_logit_score
+def test_both_logits_of_yes_and_no_are_upcast_before_the_subtraction(yes_no_model: Any) -> None:
+    no, yes = no_and_yes_logits(yes_no_model).T
+    plain = logits_one_by_one(yes_no_model)
+    before = state(yes_no_model)
+    with high_precision(yes_no_model):
+        patched = logits_one_by_one(yes_no_model)
+    assert (patched == yes - no).all()
+    assert distinct(patched) > distinct(plain)
+    assert state(yes_no_model) == before
 
 
-@needs_answers
-def test_two_rows_of_the_output_matrix_are_computed_in_float32(answering: Any) -> None:
-    no, yes = both_answers(answering, wide=True).T
-    with high_precision(answering, head=True):
-        careful = one_by_one(answering)
-    assert np.abs(careful - (yes - no)).max() < 1e-5
-    assert distinct(careful) == distinct(yes - no)
+@needs_logit_score
+def test_two_rows_of_the_output_matrix_are_computed_in_float32(yes_no_model: Any) -> None:
+    no, yes = no_and_yes_logits(yes_no_model, wide=True).T
+    with high_precision(yes_no_model, head=True):
+        patched = logits_one_by_one(yes_no_model)
+    assert np.abs(patched - (yes - no)).max() < 1e-5
+    assert distinct(patched) == distinct(yes - no)
 
 
 # ------------------------------------------------------------- transformers and FlagEmbedding
@@ -430,8 +434,8 @@ class FlagLike:
     def compute_score(self) -> list[float]:
         with torch.no_grad():
             logits = self.model(**self.batch, return_dict=True).logits.view(-1).float()
-        found: list[float] = torch.sigmoid(logits).tolist()
-        return found
+        scores: list[float] = torch.sigmoid(logits).tolist()
+        return scores
 
 
 def test_a_reranker_of_flagembedding_gets_its_head_in_float32(tmp_path: Path) -> None:

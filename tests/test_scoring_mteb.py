@@ -1,4 +1,4 @@
-"""MTEB tasks through rankproof: mteb's own figures, and beside them what ties could change."""
+"""MTEB tasks through rankproof: mteb's own values, and what ties could change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tiny_models import cross_encoder, sentence_transformer, sentences  # noqa: 
 
 import rankproof as rp  # noqa: E402
 from rankproof import InputError, MissingExtra  # noqa: E402
-from rankproof.precision.mteb import FIGURES, MEASURES, evaluate  # noqa: E402
+from rankproof.precision.mteb import MEASURES, SUMMARY_FIELDS, evaluate  # noqa: E402
 
 # mteb calls its own function with a parameter that it has deprecated.
 pytestmark = [
@@ -133,45 +133,45 @@ def run(model: Any, tasks: Any, **options: Any) -> Any:
     return evaluate(model, tasks, show_progress_bar=False, co2_tracker=False, **options)
 
 
-def scores(done: Any, number: int = 0) -> dict[str, float]:
-    found: dict[str, float] = done.result.task_results[number].scores["test"][0]
-    return found
+def scores(evaluations: Any, number: int = 0) -> dict[str, float]:
+    values: dict[str, float] = evaluations.result.task_results[number].scores["test"][0]
+    return values
 
 
-def test_without_ties_the_figures_are_mtebs(encoder: Any) -> None:
-    done = run(encoder, LocalRetrieval())
-    found = scores(done)
-    assert done.high_precision
-    assert done["LocalRetrieval"].tied == 0
-    assert 0 < found["ndcg_at_10"] < 1
+def test_without_ties_all_values_equal_those_of_mteb(encoder: Any) -> None:
+    evaluations = run(encoder, LocalRetrieval())
+    values = scores(evaluations)
+    assert evaluations.high_precision
+    assert evaluations["LocalRetrieval"].tied == 0
+    assert 0 < values["ndcg_at_10"] < 1
     for name in ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"):
-        for figure in ("expected", "oblivious", "min", "max"):
-            assert found[f"{name}_{figure}"] == pytest.approx(found[name], abs=6e-6)
-        assert found[f"{name}_range"] == found[f"{name}_bias"] == found[f"{name}_std"] == 0
+        for summary_field in ("expected", "oblivious", "min", "max"):
+            assert values[f"{name}_{summary_field}"] == pytest.approx(values[name], abs=6e-6)
+        assert values[f"{name}_range"] == values[f"{name}_bias"] == values[f"{name}_std"] == 0
 
 
-def test_with_ties_mtebs_figure_is_one_of_many(encoder: Any) -> None:
-    done = run(encoder, [TiedRetrieval()])
-    found, evaluation = scores(done), done["TiedRetrieval", "test", "default"]
+def test_with_ties_mtebs_value_is_the_one_as_listed(encoder: Any) -> None:
+    evaluations = run(encoder, [TiedRetrieval()])
+    values, evaluation = scores(evaluations), evaluations["TiedRetrieval", "test", "default"]
     assert evaluation.tied == len(QUERIES)
-    assert found["ndcg_at_10_oblivious"] == pytest.approx(found["ndcg_at_10"], abs=6e-6)
-    assert found["mrr_at_10_oblivious"] == pytest.approx(found["mrr_at_10"], abs=6e-6)
-    assert found["ndcg_at_10_min"] < found["ndcg_at_10_expected"] < found["ndcg_at_10_max"]
-    assert found["ndcg_at_10_bias"] == evaluation["nDCG@10"].bias
-    assert found["main_score"] == found["ndcg_at_10"], "mteb's own figures stay"
+    assert values["ndcg_at_10_oblivious"] == pytest.approx(values["ndcg_at_10"], abs=6e-6)
+    assert values["mrr_at_10_oblivious"] == pytest.approx(values["mrr_at_10"], abs=6e-6)
+    assert values["ndcg_at_10_min"] < values["ndcg_at_10_expected"] < values["ndcg_at_10_max"]
+    assert values["ndcg_at_10_bias"] == evaluation["nDCG@10"].bias
+    assert values["main_score"] == values["ndcg_at_10"], "mteb's own values stay"
 
 
 @pytest.mark.parametrize("kind", ["encoder", "reranker"])
-def test_reranking_tasks_take_encoders_and_rerankers(
+def test_reranking_tasks_run_with_encoders_and_rerankers(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     model = request.getfixturevalue(kind)
-    done = run(model, LocalReranking())
-    found = scores(done)
-    assert done.high_precision
-    assert len(done["LocalReranking"].queries) == len(QUERIES)
+    evaluations = run(model, LocalReranking())
+    values = scores(evaluations)
+    assert evaluations.high_precision
+    assert len(evaluations["LocalReranking"].queries) == len(QUERIES)
     for name in ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"):
-        assert found[f"{name}_oblivious"] == pytest.approx(found[name], abs=6e-6)
+        assert values[f"{name}_oblivious"] == pytest.approx(values[name], abs=6e-6)
 
 
 def test_low_precision_scores_tie_and_high_precision_scores_do_not(encoder: Any) -> None:
@@ -183,19 +183,19 @@ def test_low_precision_scores_tie_and_high_precision_scores_do_not(encoder: Any)
     assert low.dtype == "bfloat16"
 
 
-def test_the_plain_run_leaves_mteb_as_it_is(encoder: Any) -> None:
+def test_without_high_precision_mtebs_own_scores_are_unchanged(encoder: Any) -> None:
     options = {"show_progress_bar": False, "co2_tracker": False, "cache": None}
     plain = mteb.evaluate(encoder, LocalRetrieval(), **options).task_results[0].scores["test"][0]
-    done = run(encoder, LocalRetrieval(), high_precision=False)
-    assert not done.high_precision
-    assert {k: v for k, v in scores(done).items() if k in plain} == plain
-    added = {f"_{figure}" for figure in FIGURES}
-    new = set(scores(done)) - set(plain)
-    assert len(new) == len(MEASURES) * len(FIGURES)
-    assert all(any(name.endswith(end) for end in added) for name in new)
+    evaluations = run(encoder, LocalRetrieval(), high_precision=False)
+    assert not evaluations.high_precision
+    assert {k: v for k, v in scores(evaluations).items() if k in plain} == plain
+    endings = tuple(f"_{name}" for name in SUMMARY_FIELDS)
+    new = set(scores(evaluations)) - set(plain)
+    assert len(new) == len(MEASURES) * len(SUMMARY_FIELDS)
+    assert all(name.endswith(endings) for name in new)
 
 
-class Half:
+class LowPrecisionEncoder:
     """An encoder of mteb's protocol that scores in the format of its embeddings."""
 
     def __init__(self, inner: Any):
@@ -213,8 +213,8 @@ class Half:
         return self.similarity(a, b).diagonal()
 
 
-def test_an_encoder_with_its_own_similarity_is_given_float32(encoder: Any) -> None:
-    model = Half(encoder)
+def test_an_encoder_with_its_own_similarity_compares_float32_embeddings(encoder: Any) -> None:
+    model = LowPrecisionEncoder(encoder)
     plain = run(model, LocalRetrieval(), high_precision=False)["LocalRetrieval"]
     high = run(model, LocalRetrieval())
     assert plain.tied > 0
@@ -223,15 +223,15 @@ def test_an_encoder_with_its_own_similarity_is_given_float32(encoder: Any) -> No
     assert "similarity" not in vars(model)
 
 
-def test_mtebs_wrappers_are_seen_through(encoder: Any) -> None:
+def test_the_model_inside_mtebs_wrapper_scores_in_float32(encoder: Any) -> None:
     wrapped = mteb.models.SentenceTransformerEncoderWrapper(encoder)
     same = scores(run(wrapped, LocalRetrieval()))
     assert same == scores(run(encoder, LocalRetrieval()))
     assert "similarity" not in vars(wrapped)
 
 
-class Given:
-    """A search of its own: there is nothing to upcast."""
+class ConstantSearch:
+    """A model that searches by itself, so that there is nothing to upcast."""
 
     mteb_model_meta = mteb.models.ModelMeta.create_empty()
 
@@ -242,33 +242,36 @@ class Given:
         return {q: {"d0": 1.0, "d7": 1.0, "d14": 0.5} for q in queries["id"]}
 
 
-def test_a_model_that_searches_itself_is_taken_as_it_is() -> None:
-    done = run(Given(), LocalRetrieval())
-    assert not done.high_precision
-    assert done["LocalRetrieval"].tied == len(QUERIES)
+def test_a_model_that_searches_by_itself_is_not_changed() -> None:
+    evaluations = run(ConstantSearch(), LocalRetrieval())
+    assert not evaluations.high_precision
+    assert evaluations["LocalRetrieval"].tied == len(QUERIES)
 
 
 def test_a_task_keeps_its_own_scores_and_skips_its_first_result(encoder: Any) -> None:
     task = SkippingRetrieval()
-    found = scores(run(encoder, task))
-    assert found["of_its_own"] == 0.25
-    assert found["ndcg_at_10_expected"] == pytest.approx(found["ndcg_at_10"], abs=6e-6)
+    values = scores(run(encoder, task))
+    assert values["of_its_own"] == 0.25
+    assert values["ndcg_at_10_expected"] == pytest.approx(values["ndcg_at_10"], abs=6e-6)
     assert "task_specific_scores" not in vars(task)
 
 
-def test_several_tasks_and_other_measures(encoder: Any) -> None:
+def test_several_tasks_run_with_other_measures(encoder: Any) -> None:
     tasks = [LocalRetrieval(), TiedRetrieval()]
-    done = run(encoder, tasks, measures=["P@5", "Success@5", "AP(rel=2)@100", "RBP"])
-    assert [t.task_name for t in done.result.task_results] == ["LocalRetrieval", "TiedRetrieval"]
-    assert set(done.evaluations) == {
+    evaluations = run(encoder, tasks, measures=["P@5", "Success@5", "AP(rel=2)@100", "RBP"])
+    assert [t.task_name for t in evaluations.result.task_results] == [
+        "LocalRetrieval",
+        "TiedRetrieval",
+    ]
+    assert set(evaluations.evaluations) == {
         (name, "test", "default") for name in ("LocalRetrieval", "TiedRetrieval")
     }
-    found = scores(done, 1)
-    assert found["precision_at_5_oblivious"] == pytest.approx(found["precision_at_5"], abs=6e-6)
-    assert found["hit_rate_at_5_oblivious"] == pytest.approx(found["hit_rate_at_5"], abs=6e-6)
-    assert {"ap(rel=2)_at_100_expected", "rbp_expected"} <= set(found)
+    values = scores(evaluations, 1)
+    assert values["precision_at_5_oblivious"] == pytest.approx(values["precision_at_5"], abs=6e-6)
+    assert values["hit_rate_at_5_oblivious"] == pytest.approx(values["hit_rate_at_5"], abs=6e-6)
+    assert {"ap(rel=2)_at_100_expected", "rbp_expected"} <= set(values)
     with pytest.raises(KeyError, match="SciFact was not evaluated; there are"):
-        _ = done["SciFact"]
+        _ = evaluations["SciFact"]
 
 
 def test_the_tasks_inside_an_aggregate_are_measured(encoder: Any) -> None:
@@ -287,19 +290,19 @@ def test_the_tasks_inside_an_aggregate_are_measured(encoder: Any) -> None:
             bibtex_citation="",
         )
 
-    done = run(encoder, Both())
-    assert [task for task, _, _ in done.evaluations] == ["LocalRetrieval", "TiedRetrieval"]
-    assert [t.task_name for t in done.result.task_results] == ["Both"]
+    evaluations = run(encoder, Both())
+    assert [task for task, _, _ in evaluations.evaluations] == ["LocalRetrieval", "TiedRetrieval"]
+    assert [t.task_name for t in evaluations.result.task_results] == ["Both"]
 
 
-def test_results_survive_a_file(encoder: Any, tmp_path: Path) -> None:
-    done = run(encoder, TiedRetrieval(), cache=mteb.ResultCache(cache_path=tmp_path))
+def test_values_are_stored_in_mtebs_result_file(encoder: Any, tmp_path: Path) -> None:
+    evaluations = run(encoder, TiedRetrieval(), cache=mteb.ResultCache(cache_path=tmp_path))
     (saved,) = tmp_path.rglob("TiedRetrieval.json")
     again = mteb.TaskResult.from_disk(saved).scores["test"][0]
-    assert again["ndcg_at_10_max"] == pytest.approx(scores(done)["ndcg_at_10_max"], abs=1e-6)
+    assert again["ndcg_at_10_max"] == pytest.approx(scores(evaluations)["ndcg_at_10_max"], abs=1e-6)
 
 
-def test_the_model_and_the_tasks_are_given_back_after_an_error(encoder: Any) -> None:
+def test_the_model_and_the_tasks_are_restored_after_an_error(encoder: Any) -> None:
     encoder.similarity_fn_name = "cosine"
     before = {k: v for k, v in vars(encoder).items() if "similarity" in k}
     task = LocalRetrieval()
@@ -312,7 +315,7 @@ def test_the_model_and_the_tasks_are_given_back_after_an_error(encoder: Any) -> 
     assert "task_specific_scores" not in vars(task)
 
 
-def test_what_cannot_be_run_is_refused(encoder: Any, tmp_path: Path) -> None:
+def test_tasks_and_options_that_cannot_be_run_are_refused(encoder: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="LocalClassification is not a retrieval or reranking"):
         run(encoder, [LocalClassification()])
     with pytest.raises(InputError, match="'SciFact' is not a retrieval or reranking task"):
@@ -332,15 +335,18 @@ def test_without_mteb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         evaluate(None, [])
 
 
-def test_like_mteb_gives_its_own_evaluators_figures() -> None:
-    """Five digits of means, every bit of the queries; for MRR it sorts by itself, in float64."""
+def test_like_mteb_gives_the_values_of_its_own_evaluator() -> None:
+    """Means to mteb's five digits, queries to the last bit; mteb's MRR sorts float64 scores."""
     metrics = importlib.import_module("mteb._evaluators.retrieval_metrics")
-    draw = random.Random(5)
+    generator = random.Random(5)
     docs = [f"d{i}" for i in range(30)]
-    palette = [1.0, 1.0 + 1e-9, 0.5, -0.5]
-    run = {f"q{i}": {d: draw.choice(palette) for d in draw.sample(docs, 20)} for i in range(40)}
-    qrels = {q: {d: draw.choice([0, 1, 2]) for d in draw.sample(docs, 12)} for q in run}
-    theirs = metrics.calculate_retrieval_scores(run, qrels, [3, 10])
+    score_choices = [1.0, 1.0 + 1e-9, 0.5, -0.5]
+    run = {
+        f"q{i}": {d: generator.choice(score_choices) for d in generator.sample(docs, 20)}
+        for i in range(40)
+    }
+    qrels = {q: {d: generator.choice([0, 1, 2]) for d in generator.sample(docs, 12)} for q in run}
+    mteb_scores = metrics.calculate_retrieval_scores(run, qrels, [3, 10])
     columns = {
         "nDCG": ("ndcg_cut", "ndcg"),
         "AP": ("map_cut", "map"),
@@ -349,16 +355,18 @@ def test_like_mteb_gives_its_own_evaluators_figures() -> None:
         "Success": ("success", "hit_rate"),
     }
     specs = [f"{name}@{k}" for name in columns for k in (3, 10)]
-    found = rp.evaluate(qrels, run, specs, like="mteb")
-    for row in found.per_query.iter_rows(named=True):
+    evaluation = rp.evaluate(qrels, run, specs, like="mteb")
+    for row in evaluation.per_query.iter_rows(named=True):
         name, k = row["measure"].split("@")
-        wanted = theirs.all_scores[row["query"]][f"{columns[name][0]}_{k}"]
-        assert row["oblivious"] == wanted, row
+        expected = mteb_scores.all_scores[row["query"]][f"{columns[name][0]}_{k}"]
+        assert row["oblivious"] == expected, row
     for spec in specs:
         name, k = spec.split("@")
-        (mean,) = (v for n, v in getattr(theirs, columns[name][1]).items() if n.endswith(f"@{k}"))
-        assert round(found[spec].oblivious, 5) == mean, spec
+        (mean,) = (
+            v for n, v in getattr(mteb_scores, columns[name][1]).items() if n.endswith(f"@{k}")
+        )
+        assert round(evaluation[spec].oblivious, 5) == mean, spec
     wide = rp.evaluate(qrels, run, "RR@10", order="trec_eval", score_dtype="float64")
     narrow = rp.evaluate(qrels, run, "RR@10", like="mteb")
-    assert wide["RR@10"].oblivious == pytest.approx(theirs.mrr["MRR@10"], rel=1e-14)
+    assert wide["RR@10"].oblivious == pytest.approx(mteb_scores.mrr["MRR@10"], rel=1e-14)
     assert narrow["RR@10"].oblivious != wide["RR@10"].oblivious

@@ -1,7 +1,7 @@
-"""Datasets by name: `mteb:SciFact`, `irds:beir/scifact/test` → a BEIR folder in the cache.
+"""Datasets by name: `mteb:SciFact` or `irds:beir/scifact/test` becomes a BEIR folder in the cache.
 
-Written once and read as any other folder. A reranking task also has its candidates, in the order
-in which it lists them.
+A dataset is downloaded and written once; from then on it is read like any other BEIR folder. The
+folder of a reranking task also holds its candidates as a run, in the order of the task's lists.
 """
 
 from __future__ import annotations
@@ -21,108 +21,121 @@ CANDIDATES = "candidates.trec"
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """What a library says of a dataset."""
+class Dataset:
+    """A dataset as a library returns it."""
 
     corpus: Iterable[dict[str, str]]  # _id, title, text
     queries: Iterable[dict[str, str]]  # _id, text
-    judged: Iterable[tuple[str, str, int]]
-    candidates: Mapping[str, Iterable[str]] | None = None
+    judgments: Iterable[tuple[str, str, int]]  # query, document, grade
+    candidates: Mapping[str, Iterable[str]] | None = None  # documents of each query, as listed
 
 
-def folder_of(name: str) -> str:
-    """The folder that a name stands for; a path is one already."""
-    source, colon, rest = name.partition(":")
-    if not colon or source not in _LIBRARIES or Path(name).exists():
+def dataset_folder(name: str) -> str:
+    """Return the folder of a named dataset, which is downloaded first if needed.
+
+    Any name that is not `mteb:…` or `irds:…` is a path, and is returned unchanged.
+    """
+    source, colon, dataset = name.partition(":")
+    if not colon or source not in _LOADERS or Path(name).exists():
         return name
-    folder = make_cache_folder() / "datasets" / f"{source}-{digest(rest)[:16]}"
-    last = folder / "qrels" / "test.tsv"
-    if not last.is_file():  # written last: a folder that has it is whole
-        _write(_LIBRARIES[source](rest), folder, last)
+    folder = make_cache_folder() / "datasets" / f"{source}-{digest(dataset)[:16]}"
+    qrels_file = folder / "qrels" / "test.tsv"
+    if not qrels_file.is_file():  # written last: a folder that has it is complete
+        _write_beir(_LOADERS[source](dataset), folder, qrels_file)
     return str(folder)
 
 
 def candidates_in(folder: str) -> str | None:
-    """The run that came with a dataset fetched by its name."""
+    """Return the file of candidates that came with a downloaded dataset, or None."""
     file = Path(folder) / CANDIDATES
     return str(file) if file.is_file() and Path(folder).parent.name == "datasets" else None
 
 
-def _write(texts: Texts, folder: Path, last: Path) -> None:
-    for name, rows in (("corpus", texts.corpus), ("queries", texts.queries)):
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        _put(folder / f"{name}.jsonl", text)
-    if texts.candidates is not None:
-        _put(
-            folder / CANDIDATES,
-            "".join(
-                f"{query} Q0 {doc} {rank} {-rank} listed\n"
-                for query, docs in texts.candidates.items()
-                for rank, doc in enumerate(docs, 1)
-            ),
+def _write_beir(dataset: Dataset, folder: Path, qrels_file: Path) -> None:
+    """Write a dataset as a BEIR folder, judgments last."""
+    for name, rows in (("corpus", dataset.corpus), ("queries", dataset.queries)):
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        _write_text(folder / f"{name}.jsonl", "".join(lines))
+    if dataset.candidates is not None:
+        run_lines = (
+            f"{query} Q0 {doc} {rank} {-rank} listed\n"
+            for query, docs in dataset.candidates.items()
+            for rank, doc in enumerate(docs, 1)
         )
-    judged = "".join(f"{query}\t{doc}\t{grade}\n" for query, doc, grade in texts.judged)
-    _put(last, f"query-id\tcorpus-id\tscore\n{judged}")
+        _write_text(folder / CANDIDATES, "".join(run_lines))
+    judgments = (f"{query}\t{doc}\t{grade}\n" for query, doc, grade in dataset.judgments)
+    _write_text(qrels_file, "query-id\tcorpus-id\tscore\n" + "".join(judgments))
 
 
-def _put(file: Path, text: str) -> None:
+def _write_text(file: Path, text: str) -> None:
+    """Write a text file atomically, in UTF-8."""
     write_atomically(file, lambda path: path.write_bytes(text.encode()))
 
 
-def _from_mteb(name: str) -> Texts:
+def _load_from_mteb(name: str) -> Dataset:
+    """Download an MTEB task: its default subset and test split, or the first of each."""
     mteb = import_extra("mteb", f"the dataset mteb:{name}", "mteb")
-    place = f"mteb:{name}"
     try:
         task = mteb.get_task(name)
         task.load_data()
         subsets = task.dataset
         subset = subsets["default"] if "default" in subsets else next(iter(subsets.values()))
         split = subset["test"] if "test" in subset else next(iter(subset.values()))
-        return Texts(
-            [
+        return Dataset(
+            corpus=[
                 {"_id": str(row["id"]), "title": row.get("title") or "", "text": row["text"]}
                 for row in split["corpus"]
             ],
-            [{"_id": str(row["id"]), "text": row["text"]} for row in split["queries"]],
-            [
+            queries=[{"_id": str(row["id"]), "text": row["text"]} for row in split["queries"]],
+            judgments=[
                 (str(query), str(doc), int(grade))
                 for query, docs in split["relevant_docs"].items()
                 for doc, grade in docs.items()
             ],
-            split.get("top_ranked"),
+            candidates=split.get("top_ranked"),
         )
-    except Exception as error:  # whatever mteb and the hub below raise
-        raise _unreachable(place, error) from None
+    except Exception as error:  # mteb and the hub that it uses raise many kinds
+        raise _loading_error(f"mteb:{name}", error) from None
 
 
-def _from_ir_datasets(name: str) -> Texts:
-    datasets = import_extra("ir_datasets", f"the dataset irds:{name}", "irds")
-    place = f"irds:{name}"
+def _load_from_ir_datasets(name: str) -> Dataset:
+    """Download a dataset of ir_datasets."""
+    library = import_extra("ir_datasets", f"the dataset irds:{name}", "irds")
     try:
-        found = datasets.load(name)
-        corpus = [
-            {"_id": one.doc_id, "title": getattr(one, "title", ""), "text": _text(one)}
-            for one in found.docs_iter()
-        ]
-        queries = [{"_id": one.query_id, "text": _text(one)} for one in found.queries_iter()]
-        judged = [(one.query_id, one.doc_id, int(one.relevance)) for one in found.qrels_iter()]
-    except Exception as error:  # whatever ir_datasets and the network below raise
-        raise _unreachable(place, error) from None
-    return Texts(corpus, queries, judged)
+        dataset = library.load(name)
+        return Dataset(
+            corpus=[
+                {"_id": doc.doc_id, "title": getattr(doc, "title", ""), "text": _text_of(doc)}
+                for doc in dataset.docs_iter()
+            ],
+            queries=[
+                {"_id": query.query_id, "text": _text_of(query)} for query in dataset.queries_iter()
+            ],
+            judgments=[
+                (judgment.query_id, judgment.doc_id, int(judgment.relevance))
+                for judgment in dataset.qrels_iter()
+            ],
+        )
+    except Exception as error:  # ir_datasets and the network below it raise many kinds
+        raise _loading_error(f"irds:{name}", error) from None
 
 
-def _text(one: Any) -> str:
-    """Its text, or all of it as the library puts it together."""
-    text = getattr(one, "text", None)
-    return text if isinstance(text, str) else str(one.default_text())
+def _text_of(record: Any) -> str:
+    """Return the text of a document or query; without a field of that name, the default text."""
+    text = getattr(record, "text", None)
+    return text if isinstance(text, str) else str(record.default_text())
 
 
-def _unreachable(place: str, error: Exception) -> InputError:
+def _loading_error(name: str, error: Exception) -> InputError:
+    """Return the error for a dataset that its library cannot load."""
     return InputError(
         f"it cannot be loaded ({shorten(first_line(error), 90)})",
-        place=place,
+        place=name,
         remedy="check its name and that the library can reach it, or name a BEIR folder",
     )
 
 
-_LIBRARIES: dict[str, Callable[[str], Texts]] = {"mteb": _from_mteb, "irds": _from_ir_datasets}
+_LOADERS: dict[str, Callable[[str], Dataset]] = {
+    "mteb": _load_from_mteb,
+    "irds": _load_from_ir_datasets,
+}

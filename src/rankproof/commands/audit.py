@@ -296,9 +296,9 @@ def audit_scores(
 
 def _locate_datasets(names: list[str], _: Mapping[str, Any]) -> list[str]:
     """The folders of datasets; those of a library are written into the cache."""
-    from rankproof.audit.datasets import folder_of
+    from rankproof.audit.datasets import dataset_folder
 
-    return [folder_of(name) for name in names]
+    return [dataset_folder(name) for name in names]
 
 
 @command(
@@ -614,7 +614,7 @@ def _subjects(
     prompts: dict[str, str],
 ) -> list[AuditedModel]:
     """Every model on every dataset; all are looked at before the first is run."""
-    from rankproof.audit.datasets import candidates_in, folder_of
+    from rankproof.audit.datasets import candidates_in, dataset_folder
     from rankproof.audit.model_audit import AuditedModel
     from rankproof.commands.inputs import is_path, name_runs, read_judgments
     from rankproof.data import read_run
@@ -626,7 +626,7 @@ def _subjects(
         raise InputError(
             f"{len(datasets)} datasets have judgments of their own", remedy="leave qrels out"
         )
-    folders = [folder_of(path) for path in datasets.values()]
+    folders = [dataset_folder(path) for path in datasets.values()]
     own_qrels = os.fspath(qrels) if is_path(qrels) else None
     corpora: list[Corpus] = [read_corpus(folder, own_qrels) for folder in folders]
     listed = [candidates_in(folder) for folder in folders]

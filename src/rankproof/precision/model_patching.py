@@ -1,10 +1,12 @@
-"""High-precision scoring for models of sentence-transformers, transformers and FlagEmbedding, in
-place and undone exactly.
+"""High-precision scoring for models of sentence-transformers, transformers and FlagEmbedding.
 
-The model stays in its low format. What leaves it, logits or embeddings, is upcast to float32
-before the scoring step: the activation of a CrossEncoder, the similarity of a SentenceTransformer.
-sentence-transformers does this itself from version 6; earlier versions score in the low format, and
-so do the recipes that take a sigmoid of what a network of transformers puts out.
+A model in float16 or bfloat16 computes its scores in that format too, where many of them tie. Here
+the model stays in its format, but its output (logits or embeddings) is upcast to float32 before the
+scoring step: the activation of a CrossEncoder, the similarity of a SentenceTransformer.
+sentence-transformers does this itself from version 6 on; earlier versions do not, nor do the usual
+recipes that take a sigmoid of what a network of transformers returns.
+
+Each patch is a forward hook or a replaced attribute, and is undone without a trace.
 """
 
 from __future__ import annotations
@@ -21,35 +23,33 @@ import numpy as np
 from rankproof.foundation.errors import InputError, import_extra
 from rankproof.precision.array_types import is_torch
 
-Undo = Callable[[Any], None]  # takes the model, so that what is kept about it does not keep it
-Change = Callable[[Any], Undo]
+Undo = Callable[[Any], None]  # takes the model, so that an active patch does not keep it alive
+Patch = Callable[[Any], Undo]  # changes a model and returns how to undo that
 
-_ABSENT = object()
-_CHANGED: WeakKeyDictionary[Any, dict[Change, _Held]] = WeakKeyDictionary()
+_ABSENT = object()  # stands for an attribute that the instance does not have
+_ACTIVE_PATCHES: WeakKeyDictionary[Any, dict[Patch, _ActivePatch]] = WeakKeyDictionary()
+
+_FLAG_ENCODE_METHODS = ("encode", "encode_queries", "encode_corpus")  # of FlagEmbedding's embedders
 
 
 def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
-    """Score with a model in float32, until that is undone: a CrossEncoder, a SentenceTransformer,
-    a network of transformers, a reranker or embedder of FlagEmbedding.
+    """Make a model score in float32 until `restore()` is called or the `with` block ends.
 
         with high_precision(model):
             scores = model.predict(pairs)
 
-    or `handle = high_precision(model)` and, later, `handle.restore()`. A CrossEncoder's activation,
-    its own or one given to `predict`, gets float32 logits; `similarity` and `similarity_pairwise`
-    of a SentenceTransformer get float32 embeddings and take lengths in float32 (choose its
-    `similarity_fn_name` before).
+    What is upcast depends on the model:
 
-    A network of transformers puts out float32 logits, so that a sigmoid, a softmax or a log-softmax
-    of them is float32 too; that of a FlagEmbedding reranker likewise. Embedders of FlagEmbedding
-    give float32 vectors.
-
-    A language model that answers yes or no has both logits upcast before one is taken from the
-    other.
+    - CrossEncoder: the logits, before any activation. If it is a language model that answers yes or
+      no, both logits are upcast before they are subtracted.
+    - SentenceTransformer: the embeddings that `similarity` and `similarity_pairwise` compare.
+      Choose its `similarity_fn_name` before.
+    - a network of transformers, or the reranker of FlagEmbedding that holds one: its logits.
+    - an embedder of FlagEmbedding: the vectors it returns.
 
     `head=True` also computes a CrossEncoder's last linear layer in float32, from the same weights,
-    so that the logits themselves are not rounded to the model's format; of a language model's
-    output matrix the two rows of yes and no.
+    so that the logits themselves are not rounded to the model's format. Of a language model's
+    output matrix only the two rows of yes and no are computed so.
 
     A float32 sigmoid still makes ties of logits past 11.84 (float16) or 14.125 (bfloat16). To rank
     there, take the logits: `model.predict(pairs, activation_fn=torch.nn.Identity())`.
@@ -66,8 +66,8 @@ def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
     """
     handle = HighPrecision(model)
     try:
-        for change in _changes(model, head):
-            handle.hold(change)
+        for patch in _patches_for(model, head):
+            handle.apply(patch)
     except BaseException:
         handle.restore()
         raise
@@ -75,28 +75,28 @@ def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
 
 
 class HighPrecision:
-    """Ends with its `with` block, or with `restore()`; nested uses end with the last of them."""
+    """A use of a model in high precision; the model is restored when its last use ends."""
 
     def __init__(self, model: Any):
         self.model = model
-        self._holds: list[Change] = []
+        self._patches: list[Patch] = []
 
-    def hold(self, change: Change) -> None:
-        """Make the change, unless it is already made, and keep it for this handle."""
-        made = _CHANGED.setdefault(self.model, {})
-        if change not in made:
-            made[change] = _Held(change(self.model))
-        made[change].handles += 1
-        self._holds.append(change)
+    def apply(self, patch: Patch) -> None:
+        """Patch the model, unless another use of it already has, and keep the patch active."""
+        active = _ACTIVE_PATCHES.setdefault(self.model, {})
+        if patch not in active:
+            active[patch] = _ActivePatch(patch(self.model))
+        active[patch].uses += 1
+        self._patches.append(patch)
 
     def restore(self) -> None:
-        """Give the model back as it was; the second time there is nothing to do."""
-        while self._holds:
-            change = self._holds.pop()
-            made = _CHANGED[self.model]
-            made[change].handles -= 1
-            if not made[change].handles:
-                made.pop(change).undo(self.model)
+        """End this use; undo each patch that no other use needs. A second call does nothing."""
+        while self._patches:
+            patch = self._patches.pop()
+            active = _ACTIVE_PATCHES[self.model]
+            active[patch].uses -= 1
+            if not active[patch].uses:
+                active.pop(patch).undo(self.model)
 
     def __enter__(self) -> Any:
         return self.model
@@ -105,54 +105,35 @@ class HighPrecision:
         self.restore()
 
 
-class _Held:
-    """A change that was made: how to undo it, and how many handles keep it."""
+class _ActivePatch:
+    """How to undo a patch, and how many uses of the model need it."""
 
     def __init__(self, undo: Undo):
         self.undo = undo
-        self.handles = 0
-
-
-def widened(values: Any) -> Any:
-    """Floats narrower than 32 bits as float32, also inside a list; all else as it is."""
-    if isinstance(values, list | tuple):
-        return [widened(v) for v in values]
-    if is_torch(values):
-        narrow = values.is_floating_point() and values.element_size() < 4
-        return values.float() if narrow else values
-    if isinstance(values, np.ndarray) and values.dtype.itemsize < 4 and values.dtype.kind in "fV":
-        return values.astype(np.float32)
-    return values
-
-
-class InFloat32:
-    """A similarity function whose embeddings are upcast first; a class, so that it pickles."""
-
-    def __init__(self, function: Callable[..., Any]):
-        self.function = function
-
-    def __call__(self, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
-        return self.function(widened(a), widened(b), *rest, **options)
+        self.uses = 0
 
 
 def is_supported(model: Any) -> bool:
-    """Whether `high_precision` can take the model."""
-    transformers = import_extra("sentence_transformers", "high_precision", "torch")
-    return isinstance(model, transformers.CrossEncoder | transformers.SentenceTransformer)
+    """True for a CrossEncoder or a SentenceTransformer."""
+    library = import_extra("sentence_transformers", "high_precision", "torch")
+    return isinstance(model, library.CrossEncoder | library.SentenceTransformer)
 
 
-def _changes(model: Any, head: bool) -> list[Change]:
-    if _network_of(model) is not None:
-        return [_widen_network_head, _widen_network] if head else [_widen_network]
-    if all(callable(getattr(model, name, None)) for name in _ENCODERS[1:]):
+def _patches_for(model: Any, head: bool) -> list[Patch]:
+    """Return the patches that make this model score in float32, in the order to apply them."""
+    if _transformers_network(model) is not None:
+        return [_patch_network_head, _patch_network] if head else [_patch_network]
+    if all(callable(getattr(model, name, None)) for name in _FLAG_ENCODE_METHODS[1:]):
         _refuse_head(model, head)
-        return [_widen_encoded]
-    transformers = import_extra("sentence_transformers", "high_precision", "torch")
-    if isinstance(model, transformers.CrossEncoder):
-        answers = [_widen_answers] if answers_of(model) is not None else []
-        widen_head = _widen_rows if answers else _widen_head
-        return [widen_head, *answers, _widen_logits] if head else [*answers, _widen_logits]
-    if not isinstance(model, transformers.SentenceTransformer):
+        return [_patch_flag_embedder]
+    library = import_extra("sentence_transformers", "high_precision", "torch")
+    if isinstance(model, library.CrossEncoder):
+        is_language_model = find_logit_score(model) is not None
+        patches = [_patch_logit_score] if is_language_model else []
+        if head:
+            patches.insert(0, _patch_yes_no_rows if is_language_model else _patch_head)
+        return [*patches, _patch_logits]
+    if not isinstance(model, library.SentenceTransformer):
         raise InputError(
             f"{type(model).__name__} is neither a CrossEncoder nor a SentenceTransformer, nor a "
             "model of transformers or FlagEmbedding",
@@ -160,80 +141,123 @@ def _changes(model: Any, head: bool) -> list[Change]:
             "rankproof.precision.sigmoid, softmax, dot or cosine",
         )
     _refuse_head(model, head)
-    return [_widen_embeddings]
+    return [_patch_similarities]
 
 
 def _refuse_head(model: Any, head: bool) -> None:
+    """Refuse head=True for an embedder."""
     if head:
         raise InputError(
             f"{type(model).__name__} has no scoring head", remedy="leave head=True to CrossEncoders"
         )
 
 
-_ENCODERS = ("encode", "encode_queries", "encode_corpus")  # of FlagEmbedding's embedders
+# --------------------------------------------------------------------------------- upcasting values
 
 
-def _network_of(model: Any) -> Any:
-    """A network of transformers: the model itself, or what a reranker of FlagEmbedding holds."""
-    # Whoever holds one has imported both.
-    pretrained = getattr(sys.modules.get("transformers"), "PreTrainedModel", None)
-    if pretrained is None:
-        return None
-    inner = getattr(model, "model", None) if hasattr(model, "compute_score") else None
-    return next((found for found in (model, inner) if isinstance(found, pretrained)), None)
+def upcast_narrow_floats(values: Any) -> Any:
+    """Return floats narrower than 32 bits as float32, also inside a list; all else unchanged."""
+    if isinstance(values, list | tuple):
+        return [upcast_narrow_floats(value) for value in values]
+    if is_torch(values):
+        is_narrow = values.is_floating_point() and values.element_size() < 4
+        return values.float() if is_narrow else values
+    if isinstance(values, np.ndarray) and values.dtype.itemsize < 4 and values.dtype.kind in "fV":
+        return values.astype(np.float32)
+    return values
 
 
-def _widen_network(model: Any) -> Undo:
-    hook = _network_of(model).register_forward_hook(_with_wide_scores)
-    return lambda _: hook.remove()
+class Float32Similarity:
+    """A similarity function whose embeddings are upcast first; a class, so that it pickles."""
 
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
 
-def _widen_network_head(model: Any) -> Undo:
-    network = _network_of(model)
-    if type(network).__name__.endswith("ForCausalLM"):
-        raise InputError(
-            f"{type(network).__name__} has a head as wide as its vocabulary",
-            remedy="load it as a CrossEncoder, whose rows of yes and no are known, or leave "
-            "head=True out",
+    def __call__(self, a: Any, b: Any, *arguments: Any, **options: Any) -> Any:
+        return self.function(
+            upcast_narrow_floats(a), upcast_narrow_floats(b), *arguments, **options
         )
-    return _widen_head(network)
 
 
-def _widen_encoded(model: Any) -> Undo:
-    """Give float32 vectors: what compares them then computes in float32."""
-    names = [name for name in _ENCODERS if hasattr(model, name)]
-    before = {name: model.__dict__.get(name, _ABSENT) for name in names}
-    for name in names:
-        setattr(model, name, _Widened(getattr(model, name)))
+class _Float32Method:
+    """A method whose result is upcast; a class, so that it pickles."""
 
-    return lambda model: _put_back(model, before)
+    def __init__(self, method: Callable[..., Any]):
+        self.method = method
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        result = self.method(*arguments, **options)
+        if isinstance(result, dict):  # dense, sparse and multi-vector embeddings by name
+            return {name: upcast_narrow_floats(value) for name, value in result.items()}
+        return upcast_narrow_floats(result)
 
 
-def _put_back(model: Any, before: dict[str, Any]) -> None:
-    """Attributes as they were."""
-    for name, value in before.items():
+def _linear_in_float32(inputs: Any, weight: Any, bias: Any) -> Any:
+    """Return a linear layer's output computed in float32, also where autocast is on."""
+    torch = importlib.import_module("torch")
+    bias = None if bias is None else bias.float()
+    with torch.autocast(device_type=inputs.device.type, enabled=False):
+        return torch.nn.functional.linear(inputs.float(), weight.float(), bias)
+
+
+def _restore_attributes(model: Any, attributes: dict[str, Any]) -> None:
+    """Set attributes of an instance to what they were; delete those that were absent."""
+    for name, value in attributes.items():
         if value is _ABSENT:
             del model.__dict__[name]
         else:
             setattr(model, name, value)
 
 
-class _Widened:
-    """A method whose result is upcast; a class, so that it pickles."""
-
-    def __init__(self, method: Callable[..., Any]):
-        self.method = method
-
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        found = self.method(*given, **options)
-        if isinstance(found, dict):  # dense and other vectors by name
-            return {name: widened(value) for name, value in found.items()}
-        return widened(found)
+# --------------------------------------------------------------------- transformers, FlagEmbedding
 
 
-def _widen_logits(model: Any) -> Undo:
-    """Upcast what leaves the network; every activation comes after that."""
-    # From version 6 the CrossEncoder is the network and gives a dict; before, it holds one.
+def _transformers_network(model: Any) -> Any:
+    """Return the network of transformers that this model is, or that its `model` holds, or None.
+
+    Rerankers of FlagEmbedding hold one.
+    """
+    # Whoever holds a network has imported transformers, so there is no need to import it here.
+    network_type = getattr(sys.modules.get("transformers"), "PreTrainedModel", None)
+    if network_type is None:
+        return None
+    inner = getattr(model, "model", None) if hasattr(model, "compute_score") else None
+    return next((network for network in (model, inner) if isinstance(network, network_type)), None)
+
+
+def _patch_network(model: Any) -> Undo:
+    """Upcast the logits of a network of transformers."""
+    hook = _transformers_network(model).register_forward_hook(_upcast_output)
+    return lambda _: hook.remove()
+
+
+def _patch_network_head(model: Any) -> Undo:
+    """Compute the last linear layer of a network of transformers in float32."""
+    network = _transformers_network(model)
+    if type(network).__name__.endswith("ForCausalLM"):
+        raise InputError(
+            f"{type(network).__name__} has a head as wide as its vocabulary",
+            remedy="load it as a CrossEncoder, whose rows of yes and no are known, or leave "
+            "head=True out",
+        )
+    return _patch_head(network)
+
+
+def _patch_flag_embedder(model: Any) -> Undo:
+    """Upcast the vectors that an embedder of FlagEmbedding returns."""
+    names = [name for name in _FLAG_ENCODE_METHODS if hasattr(model, name)]
+    originals = {name: model.__dict__.get(name, _ABSENT) for name in names}
+    for name in names:
+        setattr(model, name, _Float32Method(getattr(model, name)))
+    return lambda model: _restore_attributes(model, originals)
+
+
+# -------------------------------------------------------------------------------- a CrossEncoder
+
+
+def _patch_logits(model: Any) -> Undo:
+    """Upcast the logits of a CrossEncoder's network, before any activation."""
+    # From version 6 on the CrossEncoder is the network and returns a dict; before, it holds one.
     sequential = importlib.import_module("torch").nn.Sequential
     network = model if isinstance(model, sequential) else model.model
     if not hasattr(network, "register_forward_hook"):
@@ -242,59 +266,21 @@ def _widen_logits(model: Any) -> Undo:
             place=type(model).__name__,
             remedy="load the model with backend='torch'",
         )
-    hook = network.register_forward_hook(_with_wide_scores)
+    hook = network.register_forward_hook(_upcast_output)
     return lambda _: hook.remove()
 
 
-def _with_wide_scores(_network: Any, _inputs: Any, output: Any) -> Any:
-    if isinstance(output, MutableMapping) and "scores" in output:  # in version 5 no dict
-        output["scores"] = widened(output["scores"])
+def _upcast_output(_network: Any, _inputs: Any, output: Any) -> Any:
+    """Forward hook: upcast the scores or logits in a network's output."""
+    if isinstance(output, MutableMapping) and "scores" in output:  # in version 5 not a dict
+        output["scores"] = upcast_narrow_floats(output["scores"])
     elif getattr(output, "logits", None) is not None:
-        output.logits = widened(output.logits)
+        output.logits = upcast_narrow_floats(output.logits)
     return output
 
 
-def answers_of(model: Any) -> Any:
-    """The part of a CrossEncoder that makes a score of a language model's logits, if it has one."""
-    # By its name: earlier versions do not have it.
-    parts = model.modules() if hasattr(model, "modules") else ()
-    return next((part for part in parts if type(part).__name__ == "LogitScore"), None)
-
-
-def _widen_answers(model: Any) -> Undo:
-    """Upcast the logits of the last token before one is taken from the other."""
-    hook = answers_of(model).register_forward_pre_hook(_last_in_float32)
-    return lambda _: hook.remove()
-
-
-def _last_in_float32(part: Any, inputs: Any) -> Any:
-    features, *rest = inputs
-    name = part.module_input_name
-    return ({**features, name: widened(features[name][:, -1:])}, *rest)
-
-
-def _widen_rows(model: Any) -> Undo:
-    """Compute the logits of yes and no once more, in float32: two rows of the output matrix."""
-    part = answers_of(model)
-    rows = [row for row in (part.true_token_id, part.false_token_id) if row is not None]
-    matrix = model.transformers_model.get_output_embeddings()
-    hook = matrix.register_forward_hook(partial(_rows_in_float32, rows))
-    return lambda _: hook.remove()
-
-
-def _rows_in_float32(rows: list[int], layer: Any, inputs: Any, output: Any) -> Any:
-    torch = importlib.import_module("torch")
-    bias = None if layer.bias is None else layer.bias[rows].float()
-    wide = output.float()
-    with torch.autocast(device_type=inputs[0].device.type, enabled=False):
-        wide[..., rows] = torch.nn.functional.linear(
-            inputs[0].float(), layer.weight[rows].float(), bias
-        )
-    return wide
-
-
-def _widen_head(model: Any) -> Undo:
-    """Compute the last layer that is as wide as there are labels once more, in float32."""
+def _patch_head(model: Any) -> Undo:
+    """Compute the scoring head in float32: the last linear layer with one output per label."""
     torch = importlib.import_module("torch")
     network = model if isinstance(model, torch.nn.Module) else model.model
     labels = getattr(model, "num_labels", None) or model.config.num_labels
@@ -309,32 +295,76 @@ def _widen_head(model: Any) -> Undo:
             place=type(model).__name__,
             remedy="leave head=True out",
         )
-    hook = heads[-1].register_forward_hook(_in_float32)
+    hook = heads[-1].register_forward_hook(_layer_in_float32)
     return lambda _: hook.remove()
 
 
-def _in_float32(layer: Any, inputs: Any, _output: Any) -> Any:
-    torch = importlib.import_module("torch")
-    bias = None if layer.bias is None else layer.bias.float()
-    with torch.autocast(device_type=inputs[0].device.type, enabled=False):
-        return torch.nn.functional.linear(inputs[0].float(), layer.weight.float(), bias)
+def _layer_in_float32(layer: Any, inputs: Any, _output: Any) -> Any:
+    """Forward hook: compute a linear layer's output again, in float32."""
+    return _linear_in_float32(inputs[0], layer.weight, layer.bias)
 
 
-def _widen_embeddings(model: Any) -> Undo:
-    """Wrap the two similarity functions that the model holds; it makes them on first use."""
+# ----------------------------------------------------------- language models that answer yes or no
+
+
+def find_logit_score(model: Any) -> Any:
+    """Return the module of a CrossEncoder that makes a score of a language model's logits, or None.
+
+    It subtracts the logit of "no" from that of "yes" at the last token.
+    """
+    # Identified by its name: earlier versions of sentence-transformers do not have the class.
+    modules = model.modules() if hasattr(model, "modules") else ()
+    return next((module for module in modules if type(module).__name__ == "LogitScore"), None)
+
+
+def _patch_logit_score(model: Any) -> Undo:
+    """Upcast the last token's logits before that of "no" is subtracted from that of "yes"."""
+    hook = find_logit_score(model).register_forward_pre_hook(_upcast_last_token)
+    return lambda _: hook.remove()
+
+
+def _upcast_last_token(module: Any, inputs: Any) -> Any:
+    """Forward pre-hook: upcast the logits (B, tokens, V) of the last token and drop the others."""
+    features, *other_inputs = inputs
+    name = module.module_input_name
+    return ({**features, name: upcast_narrow_floats(features[name][:, -1:])}, *other_inputs)
+
+
+def _patch_yes_no_rows(model: Any) -> Undo:
+    """Compute the logits of yes and no in float32: two rows of the output matrix."""
+    logit_score = find_logit_score(model)
+    tokens = (logit_score.true_token_id, logit_score.false_token_id)
+    rows = [token for token in tokens if token is not None]
+    output_layer = model.transformers_model.get_output_embeddings()
+    hook = output_layer.register_forward_hook(partial(_rows_in_float32, rows))
+    return lambda _: hook.remove()
+
+
+def _rows_in_float32(rows: list[int], layer: Any, inputs: Any, output: Any) -> Any:
+    """Forward hook: upcast a linear layer's output and compute these rows of it in float32."""
+    bias = None if layer.bias is None else layer.bias[rows]
+    logits = output.float()
+    logits[..., rows] = _linear_in_float32(inputs[0], layer.weight[rows], bias)
+    return logits
+
+
+# ------------------------------------------------------------------------- a SentenceTransformer
+
+
+def _patch_similarities(model: Any) -> Undo:
+    """Upcast the embeddings that a SentenceTransformer's two similarity functions compare."""
     functions = ("_similarity", "_similarity_pairwise")
-    before = {
+    originals = {
         name: model.__dict__.get(name, _ABSENT) for name in ("_similarity_fn_name", *functions)
     }
-    model.similarity_fn_name  # noqa: B018
-    wrapped = {name: InFloat32(getattr(model, name)) for name in functions}
-    for name, function in wrapped.items():
+    model.similarity_fn_name  # noqa: B018 # reading it makes the model create both functions
+    patched = {name: Float32Similarity(getattr(model, name)) for name in functions}
+    for name, function in patched.items():
         setattr(model, name, function)
 
     def undo(model: Any) -> None:
-        # A similarity that was chosen meanwhile stays chosen.
-        if any(model.__dict__.get(name) is not wrapped[name] for name in functions):
-            return
-        _put_back(model, before)
+        # A similarity that was chosen in the meantime replaced the patch, and stays.
+        if all(model.__dict__.get(name) is patched[name] for name in functions):
+            _restore_attributes(model, originals)
 
     return undo

@@ -1,13 +1,14 @@
-"""MTEB's retrieval and reranking tasks, scored in float32, with what ties could change.
+"""MTEB's retrieval and reranking tasks, scored in float32 and measured under every order of ties.
+
+mteb reports one value per measure: that of the order in which its sort left tied documents. Here
+mteb runs the tasks as usual and keeps its own values; the lists that it ranked are evaluated again
+by rankproof, and what their ties could change is added to the scores of each task.
 
     from rankproof.precision.mteb import evaluate
 
-    done = evaluate(model, tasks)
-    done.result                       mteb's ModelResult, with `ndcg_at_10_expected`, … added
-    done["SciFact"]["nDCG@10"].range  the Evaluation of a task
-
-mteb runs the tasks and keeps its own figures; the lists it ranked are measured again under every
-order of their ties.
+    evaluations = evaluate(model, tasks)
+    evaluations.result                       mteb's ModelResult, with `ndcg_at_10_expected`, …
+    evaluations["SciFact"]["nDCG@10"].range  from rankproof's Evaluation of a task
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankproof.data import read_qrels, read_run
@@ -24,12 +25,12 @@ from rankproof.data.ties import ScoreType
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_tables, parse_all
 from rankproof.foundation.errors import InputError, import_extra, shorten
 from rankproof.measures import Measure
-from rankproof.precision.model_patching import InFloat32, high_precision, is_supported
+from rankproof.precision.model_patching import Float32Similarity, high_precision, is_supported
 
 MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
-FIGURES = ("expected", "oblivious", "min", "max", "range", "bias", "std")
+SUMMARY_FIELDS = ("expected", "oblivious", "min", "max", "range", "bias", "std")
 
-_NAMES = {
+_MTEB_NAMES = {
     "AP": "map",
     "P": "precision",
     "R": "recall",
@@ -43,19 +44,19 @@ Key = tuple[str, str, str]  # task, split, subset
 
 @dataclass(frozen=True, eq=False)
 class TaskEvaluations:
-    """What `evaluate` found: `done["SciFact"]`, or `done["SciFact", "test", "default"]`."""
+    """The evaluations of all tasks, by task name or by (task, split, subset)."""
 
-    result: Any  # mteb's ModelResult, with the figures in the scores of each task
+    result: Any  # mteb's ModelResult; the scores of each task also hold rankproof's values
     evaluations: Mapping[Key, Evaluation]
-    high_precision: bool  # whether scores were made in float32 by rankproof
+    high_precision: bool  # True if rankproof made the model score in float32
 
     def __getitem__(self, key: str | Key) -> Evaluation:
-        keys = [k for k in self.evaluations if key in (k, k[0])]
-        if len(keys) == 1:
-            return self.evaluations[keys[0]]
-        have = ", ".join(map(str, keys or self.evaluations))
-        problem = "is one of several" if keys else "was not evaluated"
-        raise KeyError(f"{key} {problem}; there are {have}")
+        matches = [full_key for full_key in self.evaluations if key in (full_key, full_key[0])]
+        if len(matches) == 1:
+            return self.evaluations[matches[0]]
+        choices = ", ".join(map(str, matches or self.evaluations))
+        problem = "is one of several" if matches else "was not evaluated"
+        raise KeyError(f"{key} {problem}; there are {choices}")
 
 
 def evaluate(
@@ -69,52 +70,43 @@ def evaluate(
 ) -> TaskEvaluations:
     """Run MTEB retrieval and reranking tasks and measure their lists under every order of ties.
 
-    `model` and `tasks` are what `mteb.evaluate` takes, and `options` go there. Results are not
-    cached unless `cache` is given, and are then always computed anew: a cached score has no lists.
+    `model`, `tasks` and `options` are passed to `mteb.evaluate`. Results are cached only if `cache`
+    is passed, and computed again even then: a cached score comes without the lists behind it.
 
-    With high precision, similarities and logits are upcast to float32 before they become scores:
-    for sentence-transformers models, for mteb's wrappers around them and for encoders with their
-    own `similarity`. Other models score as they do. Without, mteb is left as it is; recent
-    versions upcast too. `score_dtype="bfloat16"` shows what scores rounded to that format give.
+    With `high_precision`, embeddings and logits are upcast to float32 before they become scores:
+    for sentence-transformers models, mteb's wrappers around them, and encoders with their own
+    `similarity`. Other models score as usual. Without it, mteb and the model are not changed
+    (recent versions of mteb upcast too). `score_dtype="bfloat16"` rounds the scores to that format
+    before they are compared.
 
-    Means are over the queries that mteb averages, with trec_eval's order behind `oblivious`.
+    Means are over the queries that mteb averages; `oblivious` breaks ties as trec_eval does.
 
     >>> from rankproof.precision.mteb import evaluate
-    >>> done = evaluate(model, tasks)  # a model and tasks of yours, as for mteb.evaluate
-    >>> done["LocalRetrieval"]["nDCG@10"].range
+    >>> evaluations = evaluate(model, tasks)  # a model and tasks of yours, as for mteb.evaluate
+    >>> evaluations["LocalRetrieval"]["nDCG@10"].range
     0.0
     """
     mteb = import_extra("mteb", "rankproof.precision.mteb", "mteb")
-    parsed = parse_all(measures)
-    names = {measure: _name(measure) for measure in parsed}
+    parsed_measures = parse_all(measures)
     policy = replace(Policy.of(order="trec_eval", score_dtype=score_dtype), undefined="zero")
-    listed, leaves = _several(tasks)
+    tasks = tasks if _is_single(tasks) else list(tasks)
+    ranking_tasks = _ranking_tasks(tasks)
     if options.setdefault("cache", None) is not None:
-        _check_fresh(options.setdefault("overwrite_strategy", "always"))
+        _check_overwrite_strategy(options.setdefault("overwrite_strategy", "always"))
     if isinstance(model, mteb.models.ModelMeta):
         model = model.load_model()
-    found: dict[Key, Evaluation] = {}
-
-    def measured(task: Any, qrels: Any, results: Any, split: str, subset: str) -> dict[str, float]:
-        place = f"{task.metadata.name}, {split}, {subset}"
-        evaluation = _measure(place, qrels, _as_scored(task, results), parsed, policy)
-        found[task.metadata.name, split, subset] = evaluation
-        return {
-            f"{names[measure]}_{figure}": value
-            for measure in parsed
-            for figure, value in _figures(evaluation[measure])
-        }
-
+    evaluator = _ListEvaluator(parsed_measures, policy)
     with ExitStack() as stack:
-        precise = high_precision and _in_float32(model, stack)
-        for task in leaves:
-            own = _with_figures(task, measured)
-            stack.enter_context(_replaced(task, "task_specific_scores", own))
-        result = mteb.evaluate(model, listed, **options)
-    return TaskEvaluations(result, found, precise)
+        scores_in_float32 = high_precision and _enter_high_precision(model, stack)
+        for task in ranking_tasks:
+            extended = _extended_task_scores(task, evaluator)
+            stack.enter_context(_replaced_attribute(task, "task_specific_scores", extended))
+        result = mteb.evaluate(model, tasks, **options)
+    return TaskEvaluations(result, evaluator.evaluations, scores_in_float32)
 
 
-def _check_fresh(strategy: object) -> None:
+def _check_overwrite_strategy(strategy: object) -> None:
+    """Refuse a strategy of mteb's cache that may return scores without computing lists."""
     if strategy != "always":
         raise InputError(
             f"overwrite_strategy {shorten(strategy)} may reuse scores, which come without the "
@@ -123,83 +115,56 @@ def _check_fresh(strategy: object) -> None:
         )
 
 
-def _name(measure: Measure) -> str:
-    """mteb's name of a measure: ndcg_at_10; others are spelt the same way."""
-    text = str(measure)
-    known = _NAMES.get(measure.name)
-    if known is not None and not measure.explicit:
-        text = known + text.removeprefix(measure.name)
-    return text.lower().replace("@", "_at_")
+# ------------------------------------------------------------------------------------------- tasks
 
 
-def _several(tasks: Any) -> tuple[Any, list[Any]]:
-    """The tasks for mteb, and those among them, or inside an aggregate, that rank."""
+def _is_single(tasks: Any) -> bool:
+    """True for one task, or the name of one, instead of several."""
+    return isinstance(tasks, importlib.import_module("mteb.abstasks").AbsTask | str)
+
+
+def _ranking_tasks(tasks: Any) -> list[Any]:
+    """Return each retrieval or reranking task once, also those inside aggregates."""
     abstasks = importlib.import_module("mteb.abstasks")
-    aggregate = importlib.import_module("mteb.abstasks.aggregated_task").AbsTaskAggregate
-    one = isinstance(tasks, abstasks.AbsTask | str)
-    listed = tasks if one else list(tasks)
-    leaves: list[Any] = []
-    waiting = [listed] if one else list(listed)
-    if not waiting:
+    aggregate_type = importlib.import_module("mteb.abstasks.aggregated_task").AbsTaskAggregate
+    pending = [tasks] if _is_single(tasks) else list(tasks)
+    if not pending:
         raise InputError("no task was given", remedy="give one, such as mteb.get_task('SciFact')")
-    for task in waiting:  # grows while it is read
-        if isinstance(task, aggregate):
-            waiting.extend(task.metadata.tasks)
+    ranking_tasks: list[Any] = []
+    for task in pending:  # grows while it is read
+        if isinstance(task, aggregate_type):
+            pending.extend(task.metadata.tasks)
         elif isinstance(task, abstasks.AbsTaskRetrieval):
-            leaves.extend([] if any(task is leaf for leaf in leaves) else [task])
+            if not any(task is known for known in ranking_tasks):
+                ranking_tasks.append(task)
         else:
-            given = task.metadata.name if isinstance(task, abstasks.AbsTask) else shorten(task)
+            name = task.metadata.name if isinstance(task, abstasks.AbsTask) else shorten(task)
             raise InputError(
-                f"{given} is not a retrieval or reranking task",
+                f"{name} is not a retrieval or reranking task",
                 remedy="give mteb.get_task(…) of one that is; run others with mteb.evaluate",
             )
-    return listed, leaves
+    return ranking_tasks
 
 
-def _in_float32(model: Any, stack: ExitStack) -> bool:
-    """Score in float32 until the stack ends; False where the model leaves no way to."""
-    if is_supported(model):
-        stack.enter_context(high_precision(model))
-        return True
-    inner = getattr(model, "model", None)
-    found = inner is not None and _in_float32(inner, stack)
-    if hasattr(model, "encode") and callable(getattr(model, "similarity", None)):
-        stack.enter_context(_replaced(model, "similarity", InFloat32(model.similarity)))
-        return True
-    return found
+def _extended_task_scores(task: Any, evaluator: _ListEvaluator) -> Callable[..., dict[str, float]]:
+    """Return a replacement of the task's `task_specific_scores` that adds rankproof's values.
 
+    mteb calls this method for scores that only one task has, and merges them into its own.
+    """
+    original = task.task_specific_scores
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute of one object, set for a while and then as it was."""
-    before = owner.__dict__.get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
-
-
-def _with_figures(
-    task: Any, measured: Callable[[Any, Any, Any, str, str], dict[str, float]]
-) -> Callable[..., dict[str, float]]:
-    """The place where a task may add scores of its own, with figures; mteb merges them in."""
-    own = task.task_specific_scores
-
-    def scores(
+    def task_specific_scores(
         scores: Any, qrels: Any, results: Any, hf_split: str, hf_subset: str
     ) -> dict[str, float]:
-        more = own(scores, qrels, results, hf_split=hf_split, hf_subset=hf_subset)
-        return {**more, **measured(task, qrels, results, hf_split, hf_subset)}
+        own_scores = original(scores, qrels, results, hf_split=hf_split, hf_subset=hf_subset)
+        key = (task.metadata.name, hf_split, hf_subset)
+        return {**own_scores, **evaluator.evaluate(key, qrels, _measured_lists(task, results))}
 
-    return scores
+    return task_specific_scores
 
 
-def _as_scored(task: Any, results: Any) -> Any:
-    """The lists that mteb measured: without the first document where the task skips it."""
+def _measured_lists(task: Any, results: Any) -> Any:
+    """Return the lists that mteb measures: without the best document if the task skips it."""
     if not getattr(task, "skip_first_result", False):
         return results
     return {
@@ -208,16 +173,79 @@ def _as_scored(task: Any, results: Any) -> Any:
     }
 
 
-def _measure(
-    name: str, qrels: Any, results: Any, measures: list[Measure], policy: Policy
-) -> Evaluation:
-    """The queries that have a list, also an empty one, as trec_eval takes them."""
-    judged = {query: qrels[query] for query in results if query in qrels}
-    return evaluate_tables(read_run(results, name=name), read_qrels(judged), measures, policy)
+# ------------------------------------------------------------------------------------- evaluations
 
 
-def _figures(summary: Summary) -> Iterator[tuple[str, float]]:
-    for figure in FIGURES:
-        value = getattr(summary, figure)
+@dataclass(frozen=True, slots=True)
+class _ListEvaluator:
+    """Evaluates the lists of one task, split and subset after the other, and keeps the results."""
+
+    measures: list[Measure]
+    policy: Policy
+    evaluations: dict[Key, Evaluation] = field(default_factory=dict)
+
+    def evaluate(self, key: Key, qrels: Any, results: Any) -> dict[str, float]:
+        """Keep the Evaluation of these lists, and return its values named as mteb names its own.
+
+        Queries without a list are skipped, as trec_eval does; an empty list counts.
+        """
+        judged = {query: qrels[query] for query in results if query in qrels}
+        run = read_run(results, name=", ".join(key))
+        evaluation = evaluate_tables(run, read_qrels(judged), self.measures, self.policy)
+        self.evaluations[key] = evaluation
+        return {
+            f"{_mteb_name(measure)}_{summary_field}": value
+            for measure in self.measures
+            for summary_field, value in _defined_values(evaluation[measure])
+        }
+
+
+def _mteb_name(measure: Measure) -> str:
+    """Return mteb's name of a measure, such as ndcg_at_10; others are spelled in the same way."""
+    text = str(measure)
+    mteb_name = _MTEB_NAMES.get(measure.name)
+    if mteb_name is not None and not measure.explicit:
+        text = mteb_name + text.removeprefix(measure.name)
+    return text.lower().replace("@", "_at_")
+
+
+def _defined_values(summary: Summary) -> Iterator[tuple[str, float]]:
+    """Yield name and value of each summary field that has one."""
+    for name in SUMMARY_FIELDS:
+        value = getattr(summary, name)
         if value is not None and not math.isnan(value):
-            yield figure, float(value)
+            yield name, float(value)
+
+
+# ---------------------------------------------------------------------------------- high precision
+
+
+def _enter_high_precision(model: Any, stack: ExitStack) -> bool:
+    """Make a model score in float32 until the stack ends; False if nothing in it can be changed.
+
+    mteb's wrappers hold the model itself in `model`.
+    """
+    if is_supported(model):
+        stack.enter_context(high_precision(model))
+        return True
+    wrapped = getattr(model, "model", None)
+    is_changed = wrapped is not None and _enter_high_precision(wrapped, stack)
+    if hasattr(model, "encode") and callable(getattr(model, "similarity", None)):
+        similarity = Float32Similarity(model.similarity)
+        stack.enter_context(_replaced_attribute(model, "similarity", similarity))
+        return True
+    return is_changed
+
+
+@contextmanager
+def _replaced_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute of one object inside the block; afterwards restore what it had."""
+    instance_value = owner.__dict__.get(name)  # None: the class has it
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if instance_value is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, instance_value)

@@ -14,7 +14,7 @@ from rankproof.foundation.arrays import Array
 from rankproof.foundation.config import Count, ModelName, Settings
 from rankproof.foundation.errors import InputError
 from rankproof.precision import sigmoid
-from rankproof.precision.model_patching import answers_of, high_precision
+from rankproof.precision.model_patching import find_logit_score, high_precision
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.components import part
 from rankproof.retrieval.identity import fingerprint
@@ -69,8 +69,9 @@ class CrossEncoderReranker:
             raise InputError(
                 f"the model has {labels} labels", place=settings.model, remedy="use one with 1 or 2"
             )
-        answers = self._answers = answers_of(self._model)  # None: not a language model
-        if answers is not None and answers.true_token_id == answers.false_token_id:
+        # None unless the model is a language model that answers yes or no.
+        logit_score = self._logit_score = find_logit_score(self._model)
+        if logit_score is not None and logit_score.true_token_id == logit_score.false_token_id:
             raise InputError(
                 "its tokenizer has one token for both yes and no",
                 place=settings.model,
@@ -94,10 +95,10 @@ class CrossEncoderReranker:
     @contextmanager
     def _both_logits(self) -> Iterator[None]:
         """Make a language model return its two logits instead of their difference."""
-        if self._answers is None or self._answers.false_token_id is None:
+        if self._logit_score is None or self._logit_score.false_token_id is None:
             yield
             return
-        hook = self._answers.register_forward_hook(_no_and_yes)
+        hook = self._logit_score.register_forward_hook(_no_and_yes)
         try:
             yield
         finally:
