@@ -10,7 +10,7 @@ from itertools import pairwise, product
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import rankproof as rp
 from rankproof.comparison.pairs import compare_evaluations
@@ -297,14 +297,14 @@ def test_the_widened_percentile_interval_is_as_wide_as_students_for_a_mean() -> 
     values = np.random.default_rng(1).normal(0.5, 0.2, 25)
     drawn = resampled_means(values[:, None], 0)[:, 0]
     low, high = percentile_interval(drawn, 25)
-    ((least, most),) = mean_intervals(values[None])
+    ((least, most),) = difference_intervals(values[None], 1.0)
     assert high - low == pytest.approx(most - least, rel=0.03)
 
 
 def test_an_interval_of_a_measure_stays_inside_its_range() -> None:
     ends = mean_intervals(np.array([[1.0] * 9 + [0.8], [0.0] * 9 + [0.1]]))
-    assert ends[0, 1] == 1.0
-    assert ends[1, 0] == 0.0
+    assert 0.99 < ends[0, 1] < 1.0
+    assert 0.0 < ends[1, 0] < 0.01
 
 
 def test_values_that_are_all_alike_have_the_interval_of_what_may_be_unseen() -> None:
@@ -358,7 +358,10 @@ def test_one_query_that_differs_a_little_does_not_make_an_interval_a_point() -> 
     assert known == pytest.approx((0.4951, 2.3049), abs=1e-4), "where nobody knows the most"
     many = np.repeat([[1.0, 0.99]], [20, 6], axis=1)  # six are enough to tell how they vary
     mean, half = many.mean(), stats.sem(many[0]) * stats.t.ppf(0.975, 25)
-    assert mean_intervals(many)[0] == pytest.approx((mean - half, min(mean + half, 1.0)))
+    assert difference_intervals(many, 1.0)[0] == pytest.approx((mean - half, min(mean + half, 1.0)))
+    half /= mean * (1 - mean)
+    ends = special.expit(special.logit(mean) + np.array([-half, half]))
+    assert mean_intervals(many)[0] == pytest.approx(ends)
 
 
 def test_an_interval_of_a_difference_stays_inside_its_range() -> None:

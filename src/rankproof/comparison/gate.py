@@ -41,7 +41,6 @@ from rankproof.comparison.pairs import (
 )
 from rankproof.data.tables import Qrels
 from rankproof.evaluation import Evaluation, merge_notes
-from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.foundation.phrasing import out_of, plural, signed
 from rankproof.foundation.printable import escape_controls, escape_markdown
@@ -53,13 +52,12 @@ from rankproof.presentation.lead_wording import ZERO, modal_verb
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.presentation.text_formats import markdown_table
-from rankproof.statistics.distributions import share_upper_bound
 from rankproof.statistics.intervals import (
-    CONFIDENCE,
     MIN_QUERIES,
     ROUNDING,
     Interval,
     count_or_none,
+    few_changes_bound,
     queries_needed,
 )
 
@@ -458,7 +456,7 @@ def _gated(
     difference = values[0] - values[1]
     is_shared = ~np.isnan(difference)
     difference = np.where(np.abs(difference) < ZERO, 0.0, difference)
-    bounds = d.ci or _few_changes_bound(difference[is_shared], d.expected)
+    bounds = d.ci or few_changes_bound(difference[is_shared])
     low, high = _gains(bounds, measure.sign)
     verdict: Verdict = "undecided"
     if d.differing == 0 or low > -margin:
@@ -491,23 +489,6 @@ def _gated(
         ),
         shortfall=lost,
     )
-
-
-def _few_changes_bound(difference: Float, expected: float) -> Interval:
-    """Bound the mean change where it has no 95% interval.
-
-    If fewer than six queries changed, the bounds are ± the largest share of queries that could
-    change (Clopper and Pearson) times the largest change. If all changed by the same amount, in a
-    measure without an upper end, there is no bound (NaN).
-    """
-    differing = int((difference != 0).sum())
-    if differing >= MIN_QUERIES:
-        return (math.nan, math.nan)
-    if differing == 0:
-        return (0.0, 0.0)
-    share = share_upper_bound(differing, len(difference), (1.0 + CONFIDENCE) / 2.0)
-    bound = max(share * float(np.abs(difference).max()), abs(expected))
-    return (-bound, bound)
 
 
 def _worst_cases(

@@ -37,15 +37,14 @@ from rankproof.presentation.judged_column import NOTE, any_unjudged, bounds_clau
 from rankproof.presentation.lead_wording import ahead_clause
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Marked, Table
-from rankproof.statistics.intervals import MIN_QUERIES, mean_intervals, percentile_intervals
+from rankproof.statistics.intervals import MIN_QUERIES, mean_intervals
 from rankproof.statistics.randomization import tukey_p, tukey_ranges
-from rankproof.statistics.resampling import resampled_means
+from rankproof.statistics.ranks import rank_intervals, ranks_of
 
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import WorstCases
 
 SHUFFLES = 5_000
-RESAMPLES = 2_000  # for the intervals of ranks
 ALPHA = 0.05
 
 _COLUMNS = (
@@ -476,10 +475,10 @@ def _standing(
     }
     ends = mean_intervals(values["expected"], measure.upper)
     gain = sign * means["expected"]
-    rank = _ranked(gain)
+    rank = ranks_of(gain)
     runs = len(rank)
     few_differ = np.stack([_differs_on_few(values["expected"], row) for row in range(runs)])
-    rank_low, rank_high = _rank_intervals(sign * values["expected"], rank, few_differ, seed)
+    rank_low, rank_high = rank_intervals(sign * values["expected"], seed=seed)
     # A difference is significant if it exceeds the shuffled range in all but 5% of the shuffles;
     # the smallest such difference is the same for all pairs.
     loss = gain[None] - gain[:, None]  # (R, R) of each run to each other
@@ -494,7 +493,7 @@ def _standing(
         rank=rank,
         rank_low=rank_low,
         rank_high=rank_high,
-        oblivious_rank=_ranked(sign * means["oblivious"]),
+        oblivious_rank=ranks_of(sign * means["oblivious"]),
         group_first=np.where(is_significant, runs, rank).min(axis=1),
         group_last=np.where(is_significant, 0, rank).max(axis=1),
         above=(is_significant & (loss > 0)).sum(axis=1),
@@ -517,30 +516,6 @@ def _differs_on_few(values: Float, run: int) -> Bool:
     """Return (R,) which rows of (R, Q) differ from one row on fewer than six queries."""
     is_few: Bool = (np.abs(values - values[run]) > _EQUAL).sum(axis=1) < MIN_QUERIES
     return is_few
-
-
-def _rank_intervals(gain: Float, rank: Int, few_differ: Bool, seed: int) -> tuple[Int, Int]:
-    """Return (R,) the ends of the 95% intervals of ranks, from resampled queries of (R, Q).
-
-    With fewer than six queries every rank is possible. Likewise two runs that differ on fewer than
-    six may be in either order: resampling cannot show what these queries did not.
-    """
-    runs, queries = gain.shape
-    if queries < MIN_QUERIES:
-        return np.ones(runs, np.int64), np.full(runs, runs)
-    means = resampled_means(gain.T, seed, RESAMPLES)
-    ranks = np.empty(means.shape, np.float32)
-    for sample, row in enumerate(means):
-        ranks[sample] = _ranked(row)
-    undecided = few_differ.sum(axis=1) - 1  # other runs in either order
-    for run in np.flatnonzero(undecided).tolist():
-        is_ahead = means[:, ~few_differ[run]] > means[:, run, None] + _EQUAL
-        ranks[:, run] = 1 + is_ahead.sum(axis=1)
-    low, high = percentile_intervals(ranks, queries)
-    return (
-        np.fmin(np.floor(low), rank).astype(np.int64),
-        np.fmax(np.ceil(high) + undecided, rank).astype(np.int64),
-    )
 
 
 def _with_unjudged(
@@ -585,15 +560,6 @@ def _critical_difference(ranges: Float) -> float:
     limit = float(ranges[size - 1 - allowed])
     assert tukey_p(np.array(limit), ranges) >= ALPHA
     return max(limit * (1.0 + 1e-9), _EQUAL)
-
-
-def _ranked(means: Float) -> Int:
-    """Return (R,) ranks, 1 for the largest; means equal but for rounding share the best rank."""
-    order = np.argsort(-means, kind="stable")
-    is_lower = np.concatenate([[True], -np.diff(means[order]) > _EQUAL])
-    ranks = np.empty(len(means), np.int64)
-    ranks[order] = np.maximum.accumulate(np.where(is_lower, np.arange(1, len(means) + 1), 0))
-    return ranks
 
 
 def _reordered(s: Standing, by_rank: Int) -> Standing:

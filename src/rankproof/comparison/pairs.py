@@ -39,12 +39,12 @@ from rankproof.presentation.lead_wording import (
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics import flips
+from rankproof.statistics.groups import means_of
 from rankproof.statistics.intervals import (
     MIN_QUERIES,
     Interval,
     count_or_none,
     difference_intervals,
-    mean_and_deviation,
     possible_range,
     queries_needed,
 )
@@ -527,7 +527,8 @@ def _pair_values(
     """Return the values of pairs (P,) of runs by name, and whether every p is exact."""
     difference = values["expected"][a] - values["expected"][b]
     difference[np.abs(difference) < ZERO] = 0.0  # equal but for rounding
-    n, expected, deviation = mean_and_deviation(difference)
+    means = means_of(difference)
+    n, expected = means.n, means.mean
     is_shared = ~np.isnan(difference)
 
     def mean(of_a: str, of_b: str) -> Float:
@@ -548,7 +549,7 @@ def _pair_values(
         "high": ends[:, 1],
         "queries": n.astype(np.float64),
         "differing": differing,
-        "queries_needed": queries_needed(expected, deviation, differing / n),
+        "queries_needed": queries_needed(expected, means.deviation, differing / n),
     }
     if with_t:
         pair_values["p_t"] = t_test(difference)

@@ -1,12 +1,20 @@
 """95% intervals over queries, and how many queries would narrow one.
 
-**Means**, and so differences of means on shared queries, have Student's interval
+**Differences** of means on shared queries have Student's interval, with V and df of `groups`
 
-    x̄ ± t_{n−1} · s/√n
+    d̄ ± t_df · √V            V = s²/n and df = n − 1 where each query is its own group
 
 Measured on lattices and on differences of which few are not 0, it covers .95 where the percentile
 bootstrap covers .81 and less. It needs no random draw, so the same difference has the same interval
 wherever it is printed, and swapping the runs changes its sign and nothing else.
+
+**Means** of a measure with two ends are skewed near an end. Theirs is Student's on the logit scale:
+with p the mean rescaled to 0 … 1 and ℓ = ln(p/(1 − p))
+
+    1/(1 + e^{−(ℓ ± h)}),   h = t_df · √V / (p(1 − p))
+
+It passes no end. Values from Beta(.3, 3) are covered in .91 of samples of 6, where Student's covers
+.83. A measure without an end has Student's.
 
 **Constant values.** Where all n values are one value c, s is 0 and Student's interval is empty.
 Unlike queries may yet be a share of up to u = 1 − (α/2)^{1/n}. With values from a to b the mean
@@ -19,7 +27,7 @@ then lies from c − u·(c − a) to c + u·(b − c). For n ones that is the bi
 others, s rests on these few. The interval then reaches as far as Student's and as what may be
 unseen does, with the mean in place of c. Where one query in fifty finds nothing and one in ten
 .99, Student's alone covers .4 to .6. (With more than a third, two runs that differ by .3 or not at
-all would never differ significantly.)
+all would never differ significantly.) Six, a third and n count groups of queries, if there are any.
 
 **Other statistics** (a ratio, a rank, a coefficient of agreement) have the percentile interval of
 the bootstrap, its tails widened from α/2 to Φ(−√(n/(n−1)) · t_{n−1}), which makes it as wide as
@@ -31,15 +39,25 @@ have none.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.statistics.distributions import normal_cdf, normal_quantile, t_quantile
+from rankproof.foundation.arrays import Array, Float
+from rankproof.statistics.distributions import (
+    normal_cdf,
+    normal_quantile,
+    share_upper_bound,
+    t_quantile,
+    t_tail,
+)
+from rankproof.statistics.groups import Groups, Means, count_groups, group_sums, means_of, numbered
 
 CONFIDENCE = 0.95
 POWER = 0.8
 MIN_QUERIES = 6  # that differ: with fewer no interval is trusted, nor can p fall below .05
+
+_FIRST_LOOK = 8  # queries before a sequential interval
 
 ROUNDING = 1e-9  # values that differ by no more are one value
 NO_DIFFERENCE = 1e-12  # a difference below this is none
@@ -57,38 +75,28 @@ def interval_or_none(ci: Interval) -> list[float] | None:
     return None if any(map(math.isnan, ci)) else list(ci)
 
 
-def t_halfwidth(n: Array, deviation: Array) -> Float:
-    """Return t_{n−1} · s/√n, NaN below two values."""
-    count = np.asarray(n, np.int64)
-    sizes, at = np.unique(count, return_inverse=True)
+def t_halfwidth(means: Means, critical: float = 0.0) -> Float:
+    """(C,) t_df · √V, with max(t_df, critical) in place of t_df."""
+    degrees, at = np.unique(means.df, return_inverse=True)
     level = (1.0 + CONFIDENCE) / 2.0
-    t = np.array([t_quantile(level, k - 1.0) if k > 1 else math.nan for k in sizes.tolist()])
+    t = np.array([t_quantile(level, df) if df > 0 else math.nan for df in degrees.tolist()])
+    t = np.maximum(t, critical)[at].reshape(means.df.shape)
     with np.errstate(invalid="ignore", divide="ignore"):
-        width: Float = t[at].reshape(count.shape) * deviation / np.sqrt(count)
+        width: Float = t * means.deviation / np.sqrt(means.n)
     return width
 
 
-def mean_and_deviation(values: Float) -> tuple[Int, Float, Float]:
-    """(C,) number, mean and standard deviation of the defined values of rows (C, Q)."""
-    defined = ~np.isnan(values)
-    n = defined.sum(axis=-1)
-    filled = np.where(defined, values, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(n > 0, filled.sum(axis=-1) / n, np.nan)
-        centered = np.where(defined, values - mean[..., None], 0.0)
-        deviation = np.where(n > 1, np.sqrt((centered * centered).sum(axis=-1) / (n - 1)), np.nan)
-    return n, mean, deviation
-
-
-def constant_interval(c: float, n: int, least: float, most: float) -> Interval:
+def constant_interval(
+    c: float, n: int, least: float, most: float, alpha: float = 1.0 - CONFIDENCE
+) -> Interval:
     """The interval of a value c that all n queries share, when unseen ones lie in [least, most].
 
-    NaN where c lies outside of these, and where one of them is infinite.
+    `alpha` is the chance of missing. NaN where c lies outside of these, and where one is infinite.
     """
     if not (n and math.isfinite(most - least) and least - ROUNDING <= c <= most + ROUNDING):
         return (math.nan, math.nan)
     c = min(max(c, least), most)
-    unseen = 1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / n)
+    unseen = 1.0 - (alpha / 2.0) ** (1.0 / n)
     return (c - unseen * (c - least), c + unseen * (most - c))
 
 
@@ -102,43 +110,95 @@ def possible_range(values: Float, upper: float) -> Interval:
     )
 
 
-def mean_intervals(values: Float, upper: float = 1.0) -> Float:
-    """(C, 2) intervals of the means of rows (C, Q) of a measure, within its possible range."""
-    n, mean, deviation = mean_and_deviation(values)
-    half = t_halfwidth(n, deviation)
+def mean_intervals(values: Float, upper: float = 1.0, groups: Groups | None = None) -> Float:
+    """(C, 2) intervals of the means of rows (C, Q) of a measure from 0 to `upper`."""
+    means = means_of(values, groups)
     least, most = possible_range(values, upper)
-    ends = np.stack([np.maximum(mean - half, least), np.minimum(mean + half, most)], axis=-1)
-    return _with_unseen_values(ends, values, n, mean, (least, most))
+    if math.isfinite(most - least):
+        ends = _logit_ends(means, least, most)
+    else:
+        half = t_halfwidth(means)
+        ends = np.stack([means.mean - half, means.mean + half], axis=-1).clip(least, most)
+    return _with_unseen_values(ends, values, means, (least, most), groups)
 
 
-def difference_intervals(differences: Float, span: float) -> Float:
-    """(C, 2) intervals of mean differences, of rows (C, Q).
+def _logit_ends(means: Means, least: float, most: float) -> Float:
+    """(C, 2) Student's intervals on the logit scale, of means between two ends."""
+    span = most - least
+    p = np.clip((means.mean - least) / span, 0.0, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        half = t_halfwidth(means) / span / (p * (1.0 - p))
+        logit = np.log(p / (1.0 - p))
+        ends = [1.0 / (1.0 + np.exp(-(logit + side))) for side in (-half, half)]
+    return least + span * np.stack(ends, axis=-1)
 
-    NaN where fewer than six queries differ, and where all differ alike in a measure whose range
-    (`span`) is above 1: it has no end.
+
+def difference_intervals(
+    differences: Float, span: float, groups: Groups | None = None, critical: float = 0.0
+) -> Float:
+    """(C, 2) intervals of mean differences, of rows (C, Q), in a measure that spans `span`.
+
+    `critical` is that of a family (`family.critical_value`): the intervals then hold together, and
+    none is narrower than without it. NaN where queries of fewer than six groups differ, and where
+    all differ alike in a measure whose span is above 1: it has no end.
     """
-    n, mean, deviation = mean_and_deviation(differences)
-    half = t_halfwidth(n, deviation)
+    means = means_of(differences, groups)
+    half = t_halfwidth(means, critical)
     most = 1.0 if span <= 1.0 + ROUNDING else math.inf
-    ends = np.stack([np.maximum(mean - half, -most), np.minimum(mean + half, most)], axis=-1)
-    ends = _with_unseen_values(ends, differences, n, mean, (-most, most))
-    with np.errstate(invalid="ignore"):
-        differing = (np.abs(differences) >= NO_DIFFERENCE).sum(axis=-1)
-    ends[differing < MIN_QUERIES] = np.nan
+    ends = np.stack(
+        [np.maximum(means.mean - half, -most), np.minimum(means.mean + half, most)], axis=-1
+    )
+    ends = _with_unseen_values(ends, differences, means, (-most, most), groups, critical)
+    ends[count_differing(differences, groups) < MIN_QUERIES] = np.nan
     return ends
 
 
+def count_differing(differences: Float, groups: Groups | None = None) -> Array:
+    """(C,) queries that differ, of rows (C, Q); with groups the groups with such a query."""
+    with np.errstate(invalid="ignore"):
+        return count_groups(np.abs(differences) >= NO_DIFFERENCE, groups)
+
+
+def few_changes_bound(differences: Float, groups: Groups | None = None) -> Interval:
+    """Bound the mean of defined differences (Q,) where queries of fewer than six groups differ.
+
+    ± the largest share of groups that could differ (Clopper and Pearson) times the largest change
+    of a group, Σ|d| over the mean size of a group; at least the observed mean. NaN where six or
+    more differ: they have an interval.
+    """
+    differing = int(count_differing(differences, groups))
+    if differing >= MIN_QUERIES:
+        return (math.nan, math.nan)
+    if differing == 0:
+        return (0.0, 0.0)
+    sizes = group_sums(np.abs(differences), None if groups is None else numbered(groups))
+    largest = float(sizes.max()) * (len(sizes) / len(differences))
+    share = share_upper_bound(differing, len(sizes), (1.0 + CONFIDENCE) / 2.0)
+    bound = max(share * largest, abs(float(differences.mean())))
+    return (-bound, bound)
+
+
 def _with_unseen_values(
-    ends: Float, values: Float, n: Int, mean: Float, possible: Interval
+    ends: Float,
+    values: Float,
+    means: Means,
+    possible: Interval,
+    groups: Groups | None,
+    critical: float = 0.0,
 ) -> Float:
     """Widen the ends (C, 2), in place, where hardly a value differs from the others."""
     if not values.shape[-1]:
         return ends
     # A value that most queries share is the median.
-    median = np.take_along_axis(np.sort(values, axis=-1), n[..., None] // 2, axis=-1)
-    unlike = (np.abs(values - median) > ROUNDING).sum(axis=-1)
-    for at in np.argwhere((n > 0) & (unlike < MIN_QUERIES) & (3 * unlike <= n)):
-        unseen = constant_interval(float(mean[*at]), int(n[*at]), *possible)
+    median = np.take_along_axis(np.sort(values, axis=-1), means.n[..., None] // 2, axis=-1)
+    unlike = count_groups(np.abs(values - median) > ROUNDING, groups)
+    nearly_constant = (means.n > 0) & (unlike < MIN_QUERIES) & (3 * unlike <= means.units)
+    for at in np.argwhere(nearly_constant):
+        mean, units, df = float(means.mean[*at]), int(means.units[*at]), float(means.df[*at])
+        alpha = 1.0 - CONFIDENCE
+        if critical > 0.0 and df > 0.0:
+            alpha = min(alpha, float(t_tail(np.array(critical), df)))
+        unseen = constant_interval(mean, units, *possible, alpha=alpha)
         if not unlike[*at]:
             ends[*at] = unseen
         elif not math.isnan(unseen[0]):
@@ -177,10 +237,10 @@ def percent_intervals(samples: Array, actual: Float, best: Float) -> Float:
     ends = percentile_intervals(samples, int((~np.isnan(actual)).sum(axis=-1).max(initial=0))).T
     ratio = np.full(actual.shape, np.nan)
     np.divide(100.0 * actual, best, out=ratio, where=best > 0)
-    n = (~np.isnan(ratio)).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         percentage = 100.0 * np.nansum(actual, axis=-1) / np.nansum(best, axis=-1)
-    return _with_unseen_values(ends, ratio, n, percentage, (0.0, 100.0)).T
+    means = replace(means_of(ratio), mean=percentage)
+    return _with_unseen_values(ends, ratio, means, (0.0, 100.0), None).T
 
 
 def percentile_interval(samples: Array, n: int) -> Interval:
@@ -200,6 +260,51 @@ def queries_needed(difference: Array, deviation: Array, share: Array) -> Float:
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.ceil(np.maximum(np.square(z * s / delta), MIN_QUERIES / share))
     return np.where(delta == 0, np.inf, needed)
+
+
+def queries_needed_range(
+    interval: Array, deviation: Array, share: Array, n: Array, margin: float = 0.0
+) -> Float:
+    """(…, 2) the fewest and the most queries to add, if the true value is within an interval.
+
+    `queries_needed` for the values of `interval` (…, 2) furthest from what decides, and nearest to
+    it, less the n that exist. A difference δ is decided if it is shown not to be 0; with a margin
+    also if −margin is excluded, so that max(δ + margin, −δ) is what must be shown. The most is
+    infinite where the nearest value is 0: no number of queries shows a difference that is none.
+    """
+    low, high = np.asarray(interval, np.float64)[..., 0], np.asarray(interval, np.float64)[..., 1]
+    if margin > 0.0:
+        ends = np.maximum(np.stack([low, high]) + margin, -np.stack([low, high]))
+        middle = np.clip(-margin / 2.0, low, high)
+        nearest = np.maximum(middle + margin, -middle)
+    else:
+        ends = np.abs(np.stack([low, high]))
+        nearest = np.abs(np.clip(0.0, low, high))
+    needed = [
+        queries_needed(distance, deviation, share) for distance in (ends.max(axis=0), nearest)
+    ]
+    more: Float = np.maximum(np.stack(needed, axis=-1) - np.asarray(n)[..., None], 0.0)
+    return more
+
+
+def sequential_interval(differences: Float, planned: int) -> Interval:
+    """The interval of the mean of differences (n,) that holds at every look while n grows.
+
+        s·√(2(nρ² + 1)/(n²ρ²) · ln(√(nρ² + 1)/α)) · t_{n−1}/z,   ρ² = (−2 ln α + ln(1 − 2 ln α))/n₀
+
+    on both sides, an asymptotic confidence sequence (Waudby-Smith et al. 2021) that is narrowest
+    near the planned n₀. NaN before eight queries, and before six that differ.
+    """
+    n = len(differences)
+    if n < _FIRST_LOOK or int(count_differing(differences)) < MIN_QUERIES:
+        return (math.nan, math.nan)
+    alpha, level = 1.0 - CONFIDENCE, (1.0 + CONFIDENCE) / 2.0
+    rho2 = (-2.0 * math.log(alpha) + math.log(1.0 - 2.0 * math.log(alpha))) / planned
+    grown = n * rho2 + 1.0
+    scale = math.sqrt(2.0 * grown / (n * n * rho2) * math.log(math.sqrt(grown) / alpha))
+    mean, deviation = float(differences.mean()), float(differences.std(ddof=1))
+    half = deviation * scale * t_quantile(level, n - 1.0) / normal_quantile(level)
+    return (mean - half, mean + half)
 
 
 def count_or_none(number: float) -> int | None:

@@ -28,7 +28,8 @@ import numpy as np
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.progress import advance
 from rankproof.statistics.distributions import t_tail
-from rankproof.statistics.intervals import ROUNDING, mean_and_deviation
+from rankproof.statistics.groups import Groups, group_sums, means_of, numbered
+from rankproof.statistics.intervals import NO_DIFFERENCE, ROUNDING
 from rankproof.statistics.resampling import CELLS
 
 PERMUTATIONS = 100_000
@@ -45,13 +46,20 @@ _EARLY, _EVIDENT_P = 10_000, 0.1  # a row with so large a p after so many assign
 
 
 def randomization_test(
-    differences: Float, *, seed: int = 0, permutations: int = PERMUTATIONS
+    differences: Float,
+    groups: Groups | None = None,
+    *,
+    seed: int = 0,
+    permutations: int = PERMUTATIONS,
 ) -> tuple[Float, Bool]:
     """(C,) two-sided p of rows (C, Q) of differences, and whether each is exact.
 
-    NaN, a query without a value, counts as 0.
+    NaN, a query without a value, counts as 0. The queries of a group share one sign.
     """
     rows = np.nan_to_num(np.asarray(differences, np.float64))
+    if groups is not None:
+        rows = group_sums(rows, numbered(groups))
+        rows[np.abs(rows) < NO_DIFFERENCE] = 0.0  # sums that cancel but for rounding
     count = (rows != 0).sum(axis=1)
     p = np.ones(len(rows))
     exact = np.ones(len(rows), np.bool_)
@@ -212,18 +220,19 @@ def _signs(bits: Array, m: int, at: int) -> Float:
     return signs.T
 
 
-def t_test(differences: Float) -> Float:
-    """(C,) two-sided p of Student's paired test of rows (C, Q).
+def t_test(differences: Float, groups: Groups | None = None) -> Float:
+    """(C,) two-sided p of Student's paired test of rows (C, Q), with the V and df of `groups`.
 
     1 where no query differs, NaN where all differ alike: without a spread there is no t.
     """
-    n, mean, deviation = mean_and_deviation(differences)
-    constant = ~(deviation > ROUNDING)
-    p = np.ones(len(n))
-    for count in np.unique(n[n > 1]).tolist():
-        at = np.flatnonzero((n == count) & ~constant)
-        p[at] = t_tail(mean[at] / deviation[at] * np.sqrt(count), count - 1.0)
-    p[(n > 1) & constant & (np.abs(mean) > ROUNDING)] = np.nan
+    means = means_of(differences, groups)
+    constant = ~(means.deviation > ROUNDING)
+    p = np.ones(len(means.n))
+    for df in np.unique(means.df[means.df > 0]).tolist():
+        at = np.flatnonzero((means.df == df) & ~constant)
+        t = means.mean[at] / means.deviation[at] * np.sqrt(means.n[at])
+        p[at] = t_tail(t, df)
+    p[(means.n > 1) & constant & (np.abs(means.mean) > ROUNDING)] = np.nan
     return p
 
 

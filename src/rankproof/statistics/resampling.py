@@ -15,6 +15,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.statistics.distributions import normal_cdf, t_quantile
+from rankproof.statistics.groups import Groups, group_sums, numbered
 from rankproof.statistics.intervals import CONFIDENCE, MIN_QUERIES, NO_DIFFERENCE
 
 RESAMPLES = 10_000  # for an interval
@@ -80,17 +81,22 @@ def resampled(
     return np.concatenate(blocks)
 
 
-def resampled_means(columns: Float, seed: int, resamples: int = RESAMPLES) -> Float:
+def resampled_means(
+    columns: Float, seed: int, resamples: int = RESAMPLES, groups: Groups | None = None
+) -> Float:
     """(resamples, C) means of the columns (Q, C), each over Q queries drawn with replacement.
 
-    NaN in a column is a query for which it is undefined: the mean is over the others.
+    NaN in a column is a query for which it is undefined: the mean is over the others. With groups,
+    whole groups are drawn, as many as there are.
     """
     defined = ~np.isnan(columns)
-    if defined.all():
+    if groups is None and defined.all():
         count = float(len(columns))
         return resampled(columns, lambda sums: sums / count, seed, resamples)
     width = columns.shape[1]
     values_and_counts = np.concatenate([np.where(defined, columns, 0.0), defined], axis=1)
+    if groups is not None:
+        values_and_counts = group_sums(values_and_counts.T, numbered(groups)).T
 
     def means(sums: Float) -> Float:
         total, over = sums[:, :width], sums[:, width:]
