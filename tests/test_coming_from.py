@@ -90,7 +90,9 @@ def trec_row(their_name: str, our_name: str) -> None:
     assert mine == theirs
     if their_name.startswith("num_"):
         mean = rp.evaluate(TIED_QRELS, TIED, our_name, like="trec_eval")[our_name].oblivious
-        shown = [*trec_eval(rp.read_qrels(TIED_QRELS), rp.read_run(TIED), [their_name]).summary()]
+        shown = [
+            *trec_eval(rp.read_qrels(TIED_QRELS), rp.read_run(TIED), [their_name]).summary_lines()
+        ]
         assert shown == [f"{their_name:<22}\tall\t{sum(theirs.values()):.0f}\n"]
         assert mean * len(theirs) == pytest.approx(sum(theirs.values()))
 
@@ -102,7 +104,7 @@ def divides_nothing() -> None:
     assert math.isnan(pytrec("iprec_at_recall_0.00", run, qrels, 1, True)["1"])
     assert ours("IPrec@0", run, qrels, condensed=True, like="trec_eval") == {"1": 0.0}
     judged, listed = rp.read_qrels(qrels), rp.read_run(run)
-    shown = [*trec_eval(judged, listed, ["iprec_at_recall.0"], judged_only=True).summary()]
+    shown = [*trec_eval(judged, listed, ["iprec_at_recall.0"], judged_only=True).summary_lines()]
     assert shown == ["iprec_at_recall_0.00  \tall\t  -nan\n"]
 
 
@@ -115,7 +117,7 @@ def each_query(tmp_path: Path) -> None:
     frame = pd.read_csv(tmp_path / "out.csv", dtype={"query": str})
     theirs = pytrec("map")
     assert dict(zip(frame["query"], frame["oblivious"], strict=True)) == theirs
-    shown = [*trec_eval(rp.read_qrels(TIED_QRELS), rp.read_run(TIED), ["map"]).single()]
+    shown = [*trec_eval(rp.read_qrels(TIED_QRELS), rp.read_run(TIED), ["map"]).query_lines()]
     assert shown == [f"{'map':<22}\t{q}\t{x:6.4f}\n" for q, x in sorted(theirs.items())]
 
 
@@ -164,7 +166,7 @@ def in_the_verb() -> None:
         assert found.columns[0].tolist() == list(pytrec(name).values()), name
         with pytest.raises(rp.MeasureError):
             rp.parse(name)
-    assert len([*trec_eval(judged, listed, ["yaap"]).summary()]) == 1  # pytrec_eval lacks it
+    assert len([*trec_eval(judged, listed, ["yaap"]).summary_lines()]) == 1  # pytrec_eval lacks it
 
 
 # A few lines, and what trec_eval 9.0.8 prints of them.

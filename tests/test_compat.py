@@ -23,7 +23,8 @@ from rankproof_cli import in_text, rankproof
 import rankproof as rp
 from rankproof.compat import dict_groups, pytrec_eval
 from rankproof.compat import ranx as our_ranx
-from rankproof.compat.trec_eval import line_values, requested_lines, trec_eval
+from rankproof.compat.trec_eval import line_values, trec_eval
+from rankproof.compat.trec_lines import requested_lines
 from rankproof.data.sources import Source
 from rankproof.data.ties import in_order
 from rankproof.data.trec import tag_of
@@ -392,7 +393,7 @@ def test_compiled_and_plain_code_give_trec_evals_figures_alike(
     monkeypatch.setattr(kernels, "native", None)
     slow = line_values(replace(quick[1]), lines, policy)
     for line, one, other in zip(lines, fast.T, slow.T, strict=True):
-        assert str(one.tolist()) == str(other.tolist()), line.printed
+        assert str(one.tolist()) == str(other.tolist()), line.label
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -755,7 +756,7 @@ def test_missing_zero_beside_like_is_trec_evals_c() -> None:
     run, qrels = random_tables(3)
     judged, listed = rp.read_qrels(qrels), rp.read_run(run)
     complete = rp.evaluate(qrels, run, "AP", like="trec_eval", missing="zero")["AP"]
-    lines = [*trec_eval(judged, listed, ["map"], complete=True).summary()]
+    lines = [*trec_eval(judged, listed, ["map"], complete=True).summary_lines()]
     assert lines[0].split()[-1] == f"{complete.oblivious:.4f}"
     assert complete.queries == 8
     with pytest.raises(rp.InputError, match="contradicts like"):
@@ -769,7 +770,7 @@ def test_a_depth_is_trec_evals_m(seed: int) -> None:
     names = {"AP": "map", "nDCG": "ndcg", "bpref": "bpref", "NumRet": "num_ret"}
     found = rp.evaluate(qrels, run, list(names), like="trec_eval", depth=5)
     shown = trec_eval(judged, listed, list(names.values()), depth=5)
-    wanted = {line.printed: c for line, c in zip(shown.lines, shown.columns, strict=True)}
+    wanted = {line.label: c for line, c in zip(shown.lines, shown.columns, strict=True)}
     for ours, theirs in names.items():
         assert found.outcomes[rp.parse(ours)].oblivious.tolist() == wanted[theirs].tolist()
     with pytest.raises(rp.InputError, match="depth 0"):

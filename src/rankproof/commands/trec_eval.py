@@ -60,7 +60,7 @@ def trec_eval(
     """
     from rankproof.commands.inputs import read_judgments
     from rankproof.compat import trec_eval as shim
-    from rankproof.compat.preferences import read_people
+    from rankproof.compat.preferences import read_annotators
     from rankproof.data import read_run
     from rankproof.data.sources import Source as DataSource
     from rankproof.data.trec import tag_of
@@ -75,7 +75,9 @@ def trec_eval(
         )
     source = DataSource(run, as_trec_eval=True)  # which holds what comes through a pipe
     table = read_run(source)
-    judged: Any = read_judgments(qrels) if judged_as == "qrels" else read_people(qrels, judged_as)
+    judged: Any = (
+        read_judgments(qrels) if judged_as == "qrels" else read_annotators(qrels, judged_as)
+    )
     output = shim.trec_eval(
         judged,
         table,
@@ -91,9 +93,9 @@ def trec_eval(
         reference=None if reference is None else shim.read_reference(reference),
     )
     if per_query:
-        sys.stdout.writelines(output.single())
+        sys.stdout.writelines(output.query_lines())
     if not no_summary:
-        sys.stdout.writelines(output.summary())
+        sys.stdout.writelines(output.summary_lines())
     notes = [note for side in (judged, table) for note in getattr(side, "notes", ())]
     for note in dict.fromkeys(notes):
         announce(note)

@@ -1,34 +1,34 @@
 """pytrec_eval's interface: `import rankproof.compat.pytrec_eval as pytrec_eval`.
 
 evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg_cut.10"})
-results = evaluator.evaluate(run)         # {query: {"map": …, "ndcg_cut_10": …}}, to the last bit
-results.expected, results.range           # the same over every order of the ties
+results = evaluator.evaluate(run)     # {query: {"map": …, "ndcg_cut_10": …}}, to the last bit
+results.expected, results.range       # the same over every order of the ties
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from rankproof.compat.dict_groups import groups_of_dicts, read_lists
-from rankproof.compat.trec_eval import (
+from rankproof.compat.trec_eval import line_values
+from rankproof.compat.trec_lines import (
+    MEASURE_NAMES,
     NICKNAMES,
-    ORDER,
     OutputLine,
-    compiled_numbers,
-    line_values,
+    compiled_codes,
     requested_lines,
 )
 from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import TieGroups, in_order
-from rankproof.evaluation import Evaluation, Policy, evaluate_some, match_judgments
+from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_some, match_judgments
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError, shorten
@@ -43,7 +43,7 @@ __all__ = [
     "supported_nicknames",
 ]
 
-supported_measures = set(ORDER)
+supported_measures = set(MEASURE_NAMES)
 """Measures by trec_eval's names.
 
 >>> from rankproof.compat.pytrec_eval import supported_measures
@@ -62,58 +62,65 @@ Table = dict[str, dict[str, float]]
 
 
 class Results(dict[str, dict[str, float]]):
-    """{query: {measure: value}} in trec_eval's tie order; `expected` and `range` are lazy."""
+    """{query: {measure: value}} under trec_eval's tie-break; values over all orders are lazy."""
 
     def __init__(self, values: Table, ties: Callable[[], Evaluation], lines: list[OutputLine]):
         super().__init__(values)
-        self._ties = ties
+        self._evaluate_ties = ties
         self._lines = lines
 
     @cached_property
-    def _every(self) -> Evaluation:
-        return self._ties()
+    def _tied(self) -> Evaluation:
+        return self._evaluate_ties()
 
-    def _figure(self, figure: Callable[[Outcomes], Float]) -> Table:
-        """Return a value per measure; formulas that only trec_eval has know one tie order."""
+    def _table(self, statistic: Callable[[Outcomes], Float]) -> Table:
+        """Return a statistic of each measure; trec_eval's own formulas have none, and no column."""
         if not self:
             return {}
-        ours = [(line, line.measure) for line in self._lines if line.measure is not None]
-        columns = [figure(self._every.outcomes[measure]) for _, measure in ours]
-        table = np.reshape(columns, (len(ours), len(self._every.queries))).T
-        return rows_of(self._every.queries.to_list(), {}, [line.printed for line, _ in ours], table)
+        columns = {
+            line.label: statistic(self._tied.outcomes[line.measure])
+            for line in self._lines
+            if line.measure is not None
+        }
+        table = np.reshape(list(columns.values()), (len(columns), len(self._tied.queries))).T
+        return rows_of(self._tied.queries.to_list(), {}, list(columns), table)
 
     @property
     def expected(self) -> Table:
         """The mean over every order of the ties."""
-        return self._figure(lambda found: found.expected)
+        return self._table(lambda outcomes: outcomes.expected)
 
     @property
     def min(self) -> Table:
-        return self._figure(lambda found: found.min)
+        """The value of the worst order of the ties."""
+        return self._table(lambda outcomes: outcomes.min)
 
     @property
     def max(self) -> Table:
-        return self._figure(lambda found: found.max)
+        """The value of the best order of the ties."""
+        return self._table(lambda outcomes: outcomes.max)
 
     @property
     def range(self) -> Table:
-        """How far apart the best and the worst order are."""
-        return self._figure(lambda found: found.max - found.min)
+        """The difference between the best and the worst order."""
+        return self._table(lambda outcomes: outcomes.max - outcomes.min)
 
 
-def rows_of(queries: list[str], told: dict[str, float], names: list[str], table: Float) -> Table:
-    """Return {query: {name: value}} of a table (Q, L), with constant values for every query."""
+def rows_of(
+    queries: list[str], constants: dict[str, float], names: list[str], table: Float
+) -> Table:
+    """Return {query: {name: value}} of a table (Q, L); each row begins with the constants."""
     if kernels.native is not None:
-        template = told | dict.fromkeys(names, 0.0)
+        template = constants | dict.fromkeys(names, 0.0)
         values = np.ascontiguousarray(table, np.float64)
-        found: Table = kernels.native.rows(queries, template, names, values)
-        return found
+        rows: Table = kernels.native.rows(queries, template, names, values)
+        return rows
     pairs = zip(queries, table.tolist(), strict=True)
-    return {query: told | dict(zip(names, values, strict=True)) for query, values in pairs}
+    return {query: constants | dict(zip(names, values, strict=True)) for query, values in pairs}
 
 
 class RelevanceEvaluator:
-    """Judgements and measures, for any number of runs.
+    """Judgments and measures, to evaluate any number of runs.
 
     >>> import rankproof.compat.pytrec_eval as pytrec_eval
     >>> run, qrels = {"q1": {"d1": 1.0, "d2": 1.0}}, {"q1": {"d1": 1}}
@@ -129,104 +136,124 @@ class RelevanceEvaluator:
         relevance_level: int = 1,
         judged_docs_only_flag: bool = False,
     ):
-        self._given: Any = query_relevance
-        if isinstance(query_relevance, dict):  # what becomes of it later changes no figure
-            both = query_relevance.items()
-            self._given = {q: dict(own) if isinstance(own, dict) else own for q, own in both}
-        if isinstance(measures, str):  # whose letters would be taken for names
+        self._source: Any = query_relevance
+        if isinstance(query_relevance, dict):  # later changes by the caller must not matter
+            self._source = {
+                query: dict(judged) if isinstance(judged, dict) else judged
+                for query, judged in query_relevance.items()
+            }
+        if isinstance(measures, str):  # iterating would take its letters for names
             raise MeasureError(f"measures {shorten(measures)} is one text", remedy="give a set")
-        names = [_dotted(name) for name in sorted(measures)]
-        self.shown, lines = (
-            requested_lines(_combined(names), relevance_level) if names else (set(), [])
-        )
-        self._lines = [  # one figure has one name, whatever it is told
-            line if line.usual else replace(line, printed=line.name)
+        names = _merge_parameters([_with_dot(name) for name in sorted(measures)])
+        requested, lines = requested_lines(names, relevance_level) if names else (set(), [])
+        self._lines = [  # pytrec_eval leaves changed parameters out of the name
+            line if line.is_default else replace(line, label=line.name)
             for line in lines
             if line.name != "relstring"
         ]
-        self._names = [line.printed for line in self._lines]
-        # Of what is text it returns a number that means nothing.
-        constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
-        self._told = {name: value for name, value in constant.items() if name in self.shown}
+        self._labels = [line.label for line in self._lines]
+        # For measures that are text pytrec_eval returns a number without meaning.
+        constants = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
+        self._constants = {name: x for name, x in constants.items() if name in requested}
         self._level = relevance_level
         self._condensed = bool(judged_docs_only_flag)
 
     def evaluate(self, scores: Any) -> Results:
         """Return the values of every query that the run and the judgments share."""
-        both = isinstance(scores, Mapping) and isinstance(self._given, Mapping)
-        policy = Policy("trec_eval", "skip", "zero", condensed=self._condensed)
+        values = self._evaluate_dicts(scores)
+        if values is not None:
+            return Results(values, lambda: self._evaluate_ties(self._read(scores)), self._lines)
+        run = self._read(scores)  # once, as it may be an iterator
+        return Results(
+            self._evaluate_run(run, scores), lambda: self._evaluate_ties(run), self._lines
+        )
 
-        @cache
-        def shared() -> tuple[Any, dict[str, Any]]:
-            """Return the lists of judged queries, and those without a document."""
-            if not both:
-                return scores, {}
-            known = {query: listed for query, listed in scores.items() if query in self._judged}
-            return known, {query: {} for query, listed in known.items() if not listed}
-
-        @cache
-        def run() -> Run:
-            return read_lists(shared()[0])
-
-        plain = isinstance(scores, dict) and isinstance(self._given, dict) and not self._condensed
-        numbers = compiled_numbers(self._lines)
-        if plain and kernels.native is not None and numbers is not None:
-            template = self._told | dict.fromkeys(self._names, 0.0)
-            told = (self._level, *numbers, template, self._names)
-            table: Table | None = kernels.native.tabulate(scores, self._given, *told)
+    def _evaluate_dicts(self, scores: Any) -> Table | None:
+        """Evaluate by compiled code, without tables; None if that cannot handle run or options."""
+        are_dicts = isinstance(scores, dict) and isinstance(self._source, dict)
+        if kernels.native is None or not are_dicts or self._condensed:
+            return None
+        codes = compiled_codes(self._lines)
+        if codes is not None:
+            template = self._constants | dict.fromkeys(self._labels, 0.0)
+            table: Table | None = kernels.native.tabulate(
+                scores, self._source, self._level, *codes, template, self._labels
+            )
             if table is not None:
-                return Results(table, lambda: self._tied(run()), self._lines)
-        quick = groups_of_dicts(scores, self._judged) if plain else None
-        if quick is not None:
-            return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
-        known, empty = shared()
-        if both and not known:
-            return Results({}, lambda: self._tied(run()), self._lines)
-        policy = replace(policy, missing="zero" if empty else "skip")
-        ranked = in_order(run(), "trec_eval", "float32", settle=True)
-        met = match_judgments(ranked, self._qrels, policy)
-        found = self._table(kernels.as_polars(met.queries, "query").to_list(), met.groups(), policy)
-        if empty:  # tables know no list without a document
-            wanted = set(map(str, known))
-            found = {query: values for query, values in found.items() if query in wanted}
-        return Results(found, lambda: self._tied(run()), self._lines)
+                return table
+        groups = groups_of_dicts(scores, self._judgments)
+        return None if groups is None else self._rows(*groups, self._policy("skip"))
 
-    def _table(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
-        return rows_of(queries, self._told, self._names, line_values(groups, self._lines, policy))
+    def _read(self, scores: Any) -> Run:
+        """Read a run; of a mapping only the lists of judged queries, if the judgments are one."""
+        lists = self._lists(scores)
+        return read_lists(scores if lists is None else lists)
+
+    def _lists(self, scores: Any) -> dict[str, Any] | None:
+        """Return the lists of judged queries, None if run or judgments are not a mapping."""
+        if not (isinstance(scores, Mapping) and isinstance(self._source, Mapping)):
+            return None
+        return {query: scored for query, scored in scores.items() if query in self._judgments}
+
+    def _evaluate_run(self, run: Run, scores: Any) -> Table:
+        """Evaluate a run that was read from `scores`."""
+        lists = self._lists(scores)
+        if lists is not None and not lists:
+            return {}
+        has_empty_lists = lists is not None and not all(lists.values())
+        policy = self._policy("zero" if has_empty_lists else "skip")
+        ranked = in_order(run, "trec_eval", "float32", settle=True)
+        matches = match_judgments(ranked, self._qrels, policy)
+        queries = kernels.as_polars(matches.queries, "query").to_list()
+        rows = self._rows(queries, matches.groups(), policy)
+        if lists is not None and has_empty_lists:
+            # Tables have no lists without documents: all judged queries were evaluated instead.
+            listed = set(map(str, lists))
+            rows = {query: values for query, values in rows.items() if query in listed}
+        return rows
+
+    def _policy(self, missing: Missing) -> Policy:
+        return Policy("trec_eval", missing, "zero", condensed=self._condensed)
+
+    def _rows(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
+        values = line_values(groups, self._lines, policy)
+        return rows_of(queries, self._constants, self._labels, values)
 
     @cached_property
-    def _judged(self) -> Any:
+    def _judgments(self) -> Any:
         """The judgments, without queries that have none."""
-        if isinstance(self._given, Mapping) and not all(self._given.values()):
-            return {query: judged for query, judged in self._given.items() if judged}
-        return self._given
+        if isinstance(self._source, Mapping) and not all(self._source.values()):
+            return {query: judged for query, judged in self._source.items() if judged}
+        return self._source
 
     @cached_property
     def _qrels(self) -> Qrels:
-        return read_qrels(self._judged)
+        return read_qrels(self._judgments)
 
-    def _tied(self, run: Run) -> Evaluation:
-        policy = Policy("trec_eval", "skip", "zero", False, "float32", self._condensed)
-        wanted = [line.measure for line in self._lines if line.measure is not None]
-        return evaluate_some(run, self._qrels, list(dict.fromkeys(wanted)), policy)
+    def _evaluate_ties(self, run: Run) -> Evaluation:
+        """Evaluate over every order of ties the lines whose measure is one of rankproof's."""
+        policy = Policy.of(like="trec_eval", condensed=self._condensed)
+        measures = dict.fromkeys(line.measure for line in self._lines if line.measure is not None)
+        return evaluate_some(run, self._qrels, list(measures), policy)
 
 
-def _dotted(name: str) -> str:
-    """`ndcg_cut_10` → `ndcg_cut.10`, as `-m` writes it."""
+def _with_dot(name: str) -> str:
+    """Return `ndcg_cut_10` as `ndcg_cut.10`, the way `-m` writes it."""
     if name in supported_measures or name in supported_nicknames:
         return name
-    found = re.fullmatch(r"(.+?)[._]([0-9.]+(?:,[0-9.]+)*)", name)
-    return f"{found[1]}.{found[2]}" if found else name
+    match = re.fullmatch(r"(.+?)[._]([0-9.]+(?:,[0-9.]+)*)", name)
+    return f"{match[1]}.{match[2]}" if match else name
 
 
-def _combined(names: list[str]) -> list[str]:
-    """Return each measure once, with all its cutoffs: `P.5` and `P.10` → `P.5,10`."""
-    cutoffs: dict[str, dict[str, None]] = {}
+def _merge_parameters(names: list[str]) -> list[str]:
+    """Return each measure once, with all its parameters: `P.5` and `P.10` become `P.5,10`."""
+    parameters: dict[str, dict[str, None]] = {}  # of each measure, without repetition
     for name in names:
-        stem, dot, given = name.partition(".")
-        for each in supported_nicknames.get(stem, (stem,)):
-            cutoffs.setdefault(each, {}).update(dict.fromkeys(given.split(",") if dot else ()))
-    return [f"{name}.{','.join(given)}" if given else name for name, given in cutoffs.items()]
+        stem, dot, text = name.partition(".")
+        for measure in supported_nicknames.get(stem, (stem,)):
+            merged = parameters.setdefault(measure, {})
+            merged.update(dict.fromkeys(text.split(",") if dot else ()))
+    return [f"{name}.{','.join(merged)}" if merged else name for name, merged in parameters.items()]
 
 
 def compute_aggregated_measure(measure: str, values: list[float]) -> float:
@@ -244,37 +271,46 @@ def compute_aggregated_measure(measure: str, values: list[float]) -> float:
 
 
 def parse_run(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """The lines of a TREC run.
+    """Parse the lines of a TREC run.
 
     >>> from rankproof.compat.pytrec_eval import parse_run
     >>> parse_run(["q1 Q0 d1 1 0.9 mine"])
     {'q1': {'d1': 0.9}}
     """
-    table: dict[str, dict[str, float]] = _parsed(lines, 6, 4, float)
+    table: dict[str, dict[str, float]] = {}
+    for query, doc, score in _parse_lines(lines, width=6, value_column=4):
+        table.setdefault(query, {})[doc] = float(score)
     return table
 
 
 def parse_qrel(lines: Iterable[str]) -> dict[str, dict[str, int]]:
-    """The lines of TREC qrels.
+    """Parse the lines of TREC qrels.
 
     >>> from rankproof.compat.pytrec_eval import parse_qrel
     >>> parse_qrel(["q1 0 d1 2"])
     {'q1': {'d1': 2}}
     """
-    table: dict[str, dict[str, int]] = _parsed(lines, 4, 3, int)
+    table: dict[str, dict[str, int]] = {}
+    for query, doc, grade in _parse_lines(lines, width=4, value_column=3):
+        table.setdefault(query, {})[doc] = int(grade)
     return table
 
 
-def _parsed(lines: Iterable[str], fields: int, at: int, kind: Callable[[str], Any]) -> Any:
-    table: dict[str, dict[str, Any]] = {}
+def _parse_lines(
+    lines: Iterable[str], width: int, value_column: int
+) -> Iterator[tuple[str, str, str]]:
+    """Yield query, document and value of each line; refuse a document that appears twice."""
+    seen: set[tuple[str, str]] = set()
     for number, line in enumerate(lines, 1):
-        words = line.split()
-        if len(words) != fields:
-            raise InputError(f"{len(words)} columns", place=f"line {number}", remedy="fix the line")
-        listed = table.setdefault(words[0], {})
-        if words[2] in listed:
+        fields = line.split()
+        if len(fields) != width:
             raise InputError(
-                f"document {words[2]} a second time", place=f"line {number}", remedy="keep one"
+                f"{len(fields)} columns", place=f"line {number}", remedy="fix the line"
             )
-        listed[words[2]] = kind(words[at])
-    return table
+        query, doc = fields[0], fields[2]
+        if (query, doc) in seen:
+            raise InputError(
+                f"document {doc} a second time", place=f"line {number}", remedy="keep one"
+            )
+        seen.add((query, doc))
+        yield query, doc, fields[value_column]

@@ -1,8 +1,10 @@
 """Measures that only trec_eval has, for `rankproof trec_eval`; new evaluations should not use them.
 
-Each takes lists whose ties are broken, so that every group is one document, and returns a value for
-every query (Q,). The docstrings begin with the name that trec_eval prints. `rel` is the lowest
-grade that counts as relevant (-l).
+Each takes lists whose ties are broken, so that every tie group is one document, and returns a value
+for each query (Q,). A docstring begins with the name that trec_eval prints.
+
+Notation: `rel` is the lowest grade that counts as relevant (-l), R the number of relevant documents
+in the pool, k a cutoff, Hits the relevant documents in the list.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from rankproof.measures.linear import log_discount
 from rankproof.measures.padded_rows import tables
 
 Gains = Sequence[tuple[int, float]]
-_KEY = np.int64(1) << 40  # ranks stay below it
+_RANK_LIMIT = np.int64(1) << 40  # above every rank: query · limit + rank sorts by both
 
 
 def raise_grades(groups: TieGroups) -> TieGroups:
-    """Return groups with every grade one higher, so that grade 0 is relevant, too (-l 0)."""
+    """Return groups with every grade raised by one, so that grade 0 is relevant, too (-l 0)."""
     pool = replace(
         groups.pool, max_grade=groups.pool.max_grade + 1, unsorted=groups.pool.unsorted + 1
     )
@@ -35,205 +37,224 @@ def raise_grades(groups: TieGroups) -> TieGroups:
     return replace(groups, grade=grade, pool=pool, sampled=sampled)
 
 
-def _relevant_within(groups: TieGroups, rel: int, cut: Int | int) -> Int:
-    """Return the relevant documents (Q,) up to rank `cut`."""
+def _relevant_within(groups: TieGroups, rel: int, cutoff: Int | int) -> Int:
+    """Return the number of relevant documents (Q,) up to rank `cutoff`, one or one per query."""
     query = groups.doc_query
-    inside = (groups.grade >= rel) & (groups.rank <= np.broadcast_to(cut, groups.queries)[query])
+    cutoffs = np.broadcast_to(cutoff, groups.queries)
+    inside = (groups.grade >= rel) & (groups.rank <= cutoffs[query])
     return np.bincount(query[inside], minlength=groups.queries)
 
 
-def _ratio(above: Array, below: Array) -> Float:
-    """Return above/below, 0 where the denominator is 0."""
-    return np.where(below > 0, above / np.maximum(below, 1), 0.0)
+def _ratio(numerator: Array, denominator: Array) -> Float:
+    """Return numerator/denominator, 0 where the denominator is 0."""
+    return np.where(denominator > 0, numerator / np.maximum(denominator, 1), 0.0)
 
 
 def multiple_r_precision(groups: TieGroups, rel: int, multiple: float) -> Float:
-    """Rprec_mult: precision at rank ⌊x·R + 0.9⌋."""
-    cut = np.asarray(multiple * groups.relevant(rel) + 0.9, np.int64)
-    return _ratio(_relevant_within(groups, rel, cut), cut)
+    """Rprec_mult: precision at rank ⌊x·R + 0.9⌋, where x is the multiple."""
+    cutoff = np.asarray(multiple * groups.relevant(rel) + 0.9, np.int64)
+    return _ratio(_relevant_within(groups, rel, cutoff), cutoff)
 
 
 def relative_precision(groups: TieGroups, rel: int, cutoff: int) -> Float:
-    """relative_P: precision over the best there could be, Hits/min(k, R)."""
+    """relative_P: precision relative to its maximum, Hits/min(k, R)."""
     return _ratio(_relevant_within(groups, rel, cutoff), np.minimum(cutoff, groups.relevant(rel)))
 
 
 def set_relative_precision(groups: TieGroups, rel: int) -> Float:
     """set_relative_P: Hits/min(listed, R)."""
-    found = _relevant_within(groups, rel, groups.listed)
-    return _ratio(found, np.minimum(groups.listed, groups.relevant(rel)))
+    hits = _relevant_within(groups, rel, groups.listed)
+    return _ratio(hits, np.minimum(groups.listed, groups.relevant(rel)))
 
 
-def judged_others(groups: TieGroups, rel: int) -> Float:
-    """num_nonrel_judged_ret: judged documents that are listed and not relevant."""
+def judged_non_relevant(groups: TieGroups, rel: int) -> Float:
+    """num_nonrel_judged_ret: number of listed documents that are judged and not relevant."""
     return groups.sum_by_query(groups.doc_query, groups.grade < rel)
 
 
 def utility(groups: TieGroups, rel: int, parameters: Sequence[float]) -> Float:
-    """Σ weight · (relevant and listed, others listed, relevant not listed, the rest of N)."""
-    found, listed, wanted = (
-        _relevant_within(groups, rel, groups.listed),
-        groups.listed,
-        groups.relevant(rel),
+    """utility: a·(relevant listed) + b·(others listed) + c·(relevant not listed) + d·(others).
+
+    The parameters are a, b, c, d and N, the documents in the collection (-N).
+    """
+    hits = _relevant_within(groups, rel, groups.listed)
+    listed, relevant = groups.listed, groups.relevant(rel)
+    a, b, c, d, collection_size = parameters
+    others_not_listed = collection_size + hits - listed - relevant
+    return np.asarray(
+        a * hits + b * (listed - hits) + c * (relevant - hits) + d * others_not_listed
     )
-    a, b, c, d, documents = parameters
-    rest = documents + found - listed - wanted
-    return np.asarray(a * found + b * (listed - found) + c * (wanted - found) + d * rest)
 
 
 def averaged_precision(groups: TieGroups, rel: int, levels: Sequence[float]) -> Float:
-    """11pt_avg with levels of recall of one's own."""
-    chosen = np.flatnonzero(groups.grade >= rel)
-    ranks = groups.rank[chosen]
-    return np.nan_to_num(highest(groups, ranks, chosen, groups.relevant(rel), tuple(levels)))
+    """11pt_avg: mean interpolated precision at the levels of recall that the user names."""
+    relevant = np.flatnonzero(groups.grade >= rel)
+    ranks = groups.rank[relevant]
+    return np.nan_to_num(highest(groups, ranks, relevant, groups.relevant(rel), tuple(levels)))
 
 
 def log_odds(groups: TieGroups, rel: int) -> Float:
-    """yaap: log((1 + S)/(1 + R − S)), S the sum that AP divides by R."""
-    chosen = np.flatnonzero(groups.grade >= rel)
-    query = groups.doc_query[chosen]
-    total = groups.sum_by_query(query, count_within(query) / groups.rank[chosen])
-    odds = (1.0 + total) / (1.0 + groups.relevant(rel) - total)
+    """yaap: log((1 + S)/(1 + R − S)), where S is the sum of precisions that AP divides by R."""
+    relevant = np.flatnonzero(groups.grade >= rel)
+    query = groups.doc_query[relevant]
+    precision_sum = groups.sum_by_query(query, count_within(query) / groups.rank[relevant])
+    odds = (1.0 + precision_sum) / (1.0 + groups.relevant(rel) - precision_sum)
     return np.fromiter(map(math.log, odds.tolist()), np.float64, len(odds))
 
 
 def binary_gain(groups: TieGroups, rel: int) -> Float:
-    """binG: Σ 1/log₂(2 + others above) over relevant documents, over R."""
-    chosen = np.flatnonzero(groups.grade >= rel)
-    query = groups.doc_query[chosen]
-    others = groups.rank[chosen] - count_within(query)
-    discount = log_discount(int(others.max(initial=0)) + 1)
-    total = groups.sum_by_query(query, 1.0 / discount[others + 1])
+    """binG: 1/R · Σ 1/log₂(2 + n) over relevant documents, n the others ranked above each."""
+    relevant = np.flatnonzero(groups.grade >= rel)
+    query = groups.doc_query[relevant]
+    others_above = groups.rank[relevant] - count_within(query)
+    discount = log_discount(int(others_above.max(initial=0)) + 1)
+    total = groups.sum_by_query(query, 1.0 / discount[others_above + 1])
     return _ratio(total, groups.relevant(rel))
 
 
-class _Graded:
-    """Gains of listed documents and of the ideal list, and their discounted sums by rank."""
+class _GradedLists:
+    """The documents with a gain, in each list and in its ideal order, and their DCG by rank.
+
+    L documents in the lists have a gain other than 0, I documents in the pool one above 0.
+    """
 
     def __init__(self, groups: TieGroups, gains: Gains):
-        worth, pooled = _gains_of(groups.grade, gains), _gains_of(groups.pool.unsorted, gains)
-        gaining = np.flatnonzero(worth)
-        self.groups = groups
-        self.query, self.rank, self.gain = (
-            groups.doc_query[gaining],
-            groups.rank[gaining],
-            worth[gaining],
+        gain, pool_gain = _gain_of(groups.grade, gains), _gain_of(groups.pool.unsorted, gains)
+        gaining = np.flatnonzero(gain)
+        self.query: Int = groups.doc_query[gaining]  # (L,)
+        self.rank: Int = groups.rank[gaining]  # (L,)
+        self.gain: Float = gain[gaining]  # (L,)
+        positive = np.flatnonzero(pool_gain > 0)
+        ideal_order = np.lexsort((-pool_gain[positive], groups.pool.query[positive]))
+        ideal = positive[ideal_order]
+        self.ideal_query: Int = groups.pool.query[ideal]  # (I,)
+        self.ideal_gain: Float = pool_gain[ideal]  # (I,)
+        self.ideal_rank: Int = count_within(self.ideal_query)  # (I,)
+        self.ideal_length: Int = np.bincount(self.ideal_query, minlength=groups.queries)  # (Q,)
+        discount = log_discount(
+            int(max(groups.listed.max(initial=0), self.ideal_length.max(initial=0)))
         )
-        good = np.flatnonzero(pooled > 0)
-        good = good[np.lexsort((-pooled[good], groups.pool.query[good]))]
-        self.owner, self.ideal = groups.pool.query[good], pooled[good]
-        self.place = count_within(self.owner)
-        self.wanted = np.bincount(self.owner, minlength=groups.queries)  # P
-        longest = int(max(groups.listed.max(initial=0), self.wanted.max(initial=0)))
-        discount = log_discount(longest)
-        self.found = _running_sums(
-            self.gain / discount[self.rank], self.query
-        )  # DCG at each document
-        self.best = _running_sums(
-            self.ideal / discount[self.place], self.owner
-        )  # of the ideal list
+        self.dcg: Float = _running_sums(self.gain / discount[self.rank], self.query)  # (L,)
+        self.ideal_dcg: Float = _running_sums(  # (I,)
+            self.ideal_gain / discount[self.ideal_rank], self.ideal_query
+        )
 
-    def at(self, sums: Float, query: Int, rank: Int) -> Float:
-        """Return a sum over the ideal list up to a rank."""
-        start = np.append(0, np.cumsum(self.wanted))
-        last = np.minimum(rank, self.wanted[query])
+    def ideal_sum(self, sums: Float, query: Int, rank: Int) -> Float:
+        """Look up running sums (I,) over the ideal lists, at a rank of each of these queries."""
+        start = np.append(0, np.cumsum(self.ideal_length))
+        last = np.minimum(rank, self.ideal_length[query])
         return np.where(last > 0, np.append(sums, 0.0)[start[query] + last - 1], 0.0)
 
-    def reached(self, query: Int, rank: Int) -> Float:
-        """Return the DCG of the list up to a rank."""
-        keys = self.query * _KEY + self.rank
-        after = np.searchsorted(keys, query * _KEY + np.minimum(rank, _KEY - 1), side="right")
-        inside = after > np.searchsorted(keys, query * _KEY)
-        return np.where(inside, np.append(0.0, self.found)[after], 0.0)
+    def dcg_at(self, query: Int, rank: Int) -> Float:
+        """Look up the DCG of the list, at a rank of each of these queries."""
+        keys = self.query * _RANK_LIMIT + self.rank
+        wanted_keys = query * _RANK_LIMIT + np.minimum(rank, _RANK_LIMIT - 1)
+        end = np.searchsorted(keys, wanted_keys, side="right")
+        has_gain = end > np.searchsorted(keys, query * _RANK_LIMIT)
+        return np.where(has_gain, np.append(0.0, self.dcg)[end], 0.0)
 
 
-def _graded(groups: TieGroups, gains: Gains) -> _Graded:
-    """Return the gains of the groups, made once and kept with them."""
-    kept: dict[Any, _Graded] = groups.__dict__.setdefault("graded by trec_eval", {})
+def _graded(groups: TieGroups, gains: Gains) -> _GradedLists:
+    """Return the graded lists of the groups, computed once for all measures with these gains."""
+    cache: dict[Any, _GradedLists] = groups.__dict__.setdefault("graded by trec_eval", {})
     key = tuple(gains)
-    if key not in kept:
-        kept[key] = _Graded(groups, gains)
-    return kept[key]
+    if key not in cache:
+        cache[key] = _GradedLists(groups, gains)
+    return cache[key]
 
 
-def _gains_of(grade: Int, gains: Gains) -> Float:
-    worth = np.maximum(grade, 0).astype(np.float64)
-    for level, parameters in gains:
-        worth[grade == level] = parameters
-    return worth
+def _gain_of(grade: Int, gains: Gains) -> Float:
+    """Return the gain of each grade: the grade itself unless `gains` has another."""
+    gain = np.maximum(grade, 0).astype(np.float64)
+    for level, level_gain in gains:
+        gain[grade == level] = level_gain
+    return gain
 
 
 def _running_sums(values: Float, query: Int) -> Float:
-    """Return running sums within each query, added in order."""
+    """Return running sums within each query, added one by one as trec_eval does."""
     length = np.bincount(query) if len(query) else np.zeros(0, np.int64)
-    begin = np.cumsum(length) - length
+    start = np.cumsum(length) - length
     sums = np.zeros(len(values))
-    for chosen, column, real in tables(length):
-        row = np.where(real, begin[chosen, None] + column, 0)
-        sums[row[real]] = np.cumsum(np.where(real, values[row], 0.0), axis=1)[real]
+    for queries, column, is_filled in tables(length):
+        row = np.where(is_filled, start[queries, None] + column, 0)
+        sums[row[is_filled]] = np.cumsum(np.where(is_filled, values[row], 0.0), axis=1)[is_filled]
     return sums
 
 
 def gain_over_cost(groups: TieGroups, rel: int, gains: Gains) -> Float:
-    """G: Σ gain/log₂(2 + cost − gains so far), over the gains there are.
+    """G: Σ gain/log₂(2 + cost − gains so far), divided by the sum of all gains in the pool.
 
-    The cost of a rank is the gain that the ideal list has there, at least 1.
+    The cost is summed over the ranks so far: of each the gain of the ideal list there, at least 1.
     """
     graded = _graded(groups, gains)
-    cost = graded.at(
-        _running_sums(np.maximum(graded.ideal, 1.0), graded.owner), graded.query, graded.rank
-    )
-    cost += np.maximum(graded.rank - graded.wanted[graded.query], 0)
+    ideal_cost = _running_sums(np.maximum(graded.ideal_gain, 1.0), graded.ideal_query)
+    cost = graded.ideal_sum(ideal_cost, graded.query, graded.rank)
+    cost += np.maximum(graded.rank - graded.ideal_length[graded.query], 0)
     lost = 2.0 + cost - _running_sums(graded.gain, graded.query)
-    value = graded.gain / _log2(lost)
-    ideal = groups.sum_by_query(graded.owner, graded.ideal)
+    total = groups.sum_by_query(graded.query, graded.gain / _log2(lost))
+    all_gains = groups.sum_by_query(graded.ideal_query, graded.ideal_gain)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(ideal > 0, groups.sum_by_query(graded.query, value) / ideal, 0.0)
+        return np.where(all_gains > 0, total / all_gains, 0.0)
 
 
 def _log2(values: Float) -> Float:
-    """Return log₂ by the C library; whole numbers, as these mostly are, are looked up."""
-    whole = values.astype(np.int64)
-    if np.array_equal(whole, values) and whole.max(initial=1) <= len(values):
-        return log_discount(int(whole.max(initial=1)))[whole - 1]
+    """Return log₂ as the C library rounds it; integers, which these mostly are, are looked up."""
+    integers = values.astype(np.int64)
+    if np.array_equal(integers, values) and integers.max(initial=1) <= len(values):
+        return log_discount(int(integers.max(initial=1)))[integers - 1]
     return np.fromiter(map(math.log2, values.tolist()), np.float64, len(values))
 
 
 def ndcg_at_relevant(groups: TieGroups, rel: int, gains: Gains) -> Float:
-    """ndcg_rel: nDCG at the rank of each document with a gain, at the end for those not listed."""
+    """ndcg_rel: mean nDCG at the ranks of all documents with a gain above 0.
+
+    A document that is not listed counts with nDCG at the end of the list.
+    """
     graded = _graded(groups, gains)
-    good = graded.gain > 0
-    query, rank = graded.query[good], graded.rank[good]
-    everyone = np.arange(groups.queries)
-    ideal = graded.at(graded.best, everyone, graded.wanted)
-    missing = graded.wanted - np.bincount(query, minlength=groups.queries)
+    positive = graded.gain > 0
+    query, rank = graded.query[positive], graded.rank[positive]
+    all_queries = np.arange(groups.queries)
+    full_ideal = graded.ideal_sum(graded.ideal_dcg, all_queries, graded.ideal_length)
+    not_listed = graded.ideal_length - np.bincount(query, minlength=groups.queries)
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = groups.sum_by_query(query, graded.found[good] / graded.at(graded.best, query, rank))
-        total = total + missing * graded.reached(everyone, groups.listed) / ideal
-        return np.where(total > 0, total / graded.wanted, 0.0)
+        ndcg = graded.dcg[positive] / graded.ideal_sum(graded.ideal_dcg, query, rank)
+        total = groups.sum_by_query(query, ndcg)
+        total = total + not_listed * graded.dcg_at(all_queries, groups.listed) / full_ideal
+        return np.where(total > 0, total / graded.ideal_length, 0.0)
 
 
 def ndcg_at_levels(groups: TieGroups, rel: int, gains: Gains) -> Float:
-    """Rndcg: the mean of nDCG at the ranks where the ideal list changes its gain and at the end."""
+    """Rndcg: mean nDCG at the ranks where the gain of the ideal list falls, and at the list's end.
+
+    The end counts only for lists that are longer than the ideal one by two or more documents.
+    """
     graded = _graded(groups, gains)
-    last = np.ones(len(graded.owner), np.bool_)
-    last[:-1] = (graded.owner[1:] != graded.owner[:-1]) | (graded.ideal[1:] != graded.ideal[:-1])
-    longer = np.flatnonzero((groups.listed > graded.wanted + 1) & (graded.wanted > 0))
-    query = np.concatenate([graded.owner[last], longer])
-    rank = np.concatenate([graded.place[last], groups.listed[longer]])
-    value = graded.reached(query, rank) / graded.at(graded.best, query, rank)
-    counted = np.bincount(query, minlength=groups.queries)
-    mean = _ratio(groups.sum_by_query(query, value), counted)
-    nothing = np.where(counted > 0, mean, -np.nan)  # 0/0 by -l 0
-    return np.where(groups.relevant(rel) > 0, nothing, 0)
+    falls = np.ones(len(graded.ideal_query), np.bool_)
+    falls[:-1] = (graded.ideal_query[1:] != graded.ideal_query[:-1]) | (
+        graded.ideal_gain[1:] != graded.ideal_gain[:-1]
+    )
+    longer = np.flatnonzero((groups.listed > graded.ideal_length + 1) & (graded.ideal_length > 0))
+    query = np.concatenate([graded.ideal_query[falls], longer])
+    rank = np.concatenate([graded.ideal_rank[falls], groups.listed[longer]])
+    value = graded.dcg_at(query, rank) / graded.ideal_sum(graded.ideal_dcg, query, rank)
+    counts = np.bincount(query, minlength=groups.queries)
+    mean = _ratio(groups.sum_by_query(query, value), counts)
+    # A query can have relevant documents but no gain (-l 0): trec_eval then prints 0/0.
+    mean_or_nan = np.where(counts > 0, mean, -np.nan)
+    return np.where(groups.relevant(rel) > 0, mean_or_nan, 0)
 
 
 def first_grades(groups: TieGroups, _: int, parameters: Sequence[float]) -> list[str]:
-    """relstring: the grades of the first documents; - is not pooled, . pooled and not judged."""
+    """relstring: the grades of the first documents of each list as one text.
+
+    "-" stands for a document that was not pooled, "." for one pooled and not judged, ">" for a
+    grade above 9.
+    """
     groups, length = groups.sampled or groups, max(int(parameters[0]), 0)
-    shown = [["-"] * int(min(length, listed)) for listed in groups.listed]
+    marks = [["-"] * int(min(length, listed)) for listed in groups.listed]
     inside = groups.rank <= length
     columns = (groups.doc_query[inside], groups.rank[inside], groups.grade[inside])
     for query, rank, grade in zip(*(column.tolist() for column in columns), strict=True):
-        shown[query][rank - 1] = "." if grade < 0 else ">" if grade > 9 else str(grade)
-    return ["".join(each) for each in shown]
+        marks[query][rank - 1] = "." if grade < 0 else ">" if grade > 9 else str(grade)
+    return ["".join(row) for row in marks]

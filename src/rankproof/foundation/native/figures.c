@@ -127,7 +127,7 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
 
 /* ------------------------------------------------- trec_eval's measures */
 
-/* Numbered as in compat/trec_eval.py. */
+/* Numbered as in compat/trec_lines.py. */
 enum {
     NUM_RET, NUM_REL, NUM_REL_RET, MAP, GM_MAP, RPREC, BPREF, RECIP_RANK, IPREC, PRECISION,
     RELSTRING, RECALL, INFAP, GM_BPREF, RPREC_MULT, UTILITY, ELEVEN, BING, GAIN, NDCG, NDCG_REL,
