@@ -38,14 +38,17 @@ FAILS = "$ rankproof gate "  # it finds the candidate worse, and says so by its 
 BLOCK = re.compile(r"^\*\*(?P<who>.*?)\.\*\*.*?^```console\n(?P<said>.*?)^```", re.S | re.M)
 TIMES = re.compile(r"\d+(?:\.\d+)? (?:ms|minutes)\b")
 # Who is dominated, and so what is shown beside the choice, rests on latencies.
-RESTS = re.compile(r"Not told apart|Not dominated|  \d+ dominated ")
+RESTS = re.compile(r"Not significantly|Also not|Not dominated|  \d+ dominated ")
 
 
 def timeless(lines: list[str]) -> list[str]:
     """Without what differs from run to run: times, and what rests on them alone."""
-    found = []
+    kept: list[str] = []
     columns: list[tuple[int, int]] = []  # of times, in the table that is being read
+    is_skipped = False
     for line in lines:
+        continues = line[:1].islower() and not line.startswith("page: ")
+        is_skipped = bool(RESTS.match(line)) or (is_skipped and continues)
         heads = [head.span() for head in re.finditer(r"p\d\d ms", line)]
         columns = heads or (columns if line.strip() else [])
         if heads or (columns and "─" in line):  # as wide as the names that are shown
@@ -56,10 +59,10 @@ def timeless(lines: list[str]) -> list[str]:
             if not line.endswith(" SLA"):
                 continue
             line = re.sub(" +", " ", line)
-        elif RESTS.match(line):
+        elif is_skipped:
             continue
-        found.append(TIMES.sub("… ms", line))
-    return found
+        kept.append(TIMES.sub("… ms", line))
+    return kept
 
 
 def section() -> str:

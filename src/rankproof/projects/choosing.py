@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Literal
@@ -79,9 +79,9 @@ class Chosen(Displayed):
         return self.recommendation.exit_code
 
     def summary(self) -> Summary:
-        """The choice, remarks on it, and where the page is."""
-        answer = "\n".join(self.recommendation.choices[-1].lines)
-        return Summary(answer, [*self.recommendation.remarks(), f"page: {self.report}"])
+        """The choice, what qualifies it, and where the page is."""
+        summary = self.recommendation.summary()
+        return replace(summary, notes=[*summary.notes, f"page: {self.report}"])
 
     def tables(self) -> list[Table]:
         """The configurations to choose from, and what larger pools add."""

@@ -184,10 +184,10 @@ def _reason(sweep: ShownSweep) -> str:
     if not sweep.choice.feasible:
         return f"Nothing is {limits.words()}. Closest: {shortfall(sweep.row, limits)}"
     has_limits = limits != Limits(currency=limits.currency)
-    lead = limits.words() if has_limits else "The choice"
+    lead = limits.lead() if has_limits else "The choice"
     rule = f"the best {sweep.measure}" if limits.quality is None else "the fastest"
     configurations = plural(sweep.within_limits, "configuration")
-    return f"{lead[:1].upper()}{lead[1:]}: {rule} of {configurations}"
+    return f"{lead}: {rule} of {configurations}"
 
 
 def _key_values(sweep: ShownSweep, row: dict[str, Any]) -> Html:
@@ -333,7 +333,7 @@ def _other_choices(sweep: ShownSweep) -> list[tuple[str, dict[str, Any]]]:
             row = _choice_with(sweep, limit, raised)
             if row:
                 only: dict[str, Any] = {limit: raised, "currency": sweep.limits.currency}
-                choices.append((f"W{Limits(**only).words()[1:]}", row))
+                choices.append((Limits(**only).lead(), row))
                 break
     if sweep.limits.quality is not None:
         row = _choice_with(sweep, "quality", None)

@@ -1,20 +1,20 @@
 """Recommend a configuration to deploy, by stated rules [R §3].
 
 The best of a sweep is not simply the top of its table: qualities differ by chance, the best of many
-is flattered by chance, and unjudged passages may turn the order. So `recommend` applies the rules
-of `selection.py` within each limit and all together, and qualifies the choice: configurations that
-do not differ significantly (max-T over all within the limits), what to expect on new queries, and
-rivals that unjudged passages could put ahead.
+looks better than it is, and unjudged passages may change the order. So `recommend` applies the
+rules of `selection.py` within each limit and within all together, and qualifies the choice: which
+configurations do not differ significantly (max-T over all within the limits), what to expect on new
+queries, and which rivals unjudged passages could put ahead.
 
 A quality target is met when the lower end of the 95% interval meets it, where there is one; of
-several configurations, the lower end of their intervals together.
+several configurations, the lower end of their joint intervals.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, get_args
 
@@ -48,7 +48,7 @@ from rankproof.tradeoffs.selection import (
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
-_SHORTLIST = 5  # configurations that the shortlist by efficiency names
+_DRAWN = 40  # configurations in the chart, best first
 _ROUNDING = 1e-9  # by which the end of an interval may be past its mean
 _MEASURE_SUFFIXES = (  # of the columns that accompany a measure
     *(" low", " high", " min", " max", " queries", "PROC", " judged", " lowest", " highest"),
@@ -57,24 +57,28 @@ _MEASURE_SUFFIXES = (  # of the columns that accompany a measure
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one rule chooses; where nothing is feasible, the configuration that comes closest."""
+    """What the rules choose within some limits, or the closest configuration if nothing fits."""
 
     limits: Limits
     feasible: bool
     row: Row  # of the table: the configuration chosen
     alike: tuple[str, ...] = ()  # cheaper or faster, and not significantly different in quality
-    words: str = ""
     # Rivals within the limits that unjudged passages could put level or ahead; True: grades do.
     unsettled: dict[str, bool] = field(default_factory=dict)
-    lines: tuple[str, ...] = ()  # the choice and the reason, in five lines
     similar: tuple[str, ...] | None = None  # not significantly different, best first; None: unknown
     expected: float | None = None  # quality of the best of several on new queries
     expected_ci: Interval | None = None
+    sentences: tuple[str, ...] = ()  # the answer, then what qualifies it
 
     @property
     def configuration(self) -> str:
         """Name of the configuration."""
         return str(self.row["configuration"])
+
+    @property
+    def words(self) -> str:
+        """The answer and what qualifies it, in one paragraph."""
+        return " ".join(self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as JSON has it."""
@@ -83,11 +87,8 @@ class Choice:
             **plain_fields(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
             "not_told_apart": plain(self.similar),
             "unsettled": list(self.unsettled),
-            **plain_fields(self, "words", "lines"),
+            "words": self.words,
         }
-
-
-_DRAWN = 40  # configurations in the chart, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +133,13 @@ class Recommendation(Displayed):
         return {name: float(row[name]) for name in ("quality", "latency", "cost")}
 
     def summary(self) -> Summary:
-        """The choice in five lines; then all choices whole, and remarks on them."""
+        """The choice within all limits, what qualifies it, then the choice of each limit alone."""
         *single, last = self.choices
-        notes = [last.words]
+        answer, *notes = last.sentences
         for choice in single:
-            lead = choice.limits.words()
             is_same = choice.feasible and choice.configuration == last.configuration
-            same = f"{lead[:1].upper()}{lead[1:]} alone: the same."
-            notes.append(same if is_same else choice.words)
-        return Summary("\n".join(last.lines), [*notes, *self.remarks(), *self._shortlist()])
-
-    def _shortlist(self) -> list[str]:
-        """The most efficient configurations, where the parts of efficiency were measured."""
-        known = self.table.filter(self.table["efficiency"].is_finite())
-        if not len(known):
-            return []
-        names = ", ".join(
-            f"{row['configuration']} ({row['efficiency']:.3f})"
-            for row in known.sort("efficiency", descending=True)
-            .head(_SHORTLIST)
-            .iter_rows(named=True)
-        )
-        return [f"Shortlist by efficiency: {names}."]
+            notes.append(f"{choice.limits.lead()} alone: the same." if is_same else choice.words)
+        return Summary(answer, [*notes, *self.remarks()])
 
     def tables(self) -> list[Table]:
         """The configurations that are chosen or not dominated, and what larger pools add."""
@@ -217,7 +203,7 @@ class Recommendation(Displayed):
             Column("Δ ms", "signed", digits=1, exact_zero=True),
             Column(f"Δ {sign}/1000", "signed", digits=2, exact_zero=True),
             *Column.each("per 100 ms", f"per {sign}", style="signed"),
-            Column("told apart", "text"),
+            Column("significant", "text"),
         ]
         words = {None: "–", True: "yes", False: "no"}
         rows: list[list[Cell]] = [
@@ -235,9 +221,7 @@ class Recommendation(Displayed):
 
     def charts(self) -> list[Chart]:
         """The quality of each configuration with its interval, best first."""
-        best = self.table.select("configuration", "quality", "low", "high").head(_DRAWN)
-        rows = [Range(*row) for row in best.rows()]
-        return [RangeChart("Quality of configurations", rows, self.measure)]
+        return [quality_chart(self.table, self.measure, "quality")]
 
     def words(self) -> list[str]:
         """The choices in sentences, then the remarks on all of them."""
@@ -252,7 +236,7 @@ class Recommendation(Displayed):
         ]
         if self.unmeasured:
             without = plural(self.unmeasured, "configuration has", "configurations have")
-            lines.append(f"{without} no {self.measure}: left out.")
+            lines.append(f"{without} no {self.measure}: skipped.")
         return [*lines, *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
@@ -269,6 +253,13 @@ class Recommendation(Displayed):
         return "\n".join(self.words())
 
     __repr__ = __str__
+
+
+def quality_chart(best: pl.DataFrame, measure: str, column: str) -> Chart:
+    """Draw the quality of each configuration with its interval; the rows are sorted, best first."""
+    low, high = ("low", "high") if column == "quality" else (f"{column} low", f"{column} high")
+    rows = best.select("configuration", column, low, high).head(_DRAWN).rows()
+    return RangeChart("Quality of configurations", [Range(*row) for row in rows], measure)
 
 
 def recommend(
@@ -419,7 +410,7 @@ def _find_quality(results: Results, name: str) -> tuple[str, pl.Series, list[str
     has_cutoff = (frame["prompt_k"].cast(pl.Int64, strict=False) == measure.cutoff).fill_null(True)
     others = plural(int((~has_cutoff).sum()), "configuration gives", "configurations give")
     note = (
-        f"{others} another number of passages than {measure.cutoff}: left out; {at_prompt} "
+        f"{others} another number of passages than {measure.cutoff}: skipped; {at_prompt} "
         "compares each at its own."
     )
     return str(measure), has_cutoff, [note]
@@ -545,7 +536,8 @@ class _Chooser:
         """Apply the rules within the limits."""
         row, is_within = pick(self.table, limits)
         if not is_within.any():
-            return self._closest(row, limits)
+            sentences = self._shortfall_sentences(row, limits)
+            return Choice(limits, feasible=False, row=row, sentences=sentences)
         feasible = self.table.filter(pl.Series(is_within))
         names = feasible["configuration"].to_list()  # best first
         name = str(row["configuration"])
@@ -553,176 +545,88 @@ class _Chooser:
         expected = None
         if limits.quality is None:
             expected = self.results.expected_best(self.measure, names, self.seed)
-        evidence = _Evidence(
+        choice = Choice(
             limits=limits,
+            feasible=True,
             row=row,
-            feasible=len(feasible),
-            similar=similar,
             alike=tuple(
                 str(other["configuration"])
                 for other in feasible.sort("cost", "latency").iter_rows(named=True)
                 if other["configuration"] in (similar or ()) and cheaper_or_faster(other, row)
             ),
-            expected=expected,
-            expected_ci=expected_interval(row, expected),
             unsettled=self.results.unsettled(name, self.measure, names),
-            assumed_grades=self.results.assumed_grades(self.measure),
-            measure=self.measure,
-            latency=self.latency,
-        )
-        return Choice(
-            limits=limits,
-            feasible=True,
-            row=row,
-            alike=evidence.alike,
-            words=" ".join(evidence.sentences()),
-            unsettled=evidence.unsettled,
-            lines=evidence.lines(),
             similar=similar,
             expected=expected,
-            expected_ci=evidence.expected_ci,
+            expected_ci=expected_interval(row, expected),
         )
+        sentences = tuple(self._sentences(choice, len(feasible)))
+        return replace(choice, sentences=sentences)
 
-    def _closest(self, row: Row, limits: Limits) -> Choice:
-        """Explain that nothing is within the limits, and by how much the closest misses them."""
-        missed = shortfall(row, limits)
-        figures = _describe_figures(row, self.measure, self.latency, limits.currency)
-        words = (
-            f"Nothing is {limits.words()}. Closest comes {row['configuration']}, {figures}: "
-            f"{missed}."
-        )
-        lines = (
-            f"Nothing is {limits.words()}.",
-            f"Closest comes {row['configuration']}:",
-            f"  {missed}.",
-            f"  {figures}",
-            _suggest_remedy(row, limits),
-        )
-        return Choice(limits, False, row, words=words, lines=lines)
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """A feasible choice and everything that qualifies it, to be put into words."""
-
-    limits: Limits
-    row: Row
-    feasible: int  # configurations within the limits
-    similar: tuple[str, ...] | None  # not significantly different; None: not known
-    alike: tuple[str, ...]  # of these the cheaper or faster
-    expected: float | None  # on new queries
-    expected_ci: Interval | None
-    unsettled: dict[str, bool]
-    assumed_grades: str
-    measure: str
-    latency: Percentile
-
-    @property
-    def _neither(self) -> tuple[str, ...]:
-        """Not significantly different, but neither cheaper nor faster."""
-        return tuple(name for name in self.similar or () if name not in self.alike)
-
-    @property
-    def _scope(self) -> str:
-        return "" if self.limits.name == "best" else " within the limits"
-
-    def _jitter_warning(self) -> str:
-        """The sentence for a latency so close to the SLA that jitter could break it."""
-        sla, jitter = self.limits.sla_ms, own_jitter(self.row)
-        if sla is None or sla - self.row["latency"] >= jitter:
-            return ""
-        return f"Its latency lies within the jitter ({jitter:.1f} ms) of the limit."
-
-    def _p95_warning(self) -> str:
-        """The sentence for a p95 whose interval reaches past the SLA."""
-        sla, highest = self.limits.sla_ms, self.row["p95_high"]
-        if self.latency != "p95" or sla is None or highest is None or highest <= sla:
-            return ""
-        return f"By its interval its p95 may be {highest:.1f} ms, past the limit."
-
-    def sentences(self) -> list[str]:
-        """The choice, then each caveat that applies."""
-        lead = self.limits.words()
-        figures = _describe_figures(self.row, self.measure, self.latency, self.limits.currency)
-        return [
-            f"{lead[:1].upper()}{lead[1:]}: {self.row['configuration']}, {figures}.",
-            *filter(None, (self._jitter_warning(), self._p95_warning())),
-            *self._expectation(),
-            *self._similar_sentences(),
-            *self._unsettled_sentences(),
-        ]
-
-    def _expectation(self) -> list[str]:
-        if self.expected is None:
-            return []
-        return [
-            f"It is the best of {self.feasible} on these queries, and so flattered by chance: on "
-            f"queries that it was not chosen by, expect about {self.expected:.3f}"
-            f"{in_brackets(self.expected_ci)}."
-        ]
-
-    def _similar_sentences(self) -> list[str]:
-        sentences = []
-        if self.alike:
-            names = first_few(self.alike)
-            sentences.append(f"Not told apart from it in quality, and cheaper or faster: {names}.")
-        if self._neither:
-            others = plural(self.feasible - 1, "other")
-            count = plural(len(self._neither), "is", "are")
-            sentences.append(
-                f"Of the {others}{self._scope} {count} neither told apart from it in quality nor "
-                f"cheaper or faster: {first_few(self._neither)}."
-            )
-        return sentences
-
-    def _unsettled_sentences(self) -> list[str]:
-        if not self.unsettled:
-            return []
-        verb = modal_verb(all(self.unsettled.values()))
-        return [
-            f"Its quality rests on unjudged passages: what they are{self.assumed_grades} "
-            f"{verb} put {first_few(list(self.unsettled))} level "
-            "with it or ahead. Judge them (rankproof holes) before it is decided."
-        ]
-
-    def lines(self) -> tuple[str, ...]:
-        """The choice in five lines: its name, the rule, its figures, rivals, the main caveat."""
-        row = self.row
-        rule = f"the best {self.measure} of {self.feasible}"
-        if self.limits.quality is not None:
-            rule = f"the fastest of {self.feasible}, then the cheapest"
-        quality = _describe_quality(row, self.measure)
-        if self.expected is not None:
-            rule += f", {row['quality']:.3f}"
-            brackets = in_brackets(self.expected_ci)
-            quality = f"expect about {self.expected:.3f}{brackets} on others"
-        cost = money(row["cost"], self.limits.currency)
+    def _shortfall_sentences(self, row: Row, limits: Limits) -> tuple[str, ...]:
+        """Say that nothing is within the limits, by how much the closest misses, and what helps."""
+        missed = f"{self._describe(row)}: {shortfall(row, limits)}"
+        loosen = "Loosen the limits" if " + " in limits.name else "Loosen the limit"
+        # Only the interval of the quality misses the target: more queries narrow it.
+        is_wide = limits.quality is not None and row["surely"] < limits.quality <= row["quality"]
+        judge = ", judge more queries" if is_wide else ""
         return (
-            f"{row['configuration']}",
-            f"  {self.limits.words()}: {rule}.",
-            f"  {quality}, {self.latency} {row['latency']:.1f} ms, {cost} per 1,000",
-            self._rival_line(),
-            self._caution_line(),
+            f"Nothing is {limits.words()}. Closest comes {missed}.",
+            f"{loosen}{judge}, or sweep more: other pools, indexes or rerankers.",
         )
 
-    def _rival_line(self) -> str:
-        if self.alike:
-            return f"Not told apart, and cheaper or faster: {first_few(self.alike, 1)}."
-        if self._neither:
-            return f"Not told apart from it in quality: {first_few(self._neither, 1)}."
-        if self.feasible == 1:
-            return f"Nothing else {'is within the limits' if self._scope else 'was swept'}."
-        if self.similar is None:
-            return "Whether others are as good is not known: there are no values of single queries."
-        return f"Every other{self._scope} is told apart from it in quality."
+    def _sentences(self, choice: Choice, feasible: int) -> Iterator[str]:
+        """Yield the answer, then each caveat that applies; `feasible` configurations fit."""
+        yield f"{choice.limits.lead()}: {self._describe(choice.row)}."
+        if choice.expected is not None:
+            yield (
+                f"Expect about {choice.expected:.3f}{in_brackets(choice.expected_ci)} on new "
+                f"queries: the best of {feasible} looks better than it is."
+            )
+        sla, latency = choice.limits.sla_ms, choice.row["latency"]
+        highest = choice.row["p95_high"] if self.latency == "p95" else None
+        if sla is not None and sla - latency < (jitter := own_jitter(choice.row)):
+            yield f"Its latency lies within the jitter ({jitter:.1f} ms) of the limit."
+        if sla is not None and highest is not None and highest > sla:
+            yield f"By its interval its p95 may be {highest:.1f} ms, past the limit."
+        yield from self._similar_sentences(choice, feasible)
+        if choice.unsettled:
+            verb = modal_verb(all(choice.unsettled.values()))
+            grades = self.results.assumed_grades(self.measure)
+            yield (
+                f"Unjudged passages{grades} {verb} put {first_few(list(choice.unsettled))} level "
+                "with it or ahead: judge them first (rankproof holes)."
+            )
 
-    def _caution_line(self) -> str:
-        if self.unsettled:
-            verb = modal_verb(all(self.unsettled.values()))
-            rivals = first_few(list(self.unsettled), 1)
-            return f"Unjudged passages {verb} put {rivals} level or ahead: judge them first."
-        warning = self._jitter_warning() or self._p95_warning()
-        return warning or "Neither unjudged passages nor known jitter speak against it."
+    @staticmethod
+    def _similar_sentences(choice: Choice, feasible: int) -> Iterator[str]:
+        """Yield which others are not significantly different, or why none is named."""
+        is_limited = choice.limits.name != "best"
+        within = " within the limits" if is_limited else ""
+        if feasible == 1:
+            yield f"Nothing else {'is within the limits' if is_limited else 'was swept'}."
+        elif choice.similar is None:
+            yield f"Whether others{within} are as good is unknown: there are no values per query."
+        elif not choice.similar:
+            yield f"Every other configuration{within} differs significantly in quality."
+        elif choice.alike:
+            yield f"Not significantly different, and cheaper or faster: {first_few(choice.alike)}."
+        further = [name for name in choice.similar or () if name not in choice.alike]
+        if further:
+            also = "Also not" if choice.alike else "Not"
+            yield f"{also} significantly different in quality: {first_few(further)}."
+
+    def _describe(self, row: Row) -> str:
+        """Name a row with its quality, latency and cost, and intervals where they are known."""
+        quality = latency = None
+        if row["low"] is not None and row["high"] is not None:
+            quality = (row["low"], row["high"])
+        if self.latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
+            latency = (row["p95_low"], row["p95_high"])
+        return (
+            f"{row['configuration']}, {self.measure} {row['quality']:.3f}{in_brackets(quality)}, "
+            f"{self.latency} {row['latency']:.1f} ms{in_brackets(latency, 1)}, "
+            f"{money(row['cost'], self.results.currency)} per 1,000 queries"
+        )
 
 
 def expected_interval(row: Row, expected: float | None) -> Interval | None:
@@ -741,33 +645,11 @@ def expected_interval(row: Row, expected: float | None) -> Interval | None:
     return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
 
 
-def in_brackets(interval: Interval | None) -> str:
+def in_brackets(interval: Interval | None, digits: int = 3) -> str:
     """Write an interval to follow its value, " (0.1 to 0.2)"; "" where there is none."""
-    return "" if interval is None else f" ({interval[0]:.3f} to {interval[1]:.3f})"
-
-
-def _describe_quality(row: Row, measure: str) -> str:
-    is_known = row["low"] is not None and row["high"] is not None
-    interval = (row["low"], row["high"]) if is_known else None
-    return f"{measure} {row['quality']:.3f}{in_brackets(interval)}"
-
-
-def _describe_figures(row: Row, measure: str, latency: Percentile, currency: str) -> str:
-    """Quality, latency and cost of a row, with intervals where they are known."""
-    interval = ""
-    if latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
-        interval = f" ({row['p95_low']:.1f} to {row['p95_high']:.1f})"
-    cost = f"{money(row['cost'], currency)} per 1,000 queries"
-    quality = _describe_quality(row, measure)
-    return f"{quality}, {latency} {row['latency']:.1f} ms{interval}, {cost}"
-
-
-def _suggest_remedy(row: Row, limits: Limits) -> str:
-    """Say what helps where nothing keeps the limits: more queries if an interval is too wide."""
-    loosen = "Loosen the limits" if " + " in limits.name else "Loosen the limit"
-    is_wide = limits.quality is not None and row["surely"] < limits.quality <= row["quality"]
-    judge = ", judge more queries" if is_wide else ""
-    return f"{loosen}{judge}, or sweep more: other pools, indexes or rerankers."
+    if interval is None:
+        return ""
+    return f" ({interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
 
 
 # ------------------------------------------------------------------------- marginal gains

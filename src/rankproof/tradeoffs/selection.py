@@ -61,6 +61,11 @@ class Limits:
             parts.append(f"at a quality of {self.quality:g} or more")
         return " and ".join(parts) or "without a limit"
 
+    def lead(self) -> str:
+        """The limits in words, to begin a sentence: "Within 300 ms"."""
+        words = self.words()
+        return f"{words[0].upper()}{words[1:]}"
+
 
 def pick(table: pl.DataFrame, limits: Limits) -> tuple[Row, Bool]:
     """Return the row that the rules choose, and (N,) which rows are within the limits.

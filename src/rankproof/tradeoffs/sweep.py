@@ -33,7 +33,7 @@ from rankproof.foundation.manifest import digest, manifest
 from rankproof.foundation.phrasing import out_of, plural, typed
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
-from rankproof.presentation.charts import Chart, Range, RangeChart
+from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.judged_column import NOTE, any_unjudged
@@ -58,7 +58,7 @@ from rankproof.tradeoffs.latency import Latency
 from rankproof.tradeoffs.load import describe_load
 from rankproof.tradeoffs.outcomes import Costs, build_tables
 from rankproof.tradeoffs.plan import NONE, SETS, Configuration, SweepSettings, configurations
-from rankproof.tradeoffs.recommend import Recommendation, recommend
+from rankproof.tradeoffs.recommend import Recommendation, quality_chart, recommend
 from rankproof.tradeoffs.results import (
     AT_PROMPT,
     CONFIGURATIONS,
@@ -89,9 +89,6 @@ OWN_FILES = (
 )
 
 _PASSAGE_BEGINNING = 400  # characters of a passage that are kept for display
-
-
-_DRAWN = 40  # configurations in the chart, best first
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -236,7 +233,7 @@ class Swept(Displayed):
             measure: Column(measure),
             "interval": Column("95%", "text"),
             judged: Column("judged", drop=3),
-            "over holes": Column("over holes", "text", drop=6),
+            "worst cases": Column("worst cases", "text", drop=6),
             ndcg: Column(ndcg, drop=0 if ndcg == measure else 4),
             f"{measure} %PROC": Column("%PROC", drop=5, digits=1, **fine),
             "latency_p50_ms": Column("p50 ms", drop=2, digits=1, **fine),
@@ -247,14 +244,14 @@ class Swept(Displayed):
             "overlap@10": Column("overlap@10", drop=1, digits=2, **fine),
         }
         hidden = {f"{measure} %PROC"} - set(frame.columns)
-        hidden |= set() if has_unjudged else {judged, "over holes"}
+        hidden |= set() if has_unjudged else {judged, "worst cases"}
         hidden |= set() if frame["unpriced"].is_not_null().any() else {"unpriced"}
         shown = {key: column for key, column in columns.items() if key not in hidden}
         rows: list[list[Cell]] = []
         for row in frame.iter_rows(named=True):
             row["interval"] = _span(row[f"{measure} low"], row[f"{measure} high"])
             if has_unjudged:
-                row["over holes"] = (
+                row["worst cases"] = (
                     f"{row[f'{measure} lowest']:.3f}–{row[f'{measure} highest']:.3f}"
                 )
             row["unpriced"] = row["unpriced"] or "–"
@@ -262,7 +259,7 @@ class Swept(Displayed):
             rows.append([row[key] for key in shown])
         notes = [
             NOTE,
-            f"over holes: the ends of {measure} over every grade that a configuration's unjudged "
+            f"worst cases: the ends of {measure} over every grade that a configuration's unjudged "
             "passages in the top k could have; all other unjudged passages stay not relevant",
         ]
         return Table(list(shown.values()), rows, notes=notes if has_unjudged else [])
@@ -281,11 +278,7 @@ class Swept(Displayed):
         """The quality of each configuration with its interval, best first."""
         measure = str(self.manifest["best_by"])
         known = self.configurations.filter(pl.col(measure).is_not_null())
-        rows = known.sort(measure, descending=True).select(
-            "configuration", measure, f"{measure} low", f"{measure} high"
-        )
-        ranges = [Range(*row) for row in rows.head(_DRAWN).rows()]
-        return [RangeChart("Quality of configurations", ranges, measure)]
+        return [quality_chart(known.sort(measure, descending=True), measure, measure)]
 
 
 def sweep(
