@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rankproof.data import read_qrels, read_run
     from rankproof.data.tables import Qrels, Run
     from rankproof.data.ties import TieGroups
-    from rankproof.evaluation import Evaluation, Evaluations, Policy, Summary
+    from rankproof.evaluation import Evaluation, Evaluations, MeanScore, Policy, QuerySet
     from rankproof.evaluation.matrices import evaluate_arrays
     from rankproof.evaluation.tie_counts import TieReport, TieStatistics, tie_statistics
     from rankproof.foundation.errors import InputError, MeasureError, MissingExtra, RankproofError
@@ -68,7 +68,7 @@ HOME = {
     "comparison.pairs": ("Comparison",),
     "projects": ("Prepared",),
     "foundation.errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
-    "evaluation": ("Evaluation", "Evaluations", "Policy", "Summary"),
+    "evaluation": ("Evaluation", "Evaluations", "MeanScore", "Policy", "QuerySet"),
     "comparison.gate": ("Gate",),
     "commands.doctor": ("doctor",),
     "commands.health": ("Health",),
@@ -119,7 +119,8 @@ __all__ = [
     "RankproofError",
     "Run",
     "SearchResult",
-    "Summary",
+    "MeanScore",
+    "QuerySet",
     "TieGroups",
     "TieReport",
     "TieStatistics",

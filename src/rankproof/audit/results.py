@@ -146,16 +146,15 @@ class Audit(Displayed):
 
     def tables(self) -> list[Table]:
         """Return a row for each setting, or all tables where every value is wanted."""
-        return self.tables_for("table")
-
-    def tables_for(self, form: str) -> list[Table]:
-        """Return the tables for people ("table"), or all of them with a column for each value."""
         from rankproof.audit.tables import AuditTables, setting_table
 
-        for_people = form == "table"
-        if for_people and not self.shows_all:
-            return [setting_table(self)]
-        return AuditTables(self, for_people).all()
+        return AuditTables(self, True).all() if self.shows_all else [setting_table(self)]
+
+    def full_tables(self) -> list[Table]:
+        """Return all tables with a column for each value."""
+        from rankproof.audit.tables import AuditTables
+
+        return AuditTables(self, False).all()
 
     def charts(self) -> list[Chart]:
         """Return for each measure a dot for each reading, and the range that its ties leave."""

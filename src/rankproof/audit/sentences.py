@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rankproof.audit.readings import Difference, Lead, Reading
 from rankproof.audit.results import Audit
-from rankproof.evaluation import Summary
+from rankproof.evaluation import MeanScore
 from rankproof.foundation.phrasing import signed
 from rankproof.measures import Measure
 from rankproof.presentation.lead_wording import ZERO, sign
@@ -210,7 +210,7 @@ def _describe_cut(reading: Reading) -> str:
     return f", and more{measures}: {lists} the last tie goes past the depth searched"
 
 
-def _span(summary: Summary) -> str:
+def _span(summary: MeanScore) -> str:
     """Return the lowest and the highest value over tie orders."""
     low, high = f"{summary.min:.4f}", f"{summary.max:.4f}"
     if low == high:

@@ -163,7 +163,7 @@ def _print_result(
 ) -> None:
     """Print a result in the form asked for.
 
-    A result may have tables of its own for a format (`tables_for`), and its own Markdown.
+    CSV and --wide have every column. A result may have its own Markdown.
     """
     form = delivery.format
     if form == "json":
@@ -173,7 +173,8 @@ def _print_result(
         print(result.markdown())
     else:
         terminal.wide = delivery.wide
-        tables = result.tables_for(form) if hasattr(result, "tables_for") else result.tables()
+        is_full = form == "csv" or delivery.wide
+        tables = result.full_tables() if is_full else result.tables()
         presentation = Presentation.assemble(result.kind, result.summary(), tables, result.charts())
         terminal.print_presentation(presentation, form, explain=delivery.explain)
 

@@ -45,8 +45,6 @@ from rankproof.evaluation.streaming.merging import (
     PartwiseEvaluation,
     RepeatedPair,
     example_queries,
-    example_rows,
-    first_rows_if_all_unjudged,
     repeated_pair_error,
     split_by_hash,
 )
@@ -174,7 +172,6 @@ def evaluate_shards(
             common_dtype(results.dtypes),
             results.first_queries,
             notes=dict.fromkeys(results.notes),
-            find_unjudged_rows=lambda: source.find_unjudged_rows(shared),
         )
 
 
@@ -300,12 +297,6 @@ class _PiecesOfRun:
                 seen.add(pair)
         return repeated_pair_error(pairs[0], self.label)
 
-    def find_unjudged_rows(self, shared: Any) -> pl.DataFrame | None:
-        """Return the first rows of the run if none of its documents is judged."""
-        look = self.ray.remote(_rows_without_judged)
-        frames = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
-        return None if any(rows is None for rows in frames) else example_rows(pl.concat(frames))
-
 
 # ------------------------------------------------------------------------------ in workers
 
@@ -422,13 +413,6 @@ def _measure(evaluation: PartwiseEvaluation, rows: Rows) -> Measured:
         return evaluation.evaluate(rows)
     except RepeatedPair as error:
         return [error.pair]
-
-
-def _rows_without_judged(
-    evaluation: PartwiseEvaluation, piece: Piece, block: Any
-) -> pl.DataFrame | None:
-    rows = (chunk.rows for chunk in piece.chunks(block))
-    return first_rows_if_all_unjudged(rows, evaluation.qrels)
 
 
 def _find_pairs(pairs: list[Pair], piece: Piece, block: Any) -> list[tuple[int, Pair]]:

@@ -80,11 +80,11 @@ class Health(Displayed):
         """All of it in lines, each command on one of its own."""
         return Summary("\n".join(self.words()))
 
-    def tables_for(self, form: str) -> list[Table]:
-        """On a terminal the lines say it all."""
-        return [] if form == "table" else self.tables()
-
     def tables(self) -> list[Table]:
+        """None: the lines say it all."""
+        return []
+
+    def full_tables(self) -> list[Table]:
         """A row for each check."""
         columns = [Column("about", "text"), Column("name", "text"), Column("well", "text")]
         columns += [Column("what", "text", prose=True), Column("to mend it", "text", folds=True)]

@@ -186,9 +186,9 @@ def _parse_evaluation(run: dict[str, Any], policy: Policy) -> Evaluation:
         name=str(run["name"]),
         queries=queries.sort(),
         outcomes=outcomes,
-        missing=int(run.get("missing", 0)),
-        unjudged=int(run.get("unjudged", 0)),
-        tied=int(run.get("tied", 0)),
+        missing_queries=pl.Series("query", run.get("missing_queries", []), pl.String),
+        unjudged_queries=pl.Series("query", run.get("unjudged_queries", []), pl.String),
+        is_tied=np.array(values["tied"], np.bool_)[order] if values.get("tied") else None,
         policy=policy,
         dtype=str(run.get("score_dtype", "float64")),
         relevant=int(run.get("relevant", 0)),
@@ -224,7 +224,7 @@ def _read_configuration(
         for role, file in inputs.items()
         if role != "qrels" and isinstance(file, dict)
     }
-    evaluation = Evaluation(configuration, queries, outcomes, 0, 0, 0, policy, "float64")
+    evaluation = Evaluation(configuration, queries, outcomes, policy, "float64")
     return Side(evaluation, corpus=digests)
 
 

@@ -36,7 +36,7 @@ from rankproof.data.ties import in_order
 from rankproof.evaluation import (
     Evaluation,
     Policy,
-    Summary,
+    MeanScore,
     evaluate_some,
     measure_all,
     parse_means,
@@ -247,12 +247,12 @@ def _as_rows(table: RankproofRun | RankproofQrels) -> Rows:
 class MeanScore(float):
     """A mean over queries; its attributes over every order of ties are computed on access."""
 
-    def __new__(cls, value: float, ties: Callable[[], Summary], scale: int) -> MeanScore:
+    def __new__(cls, value: float, ties: Callable[[], MeanScore], scale: int) -> MeanScore:
         score = super().__new__(cls, value)
         score._ties, score._scale = ties, scale
         return score
 
-    _ties: Callable[[], Summary]
+    _ties: Callable[[], MeanScore]
     _scale: int
 
     @property
@@ -295,7 +295,7 @@ class _MetricValues:
 
     values: Float  # (Q,)
     scale: int  # by which ranx's values exceed those of `ties`
-    ties: Callable[[], Summary]
+    ties: Callable[[], MeanScore]
 
 
 def _evaluate_metrics(

@@ -5,8 +5,10 @@ stands in data/ties.py, the measures in measures/, comparisons of runs in compar
 
 policy.py         every choice that a score depends on
 matching.py       matches a run with judgments, and measures their tie groups
+id_profile.py     recognizes runs whose ids are not those of the judgments
 checks.py         warnings and errors for runs and judgments that do not belong together
 result.py         Evaluation: the scores of one run, as means, frames and dicts
+query_set.py      QuerySet: which queries a mean is over, and what became of the others
 several_runs.py   Evaluations: those of several runs, as one result
 annotator_estimates.py  scores with annotators' labels, where a judge labeled every query
 thresholds.py     conditions on a measure that a run must not meet
@@ -43,6 +45,7 @@ from rankproof.evaluation.checks import merge_notes as merge_notes
 from rankproof.evaluation.checks import no_common_query as no_common_query
 from rankproof.evaluation.checks import scale_notes as scale_notes
 from rankproof.evaluation.checks import swap_evidence as swap_evidence
+from rankproof.evaluation.id_profile import profile_ids
 from rankproof.evaluation.matching import EvaluatedRun as EvaluatedRun
 from rankproof.evaluation.matching import MatchedJudgments as MatchedJudgments
 from rankproof.evaluation.matching import averaged_queries as averaged_queries
@@ -56,9 +59,10 @@ from rankproof.evaluation.policy import Choices as Choices
 from rankproof.evaluation.policy import Like as Like
 from rankproof.evaluation.policy import Missing as Missing
 from rankproof.evaluation.policy import Policy as Policy
+from rankproof.evaluation.query_set import QuerySet as QuerySet
 from rankproof.evaluation.result import Evaluation as Evaluation
-from rankproof.evaluation.result import Summary as Summary
-from rankproof.evaluation.result import summarise as summarise
+from rankproof.evaluation.result import MeanScore as MeanScore
+from rankproof.evaluation.result import mean_score as mean_score
 from rankproof.evaluation.several_runs import Evaluations as Evaluations
 from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.measures import Measure, parse
@@ -150,11 +154,12 @@ def evaluate_tables(
     check_scales(qrels, measures)
     if not (match_queries(qrels, run) >= 0).any():
         raise no_common_query(run.name, run.queries, qrels)
-    found = evaluate_some(run, qrels, measures, policy, kept)
-    unknown = not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any()
-    assert found.score_profile is not None
-    odd = pair_warnings(run.name, found.score_profile, qrels, run.doc if unknown else None)
-    return replace(found, notes=(*found.notes, *odd)) if odd else found
+    evaluation = evaluate_some(run, qrels, measures, policy, kept)
+    assert evaluation.score_profile is not None
+    warnings = pair_warnings(evaluation.score_profile, qrels)
+    if not warnings:
+        return evaluation
+    return replace(evaluation, notes=(*evaluation.notes, *warnings))
 
 
 def evaluate_some(
@@ -188,9 +193,9 @@ def evaluate_some(
         name=run.name,
         queries=matched.queries,
         outcomes=outcomes,
-        missing=matched.missing,
-        unjudged=len(run.start) - len(qrels.start) + matched.missing,
-        tied=int(tied.sum()),
+        missing_queries=matched.missing_queries,
+        unjudged_queries=matched.unjudged_queries,
+        is_tied=tied,
         policy=policy,
         dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
@@ -198,4 +203,5 @@ def evaluate_some(
         relevant=int((matched.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
         score_profile=profile,
+        id_profile=profile_ids(run, qrels, matched),
     )

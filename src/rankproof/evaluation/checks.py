@@ -214,21 +214,10 @@ def merge_notes(evaluations: Iterable[Evaluation]) -> list[str]:
     return list(dict.fromkeys(merged))
 
 
-def pair_warnings(
-    name: str, profile: ScoreProfile, qrels: Qrels, unjudged: pl.Series | None
-) -> list[str]:
-    """Return warnings for a run that may not belong to the judgments.
-
-    `unjudged` has documents of the run if none of all its documents is judged, else it is None.
-    """
+def pair_warnings(profile: ScoreProfile, qrels: Qrels) -> list[str]:
+    """Return a warning if run and judgments seem to be swapped."""
     evidence, _ = swap_evidence(profile.rows, profile.grade_like, qrels)
-    warnings = [f"are run and judgements swapped? {evidence}"] if evidence else []
-    if unjudged is not None:
-        warnings.append(
-            f"no document is both in {name} ({example_ids(unjudged)}) and in {qrels.name} "
-            f"({example_ids(qrels.doc)}): do both name documents alike?"
-        )
-    return warnings
+    return [f"are run and judgments swapped? {evidence}"] if evidence else []
 
 
 def example_ids(ids: pl.Series) -> str:

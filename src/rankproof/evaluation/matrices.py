@@ -65,12 +65,12 @@ def evaluate_arrays(
     score = cells.score
     if policy.score_dtype is not None:
         score = round_scores(score, policy.score_dtype)
-    outcomes, tied, ties, numbers = [], 0, [], []
+    outcomes, tied, ties, numbers = [], [], [], []
     has_pool = any(m.definition.unjudged == "inferred precision" for m in parsed)
     for low, high in _query_blocks(cells.start):
         ranking, groups = _block_groups(cells, score, low, high, has_pool=has_pool)
         outcomes.append(measure_all(groups, parsed, policy))
-        tied += int(ranking.tied.sum())
+        tied.append(ranking.tied)
         shuffled = groups_to_shuffle(groups, parsed, outcomes[-1])
         if shuffled is not None:
             ties.append(shuffled)
@@ -80,11 +80,9 @@ def evaluate_arrays(
         name=name,
         queries=pl.Series("query", np.arange(queries)).cast(pl.String),
         outcomes={m: Outcomes.concatenate([block[m] for block in outcomes]) for m in parsed},
-        missing=0,
-        unjudged=0,
-        tied=tied,
         policy=policy,
         dtype=policy.score_dtype or cells.dtype,
+        is_tied=np.concatenate(tied),
         ties=joined(ties, numbers, queries) if ties else None,
     )
 

@@ -81,26 +81,30 @@ class Policy:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def words(self, dtype: str) -> list[str]:
-        """The policy in words; `dtype` is the format in which the scores came."""
-        have = " with a relevant document" if self.undefined == "skip" else ""
-        averaged = (
-            f"every judged query{have}; one the run lacks counts 0"
-            if self.missing == "zero"
-            else f"the judged queries{have} that the run has"
-        )
-        relevant = (
-            "those the run retrieved" if self.candidates_only else "all judged, retrieved or not"
-        )
-        undefined = "left out" if self.undefined == "skip" else "counted as 0"
+    def changes(self) -> list[str]:
+        """Return a sentence for each choice that is not the default and changes scores."""
+        sentences = []
+        if self.condensed:
+            sentences.append(CONDENSED)
+        if self.candidates_only:
+            sentences.append("Only listed documents count as relevant.")
+        if self.depth is not None:
+            sentences.append(f"Lists end at rank {self.depth}.")
+        if self.undefined == "zero":
+            sentences.append("Queries without a value count 0.")
+        if self.score_dtype is not None:
+            sentences.append(f"Scores are compared as {self.score_dtype}.")
+        return sentences
+
+    def definitions(self, dtype: str) -> list[str]:
+        """Return every choice in a sentence; `dtype` is the format in which the scores came."""
+        missing = "count 0" if self.missing == "zero" else "are skipped"
+        undefined = "are skipped" if self.undefined == "skip" else "count 0"
         return [
-            f"averaged over {averaged}",
-            f"undefined values {undefined}",
-            f"relevant documents: {relevant}",
-            *([CONDENSED] if self.condensed else []),
-            *([f"lists end behind rank {self.depth}"] if self.depth else []),
-            f"scores compared as {self.score_dtype or dtype}",
-            f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
+            f"Means are over the judged queries; queries missing from a run {missing}, queries "
+            f"without a relevant document {undefined}.",
+            f"Scores are compared as {self.score_dtype or dtype}.",
+            f"As listed: ties broken by {TIE_BREAKS[self.order]}.",
         ]
 
 

@@ -1,4 +1,4 @@
-"""The figures of a run: of single queries, and their means under every order of the ties."""
+"""The scores of a run: of single queries, and their means under every order of the ties."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ import polars as pl
 
 from rankproof.data.tables import as_series, ids_of
 from rankproof.data.ties import TieGroups
-from rankproof.evaluation.checks import ScoreProfile, merge_notes
+from rankproof.evaluation.checks import ScoreProfile
+from rankproof.evaluation.id_profile import IdProfile
 from rankproof.evaluation.policy import Policy
-from rankproof.foundation.arrays import Float
-from rankproof.foundation.phrasing import out_of, plural
+from rankproof.evaluation.presenting import (
+    evaluation_caption,
+    evaluation_charts,
+    evaluation_summary,
+    evaluation_tables,
+    full_evaluation_tables,
+)
+from rankproof.evaluation.query_set import NO_QUERIES, QuerySet
+from rankproof.foundation.arrays import Bool, Float
 from rankproof.measures import Measure, Outcomes, parse
-from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, RangeChart
+from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
-from rankproof.presentation.judged_column import NOTE, any_unjudged, bounds_clause
-from rankproof.presentation.tables import Cell, Column, Table
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Table
+from rankproof.statistics.intervals import Interval, mean_intervals
 
 if TYPE_CHECKING:
     from rankproof.evaluation.annotator_estimates import AnnotatorEstimates
@@ -30,11 +39,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class MeanScore:
     """A measure's mean over queries, under every order of the ties.
 
-    >>> found = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")["nDCG@5"]
-    >>> round(found.expected, 3), round(found.min, 3), round(found.max, 3), found.queries
+    >>> score = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")["nDCG@5"]
+    >>> round(score.expected, 3), round(score.min, 3), round(score.max, 3), score.queries
     (0.477, 0.315, 0.641, 30)
     """
 
@@ -45,6 +54,7 @@ class Summary:
     std: float | None  # None where the measure has no closed form for it
     queries: int  # over which the means are taken
     undefined: int  # queries for which the measure has no value
+    ci: Interval | None = None  # 95%, over queries; None where there is none
 
     @property
     def range(self) -> float:
@@ -54,9 +64,9 @@ class Summary:
     def bias(self) -> float:
         return self.oblivious - self.expected
 
-    def to_dict(self) -> dict[str, float | int | None]:
-        figures = ("expected", "oblivious", "min", "max", "range", "bias", "std")
-        return plain_fields(self, *figures, "queries", "undefined")
+    def to_dict(self) -> dict[str, Any]:
+        means = ("expected", "oblivious", "min", "max", "range", "bias", "std")
+        return plain_fields(self, *means, "queries", "undefined", "ci")
 
 
 @as_series(queries="query")
@@ -64,8 +74,8 @@ class Summary:
 class Evaluation(Displayed):
     """The scores of one run; `evaluation["nDCG@10"].expected`.
 
-    >>> found = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")
-    >>> found.queries.len(), found.tied, round(found["nDCG@5"].range, 3)
+    >>> evaluation = rp.evaluate("try/qrels.txt", "try/saturated.trec", "nDCG@5")
+    >>> evaluation.queries.len(), evaluation.tied, round(evaluation["nDCG@5"].range, 3)
     (30, 30, 0.325)
     """
 
@@ -74,32 +84,83 @@ class Evaluation(Displayed):
     name: str
     queries: pl.Series  # (Q,) the queries averaged over
     outcomes: dict[Measure, Outcomes]
-    missing: int  # judged queries that the run lacks
-    unjudged: int  # queries of the run that have no judgements
-    tied: int  # evaluated queries with a tie group of two or more
     policy: Policy
     dtype: str  # in which the scores were compared
+    missing_queries: pl.Series = NO_QUERIES  # judged, but not in the run
+    unjudged_queries: pl.Series = NO_QUERIES  # in the run, without judgments
+    is_tied: Bool | None = None  # (Q,) the list has a tie group of two or more; None: none has
     notes: tuple[str, ...] = ()
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
     relevant: int = 0  # documents judged relevant, of the queries averaged over
     retrieved: int = -1  # of which the run lists so many; −1: not counted
     score_profile: ScoreProfile | None = field(default=None, repr=False)  # for notes on the run
+    id_profile: IdProfile | None = field(default=None, repr=False)  # None: ids were not checked
     judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k of each, if computed
     bounds: dict[Measure, Bound] = field(default_factory=dict)  # over unjudged documents' grades
     grades: str = ""  # that unjudged documents can have, in words, where there are bounds
     annotators: AnnotatorEstimates | None = None  # scores with annotators' labels
     failed_conditions: tuple[str, ...] = ()  # a sentence for each that the run meets
-    _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
+    _summaries: dict[Measure, MeanScore] = field(default_factory=dict, repr=False)
 
-    def __getitem__(self, measure: str | Measure) -> Summary:
+    def __getitem__(self, measure: str | Measure) -> MeanScore:
+        key = self._known_measure(measure)
+        if key not in self._summaries:
+            self._summaries[key] = mean_score(self.outcomes[key], key)
+        return self._summaries[key]
+
+    @property
+    def missing(self) -> int:
+        """The number of judged queries that the run lacks."""
+        return len(self.missing_queries)
+
+    @property
+    def unjudged(self) -> int:
+        """The number of queries of the run that have no judgments."""
+        return len(self.unjudged_queries)
+
+    @property
+    def tied(self) -> int:
+        """The number of evaluated queries with a tie."""
+        return 0 if self.is_tied is None else int(self.is_tied.sum())
+
+    @property
+    def id_problem(self) -> str:
+        """Why the ids of the run seem not to be those of the judgments; "" if they do."""
+        return "" if self.id_profile is None else self.id_profile.problem
+
+    def query_set(self, measure: str | Measure) -> QuerySet:
+        """Return which queries the mean of a measure is over, and what became of the others."""
+        outcomes = self.outcomes[self._known_measure(measure)]
+        has_value = ~np.isnan(outcomes.expected)
+        is_averaged = ~np.isnan(outcomes.in_mean())
+        is_tied = np.zeros(len(has_value), np.bool_) if self.is_tied is None else self.is_tied
+        listed = "listed " if self.policy.candidates_only else ""
+        return QuerySet(
+            averaged=self.queries.filter(pl.Series(is_averaged)),
+            missing=self.missing_queries,
+            undefined=self.queries.filter(pl.Series(~has_value)),
+            excluded=self.queries.filter(pl.Series(has_value & ~is_averaged)),
+            unjudged=self.unjudged_queries,
+            tied=self.queries.filter(pl.Series(is_averaged & is_tied)),
+            exclusion=f"no {listed}document is relevant",
+            missing_count_zero=self.policy.missing == "zero",
+        )
+
+    def answered_share(self, measure: Measure) -> float:
+        """Return the mean of a share over the queries that the run answered; NaN if none."""
+        values = self.outcomes[measure].in_mean()
+        if self.missing and self.policy.missing == "zero":
+            is_missing = self.queries.is_in(self.missing_queries.implode()).to_numpy()
+            values = np.where(is_missing, np.nan, values)
+        values = values[~np.isnan(values)]
+        return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
+
+    def _known_measure(self, measure: str | Measure) -> Measure:
         key = parse(measure)
         if key not in self.outcomes:
-            have = ", ".join(map(str, self.outcomes))
-            raise KeyError(f"{key} was not evaluated; there are {have}")
-        if key not in self._summaries:
-            geometric = key.definition.geometric
-            self._summaries[key] = summarise(self.outcomes[key], geometric)
-        return self._summaries[key]
+            available = ", ".join(map(str, self.outcomes))
+            raise KeyError(f"{key} was not evaluated; there are {available}")
+        return key
 
     def renamed(self, name: str) -> Evaluation:
         """The same figures under another name."""
@@ -113,31 +174,45 @@ class Evaluation(Displayed):
 
     @cached_property
     def per_query(self) -> pl.DataFrame:
-        """One row per query and measure: query, measure, expected, oblivious, min, max, std."""
-        frames = []
-        for measure, values in self.outcomes.items():
-            variance = values.variance
-            frames.append(
-                pl.DataFrame(
-                    {
-                        "query": self.queries,
-                        "measure": pl.repeat(str(measure), len(self.queries), eager=True),
-                        "expected": values.expected,
-                        "oblivious": values.oblivious,
-                        "min": values.min,
-                        "max": values.max,
-                        "std": pl.Series(
-                            [None] * len(self.queries) if variance is None else np.sqrt(variance),
-                            dtype=pl.Float64,
-                        ),
-                    }
-                )
-            )
+        """One row per judged query and measure, with its status; null where the mean has no value.
+
+        The columns are query, measure, status, expected, oblivious, min, max and std.
+        """
+        frames = [self._per_query_frame(measure) for measure in self.outcomes]
         return pl.concat(frames)
 
+    def _per_query_frame(self, measure: Measure) -> pl.DataFrame:
+        outcomes = self.outcomes[measure]
+        columns = {name: outcomes.in_mean(name) for name in ("expected", "oblivious", "min", "max")}
+        if outcomes.variance is not None:
+            columns["std"] = np.sqrt(outcomes.in_mean("variance"))
+        frame = pl.DataFrame({"query": self.queries, **columns}).fill_nan(None)
+        if "std" not in columns:
+            frame = frame.with_columns(std=pl.lit(None, pl.Float64))
+        skipped = self.missing_queries.filter(~self.missing_queries.is_in(self.queries.implode()))
+        if len(skipped):
+            frame = pl.concat([frame, pl.DataFrame({"query": skipped})], how="diagonal")
+            frame = frame.sort("query")
+        queries = self.query_set(measure)
+        return frame.select("query", _status(queries), pl.exclude("query")).insert_column(
+            1, pl.repeat(str(measure), frame.height, eager=True).alias("measure")
+        )
+
     def tables(self) -> list[Table]:
-        """One row per measure."""
+        """A row for each measure."""
         return evaluation_tables([self])
+
+    def full_tables(self) -> list[Table]:
+        """Every value of each measure."""
+        return full_evaluation_tables([self])
+
+    def summary(self) -> Summary:
+        """What was measured, and what changes how it is read."""
+        return evaluation_summary([self])
+
+    def caption(self) -> str:
+        """One sentence for a paper: measures, queries, policy, judged share, software."""
+        return evaluation_caption([self])
 
     @property
     def exit_code(self) -> int:
@@ -166,7 +241,7 @@ class Evaluation(Displayed):
         With `per_query`, as `eval --out` writes it: also the values of single queries, from which
         a later `gate` takes its baseline.
         """
-        found = {
+        values = {
             "name": self.name,
             "queries": len(ids_of(self, "queries")),
             "missing": self.missing,
@@ -177,21 +252,24 @@ class Evaluation(Displayed):
             "notes": list(self.notes),
         }
         if not per_query:
-            return found
-        figures = ("expected", "min", "max", "oblivious", "variance")
-        return found | {
+            return values
+        statistics = ("expected", "min", "max", "oblivious", "variance")
+        return values | {
             "relevant": self.relevant,
             "retrieved": self.retrieved,
+            "missing_queries": self.missing_queries.to_list(),
+            "unjudged_queries": self.unjudged_queries.to_list(),
             "per_query": {
                 "query": self.queries.to_list(),
+                "tied": [] if self.is_tied is None else self.is_tied.tolist(),
                 "measures": {
                     str(measure): {
-                        figure: None
-                        if getattr(values, figure) is None
-                        else [None if x != x else x for x in values.in_mean(figure).tolist()]
-                        for figure in figures
+                        name: None
+                        if getattr(outcomes, name) is None
+                        else [None if x != x else x for x in outcomes.in_mean(name).tolist()]
+                        for name in statistics
                     }
-                    for measure, values in self.outcomes.items()
+                    for measure, outcomes in self.outcomes.items()
                 },
             },
         }
@@ -199,6 +277,7 @@ class Evaluation(Displayed):
     def _measure_dict(self, measure: Measure) -> dict[str, Any]:
         """What JSON holds of one measure; some keys are there only where they were asked for."""
         values: dict[str, Any] = self[measure].to_dict()
+        values["query_set"] = self.query_set(measure).to_dict()
         if measure in self.judged:
             values["judged"] = plain(self.judged[measure])
         if measure in self.bounds:
@@ -210,20 +289,27 @@ class Evaluation(Displayed):
             values["as_people"] = self.annotators.to_dict(measure)
         return values
 
-    def __str__(self) -> str:
-        rows = [
-            f"{measure!s:<16} expected {s.expected:.4f}  oblivious {s.oblivious:.4f}  "
-            f"[{s.min:.4f}, {s.max:.4f}]  n={s.queries}"
-            for measure in self.outcomes
-            for s in [self[measure]]
-        ]
-        count = len(ids_of(self, "queries"))
-        return "\n".join([f"{self.name}: {plural(count, 'query')}, {self.tied} tied", *rows])
+
+def _status(queries: QuerySet) -> pl.Expr:
+    """Return the expression for what became of each judged query."""
+    query = pl.col("query")
+    return (
+        pl.when(query.is_in(queries.undefined.implode()))
+        .then(pl.lit("undefined"))
+        .when(query.is_in(queries.excluded.implode()))
+        .then(pl.lit("excluded"))
+        .when(query.is_in(queries.missing.implode()))
+        .then(pl.lit("missing"))
+        .otherwise(pl.lit("averaged"))
+        .alias("status")
+    )
 
 
-def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
+def mean_score(outcomes: Outcomes, measure: Measure) -> MeanScore:
     """Means over the queries that count and define it, correctly rounded in any order."""
-    defined = ~np.isnan(outcomes.in_mean())
+    geometric = measure.definition.geometric
+    expected = outcomes.in_mean()
+    defined = ~np.isnan(expected)
     count = int(defined.sum())
 
     def mean(values: Float) -> float:
@@ -236,7 +322,7 @@ def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
     if outcomes.variance is not None and not geometric:
         total = math.fsum(outcomes.variance[defined].tolist())
         std = math.sqrt(total) / count if count else math.nan
-    return Summary(
+    return MeanScore(
         expected=mean(outcomes.expected),
         oblivious=mean(outcomes.oblivious),
         min=mean(outcomes.min),
@@ -244,164 +330,13 @@ def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
         std=std,
         queries=count,
         undefined=len(defined) - count,
+        ci=None if geometric else _mean_interval(expected[defined], measure),
     )
 
 
-def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
-    """Return the table of scores, and that of scores with annotators' labels if there are any."""
-    tables = [_with_unjudged(evaluations_table(evaluations), evaluations)]
-    by_run = [e.annotators for e in evaluations if e.annotators is not None]
-    if by_run:
-        from rankproof.evaluation.annotator_estimates import annotators_table
-
-        names, judged = [e.name for e in evaluations], [e.judged for e in evaluations]
-        tables.append(annotators_table(names, by_run, judged))
-    return tables
-
-
-def _with_unjudged(table: Table, evaluations: Sequence[Evaluation]) -> Table:
-    """Add the judged share, where not everything is judged, and bounds, where there are any."""
-    shares = [e.judged.get(m, math.nan) for e in evaluations for m in e]
-    bounds = [e.bounds[m] for e in evaluations for m in e if m in e.bounds]
-    columns: list[Column] = []
-    cells: list[tuple[Cell, ...]] = [() for _ in shares]
-    notes: list[str] = []
-    if any_unjudged(shares):
-        columns.append(Column("judged"))
-        cells = [(share,) for share in shares]
-        notes.append(NOTE)
-    if bounds:
-        columns += [Column("lowest"), Column("highest")]
-        cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]
-        reached = bounds_clause(str(m) for e in evaluations for m in e if not e.bounds[m].exact)
-        notes.append(
-            f"lowest, highest: over every grade that unjudged documents of the top k could have, "
-            f"{evaluations[0].grades}{reached}; all other unjudged documents stay not relevant"
-        )
-    rows = [(*row, *extra) for row, extra in zip(table.rows, cells, strict=True)]
-    return replace(
-        table, columns=[*table.columns, *columns], rows=rows, notes=[*table.notes, *notes]
-    )
-
-
-def evaluations_table(evaluations: Sequence[Evaluation]) -> Table:
-    """Return a row for each run and measure, with the policy below."""
-    summaries = [(e, m, e[m]) for e in evaluations for m in e]
-    calm = all(s.range == 0 for _, _, s in summaries)
-    columns = [
-        Column("run", "text", folds=True),
-        Column("measure", "text"),
-        Column("expected"),
-        *Column.each("min", "max", dim=calm, drop=4),
-        Column("range", dim=calm, drop=2),
-        Column("oblivious", dim=calm, drop=5),
-        Column("bias", "signed", dim=calm, drop=3),
-        Column("std", dim=calm, drop=1),
-        Column("queries", drop=6),
-    ]
-    rows = [
-        (e.name, str(m), s.expected, s.min, s.max, s.range, s.oblivious, s.bias, s.std, s.queries)
-        for e, m, s in summaries
-    ]
-    return Table(columns, rows, notes=_table_notes(evaluations, calm))
-
-
-def _table_notes(evaluations: Sequence[Evaluation], calm: bool) -> list[str]:
-    """Return what the rows rest on: ties, missing and undefined queries, the policy."""
-    notes = []
-    for e in evaluations:
-        parts = [f"{out_of(e.tied, len(ids_of(e, 'queries')), 'query', 'has', 'have')} ties"]
-        if e.missing:
-            parts.append(
-                f"{plural(e.missing, 'judged query is', 'judged queries are')} not in the run"
-            )
-        if e.unjudged:
-            several = plural(e.unjudged, "query of the run has", "queries of the run have")
-            parts.append(f"{several} no judgements")
-        undefined = {m: e[m].undefined for m in e if e[m].undefined}
-        if len(undefined) == len(e) and len(set(undefined.values())) == 1:
-            left = plural(next(iter(undefined.values())), "is", "are")
-            parts.append(f"{left} left out of every measure")
-        elif undefined:
-            parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))
-        notes.append(f"{e.name}: {'; '.join(parts)}")
-    is_cut = any(e.score_profile is not None and e.score_profile.cut_lists for e in evaluations)
-    if calm and not is_cut:
-        notes.append("no tie changes any of these figures")
-    if any(s.std is None for e in evaluations for s in [e[m] for m in e]):
-        notes.append("– under std: no closed form for this measure")
-    dtypes = dict.fromkeys(e.dtype for e in evaluations)
-    notes += evaluations[0].policy.words(" or ".join(dtypes))
-    return notes + merge_notes(evaluations)
-
-
-_CHART_CAPTION = (
-    "Dot: expectation over every order of ties. Bar: the least and the most that any order gives. "
-    "Upright line: what one tie-break reports."
-)
-_CURVE_CUTOFFS = 4  # from so many cutoffs on, a measure is drawn as a curve over them
-
-
-def evaluation_charts(evaluations: Sequence[Evaluation]) -> list[Chart]:
-    """Return the range of each score over ties; measures at four or more cutoffs become curves."""
-    measures = list(dict.fromkeys(m for e in evaluations for m in e))
-    families: dict[str, list[Measure]] = {}
-    for measure in measures:
-        if measure.cutoff is not None:
-            families.setdefault(str(replace(measure, cutoff=None)), []).append(measure)
-    families = {n: members for n, members in families.items() if len(members) >= _CURVE_CUTOFFS}
-    in_curves = {measure for members in families.values() for measure in members}
-    rows = [
-        _tie_range(evaluation, measure, group)
-        for measure in measures
-        for group, evaluation in enumerate(evaluations)
-        if measure not in in_curves and measure in evaluation.outcomes
-    ]
-    names = [evaluation.name for evaluation in evaluations]
-    title = "Scores and what ties could make of them"
-    chart = RangeChart(title, rows, "score", groups=names, caption=_CHART_CAPTION)
-    curves = [_cutoff_curves(name, members, evaluations) for name, members in families.items()]
-    return [*([chart] if rows else []), *curves]
-
-
-def _tie_range(evaluation: Evaluation, measure: Measure, group: int) -> Range:
-    summary = evaluation[measure]
-    return Range(
-        f"{evaluation.name} · {measure}",
-        summary.expected,
-        summary.min,
-        summary.max,
-        marker=summary.oblivious,
-        group=group,
-        tip=f"{evaluation.name}, {measure}: expected {summary.expected:.4f}, from "
-        f"{summary.min:.4f} to {summary.max:.4f} by the order of ties; one tie-break says "
-        f"{summary.oblivious:.4f}",
-    )
-
-
-def _cutoff_curves(
-    family: str, measures: Sequence[Measure], evaluations: Sequence[Evaluation]
-) -> CurveChart:
-    """Return a measure over its cutoffs, a line for each run, with the band of every tie-break."""
-    measures = sorted(measures, key=lambda measure: measure.cutoff or 0)
-    curves = []
-    for evaluation in evaluations:
-        known = [measure for measure in measures if measure in evaluation.outcomes]
-        summaries = [evaluation[measure] for measure in known]
-        curves.append(
-            Curve(
-                evaluation.name,
-                x=[float(measure.cutoff or 0) for measure in known],
-                y=[summary.expected for summary in summaries],
-                low=[summary.min for summary in summaries],
-                high=[summary.max for summary in summaries],
-            )
-        )
-    return CurveChart(
-        f"{family} over k",
-        curves,
-        x_label="k",
-        y_label=family,
-        log_x=True,
-        caption=f"{family}@k: expectation, and the band of every tie-break.",
-    )
+def _mean_interval(values: Float, measure: Measure) -> Interval | None:
+    """Return the 95% interval of a mean over queries; None where there is none."""
+    if len(values) < 2:
+        return None
+    low, high = mean_intervals(values[None], measure.upper)[0].tolist()
+    return None if math.isnan(low) or math.isnan(high) else (low, high)

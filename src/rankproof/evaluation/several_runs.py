@@ -11,10 +11,18 @@ import polars as pl
 
 from rankproof.evaluation.checks import merge_notes
 from rankproof.evaluation.policy import Policy
-from rankproof.evaluation.result import Evaluation, evaluation_charts, evaluation_tables
+from rankproof.evaluation.presenting import (
+    evaluation_caption,
+    evaluation_charts,
+    evaluation_summary,
+    evaluation_tables,
+    full_evaluation_tables,
+)
+from rankproof.evaluation.result import Evaluation
 from rankproof.foundation.printable import escape_formulas
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 
 
@@ -65,8 +73,20 @@ class Evaluations(Displayed, Mapping[str, Evaluation]):
         return merge_notes(self.evaluations)
 
     def tables(self) -> list[Table]:
-        """A row for each run and measure."""
+        """A row for each run, or for each measure of a single run."""
         return evaluation_tables(self.evaluations)
+
+    def full_tables(self) -> list[Table]:
+        """Every value of each run and measure."""
+        return full_evaluation_tables(self.evaluations)
+
+    def summary(self) -> Summary:
+        """What was measured, and what changes how it is read."""
+        return evaluation_summary(self.evaluations)
+
+    def caption(self) -> str:
+        """One sentence for a paper: measures, queries, policy, judged share, software."""
+        return evaluation_caption(self.evaluations)
 
     def charts(self) -> list[Chart]:
         """The range of each score over all orders of ties."""

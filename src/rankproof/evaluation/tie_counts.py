@@ -100,10 +100,8 @@ class TieReport(Displayed):
         """Return a row for each run, and one for each run and cutoff."""
         return [self._overview(), self._at_cutoffs()]
 
-    def tables_for(self, form: str) -> list[Table]:
-        """In CSV one table: the values of the whole run are repeated for each cutoff."""
-        if form != "csv":
-            return self.tables()
+    def full_tables(self) -> list[Table]:
+        """One table: the values of the whole run are repeated for each cutoff."""
         overview, at_cutoffs = self.tables()
         by_run = {row[0]: row for row in overview.rows}
         rows = [(*by_run[row[0]], *row[1:]) for row in at_cutoffs.rows]

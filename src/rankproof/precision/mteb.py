@@ -22,7 +22,7 @@ from typing import Any
 
 from rankproof.data import read_qrels, read_run
 from rankproof.data.ties import ScoreType
-from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_tables, parse_all
+from rankproof.evaluation import Evaluation, Policy, MeanScore, evaluate_tables, parse_all
 from rankproof.foundation.errors import InputError, import_extra, shorten
 from rankproof.measures import Measure
 from rankproof.precision.model_patching import Float32Similarity, high_precision, is_supported
@@ -209,7 +209,7 @@ def _mteb_name(measure: Measure) -> str:
     return text.lower().replace("@", "_at_")
 
 
-def _defined_values(summary: Summary) -> Iterator[tuple[str, float]]:
+def _defined_values(summary: MeanScore) -> Iterator[tuple[str, float]]:
     """Yield name and value of each summary field that has one."""
     for name in SUMMARY_FIELDS:
         value = getattr(summary, name)

@@ -35,6 +35,10 @@ class Displayed(ABC):
     def tables(self) -> list[Table]:
         """The tables, the most important first."""
 
+    def full_tables(self) -> list[Table]:
+        """The tables with every column, for CSV, frames and --wide; by default the same."""
+        return self.tables()
+
     def summary(self) -> Summary:
         """The result in words; by default the tables say all."""
         return Summary()
@@ -62,12 +66,12 @@ class Displayed(ABC):
         """Return the rows of the first table as a polars frame."""
         import polars as pl
 
-        return pl.DataFrame(self.tables()[0].plain(), strict=False)
+        return pl.DataFrame(self.full_tables()[0].plain(), strict=False)
 
     def to_pandas(self) -> Any:
         """Return the rows of the first table as a pandas frame."""
         return import_extra("pandas", "a pandas frame", "report").DataFrame(
-            self.tables()[0].plain()
+            self.full_tables()[0].plain()
         )
 
     def plot(self) -> Charts:

@@ -17,6 +17,7 @@ from rankproof.presentation.json_values import plain
 from rankproof.presentation.tables import Table
 
 KEY = "presentation"  # of a stored result
+MAX_NOTES = 3  # that are shown
 STORED_ROWS = 1000  # of each table in a stored result
 
 
@@ -28,6 +29,20 @@ class Summary:
     notes: Sequence[str] = field(default=())  # that apply to this result, the weightiest first
     next_step: str = ""  # a command that can be pasted
     details: Sequence[str] = field(default=())  # definitions, policy, method; shown by --explain
+
+    @classmethod
+    def of(
+        cls,
+        answer: str,
+        notes: Sequence[str],
+        *,
+        next_step: str = "",
+        details: Sequence[str] = (),
+    ) -> Summary:
+        """Return a summary with at most three notes, the first ones; the others become details."""
+        notes = list(dict.fromkeys(notes))
+        shown, others = notes[:MAX_NOTES], notes[MAX_NOTES:]
+        return cls(answer, shown, next_step, [*others, *details])
 
 
 @runtime_checkable

@@ -142,6 +142,18 @@ class Table:
         return cls(columns, frame.rows(), notes=notes)
 
 
+def span(low: float, high: float, digits: int = 4) -> str:
+    """Return "0.1200–0.3400", whole numbers as they are, or one number where both ends are equal.
+
+    >>> span(0.12, 0.34), span(8, 100), span(5, 5)
+    ('0.1200–0.3400', '8–100', '5')
+    """
+    ends = [f"{end:,}" if isinstance(end, int) else f"{end:.{digits}f}" for end in (low, high)]
+    if ends[0] == ends[1]:
+        return ends[0]
+    return " to ".join(ends) if ends[0].startswith("-") else "–".join(ends)
+
+
 def unmarked(cell: Cell) -> str | int | float | None:
     """Return a cell's value without its mark."""
     return cell.value if isinstance(cell, Marked) else cell

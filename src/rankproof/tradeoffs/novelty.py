@@ -31,7 +31,7 @@ import polars as pl
 from rankproof.data import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import Order, check_order
-from rankproof.evaluation import Summary, check_scale, summarise
+from rankproof.evaluation import MeanScore, check_scale, mean_score
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
@@ -63,9 +63,9 @@ class Novelty:
     unsourced: int  # documents near the top that have no source: each counts as one of its own
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> MeanScore:
         """Means over the queries where RAnWG is defined."""
-        return summarise(self.outcomes)
+        return mean_score(self.outcomes, self.measure)
 
     @property
     def per_query(self) -> pl.DataFrame:

@@ -38,7 +38,7 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
         evaluation,
         queries=ids_of(evaluation, "queries"),  # as they are: a replacement looks at each field
         outcomes={m: evaluation.outcomes[m] for m in measures},
-        judged={m: evaluation[judged_beside(m)].expected for m in measures},
+        judged={m: evaluation.answered_share(judged_beside(m)) for m in measures},
     )
 
 

@@ -38,7 +38,6 @@ from rankproof.evaluation.streaming.merging import (
     PartwiseEvaluation,
     RepeatedPair,
     example_queries,
-    first_rows_if_all_unjudged,
     repeated_pair_error,
     split_by_hash,
 )
@@ -238,16 +237,7 @@ def _evaluate_shards(
     check_scales(qrels, evaluation.measures)
     stream, parts = map_query_parts(shards, evaluation.evaluate, memory, spill_dir)
 
-    def find_unjudged_rows() -> pl.DataFrame | None:
-        return first_rows_if_all_unjudged((chunk.rows for chunk in stream.chunks()), qrels)
-
-    return evaluation.merge(
-        parts,
-        stream.dtype,
-        stream.first_queries,
-        notes=stream.notes,
-        find_unjudged_rows=find_unjudged_rows,
-    )
+    return evaluation.merge(parts, stream.dtype, stream.first_queries, notes=stream.notes)
 
 
 def map_query_parts(

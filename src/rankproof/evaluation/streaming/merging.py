@@ -8,7 +8,7 @@ how the queries were divided.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -26,6 +26,7 @@ from rankproof.evaluation.checks import (
     pair_warnings,
     score_warnings,
 )
+from rankproof.evaluation.id_profile import merge_id_profiles
 from rankproof.evaluation.streaming.rows import Rows
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Int
@@ -68,13 +69,11 @@ class PartwiseEvaluation:
         first: pl.Series,
         *,
         notes: Iterable[str],
-        find_unjudged_rows: Callable[[], pl.DataFrame | None],
     ) -> Evaluation:
         """Return the evaluation of the whole run, its queries in the order of the judgments.
 
         `first` has the first queries of the run, for the error that none is judged; `notes` are
-        those of reading it. `find_unjudged_rows` reads the run once more and is called only if no
-        relevant document was retrieved.
+        those of reading it.
         """
         qrels, name = self.qrels, self.name
         parts = list(parts)
@@ -92,8 +91,6 @@ class PartwiseEvaluation:
             numbers.append(np.flatnonzero(~is_listed))
         retrieved = sum(part.retrieved for part in parts)
         profile = merge_profiles(p.score_profile for p in parts if p.score_profile is not None)
-        unjudged = None if retrieved else find_unjudged_rows()
-        examples = None if unjudged is None else unjudged["doc"].head(EXAMPLE_COUNT)
         order = np.argsort(np.concatenate(numbers), kind="stable")
         queries = qrels.queries
         if self.policy.missing == "skip":
@@ -106,23 +103,29 @@ class PartwiseEvaluation:
                 m: Outcomes.concatenate([part.outcomes[m] for part in parts]).select(order)
                 for m in self.measures
             },
-            missing=missing,
-            unjudged=sum(part.unjudged for part in parts),
-            tied=sum(part.tied for part in parts),
+            missing_queries=qrels.queries.filter(pl.Series(~is_listed)),
+            unjudged_queries=pl.concat(part.unjudged_queries for part in parts),
+            is_tied=np.concatenate([_tied(part) for part in parts])[order],
             policy=self.policy,
             dtype=self.policy.score_dtype or dtype,
             notes=(
                 *input_notes(qrels, self.measures),
                 *notes,
                 *score_warnings(name, dtype, profile),
-                *pair_warnings(name, profile, qrels, examples),
+                *pair_warnings(profile, qrels),
             ),
             ties=_merge_ties(parts, order),
             relevant=sum(part.relevant for part in parts),
             retrieved=retrieved,
             score_profile=profile,
+            id_profile=merge_id_profiles(p.id_profile for p in parts if p.id_profile is not None),
             _summaries={},
         )
+
+
+def _tied(part: Evaluation) -> Bool:
+    """(Q,) whether each query of a part has a tie."""
+    return np.zeros(len(part.queries), np.bool_) if part.is_tied is None else part.is_tied
 
 
 def build_partial_run(rows: Rows, name: str) -> Run:
@@ -195,27 +198,6 @@ def split_by_hash(rows: Rows, parts: int) -> list[pl.DataFrame]:
 
 
 # ----------------------------------------------------------------- examples for error messages
-
-
-def first_rows_if_all_unjudged(chunks: Iterable[Rows], qrels: Qrels) -> pl.DataFrame | None:
-    """Return the first rows of a run if none of its documents is judged, else None.
-
-    They are those that the run begins with if it is read whole, which sorts it by query.
-    """
-    first = pl.DataFrame(schema={"query": pl.String, "doc": pl.String})
-    for rows in chunks:
-        if rows.doc.is_in(qrels.doc.implode()).any():
-            return None
-        if first.height < EXAMPLE_COUNT or first["query"].head(EXAMPLE_COUNT).n_unique() > 1:
-            first = example_rows(pl.concat([first, rows.frame().select("query", "doc")]))
-    return first
-
-
-def example_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return a few rows of each of the first queries, sorted by query."""
-    queries = example_queries([rows["query"]])
-    examples = rows.filter(pl.col("query").is_in(queries.implode()))
-    return examples.group_by("query", maintain_order=True).head(EXAMPLE_COUNT)
 
 
 def example_queries(queries: Sequence[pl.Series]) -> pl.Series:
