@@ -50,6 +50,7 @@ def real_servers(folder: Path) -> Iterator[dict[str, str]]:
                 [str(Path(str(ENGINES)) / kind / "start"), str(home), str(http), str(transport)],
                 stdout=subprocess.PIPE,
                 stderr=log,
+                cwd=home,  # Java cannot start in a folder whose name the locale cannot write
                 text=True,
                 start_new_session=True,  # an interrupt ends it here, when the tests are done
             )

@@ -52,7 +52,7 @@ def test_a_query_of_padding_alone_has_an_empty_list() -> None:
     result = rp.evaluate_arrays([[-np.inf, -np.inf], [1.0, 0.5]], [[1, 1], [1, 0]], ["RR", "P@1"])
     assert result["RR"].expected == 1.0, "a query without a relevant document is left out"
     assert (result["P@1"].queries, result["P@1"].undefined) == (1, 1)
-    assert result.per_query.filter(measure="RR")["expected"].to_list() == [0.0, 1.0]
+    assert result.per_query.filter(measure="RR")["expected"].to_list() == [None, 1.0]
 
 
 def test_torch_tensors_of_every_type_are_taken_and_name_their_format() -> None:

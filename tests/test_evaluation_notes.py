@@ -23,10 +23,10 @@ def test_one_sentence_names_all_runs_that_look_like_ranks() -> None:
     runs: Any = dict.fromkeys(("first", "second", "third"), RANKS)
     sentence = "the scores of first, second, third look like ranks: ties cannot be seen in them"
     evaluations = rp.evaluate(QRELS, runs, "RR")
-    assert about_ranks(evaluations.file_warnings) == [sentence]
+    assert about_ranks(evaluations.warnings) == [sentence]
     assert about_ranks(evaluations.tables()[0].notes) == [sentence]
     assert about_ranks(rp.compare(QRELS, runs, "RR").warnings) == [sentence]
     assert about_ranks(list(rp.leaderboard(QRELS, runs, "RR").warnings)) == [sentence]
     many: Any = {f"run {number}": RANKS for number in range(6)}
-    (line,) = about_ranks(rp.evaluate(QRELS, many, "RR").file_warnings)
+    (line,) = about_ranks(rp.evaluate(QRELS, many, "RR").warnings)
     assert line.startswith("the scores of run 0, run 1, run 2 and 3 more look like ranks")

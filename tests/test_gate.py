@@ -39,7 +39,7 @@ def rankproof(*arguments: str, **environment: str) -> subprocess.CompletedProces
 def side(name: str, values: np.ndarray) -> Side:
     queries = pl.Series("query", [f"q{at:04d}" for at in range(len(values))])
     outcomes = {NDCG: Outcomes(values, values, values, values, np.zeros(len(values)))}
-    return Side(Evaluation(name, queries, outcomes, 0, 0, 0, Policy(), "float64"))
+    return Side(Evaluation(name, queries, outcomes, Policy(), "float64"))
 
 
 def judgements(queries: int) -> Qrels:

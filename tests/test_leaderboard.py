@@ -130,10 +130,7 @@ def test_runs_that_are_level_but_for_rounding_are_not_told_apart() -> None:
     values = np.array([[0.3] * 30, [0.1 + 0.2] * 30, [0.1 + 0.2] * 30])
     queries = pl.Series("query", [f"q{n:02}" for n in range(30)])
     each = [
-        Evaluation(
-            *(name, queries, {rp.RR: Outcomes(v, v, v, v, np.zeros(30))}, 0, 0, 0, Policy()),
-            "float64",
-        )
+        Evaluation(name, queries, {rp.RR: Outcomes(v, v, v, v, np.zeros(30))}, Policy(), "float64")
         for name, v in zip("abc", values, strict=True)
     ]
     board = rank_evaluations(each)

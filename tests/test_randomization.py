@@ -48,7 +48,7 @@ def exact_p(numerators: list[int]) -> float:
 def evaluation(name: str, values: np.ndarray, measure: str = "P@5") -> Evaluation:
     queries = pl.Series("query", [f"q{at:04d}" for at in range(len(values))])
     outcomes = Outcomes(values, values, values, values, np.zeros(len(values)))
-    return Evaluation(name, queries, {parse(measure): outcomes}, 0, 0, 0, Policy(), "float64")
+    return Evaluation(name, queries, {parse(measure): outcomes}, Policy(), "float64")
 
 
 def test_sums_equal_in_exact_arithmetic_count_as_equal() -> None:

@@ -134,11 +134,6 @@ class Audit(Displayed):
         """Return lines for standard error: the files of curves."""
         return [f"wrote {path}" for path in self.drawn]
 
-    @property
-    def file_warnings(self) -> list[str]:
-        """Return the notes, which only a table for people holds."""
-        return list(self.notes)
-
     def summary(self) -> Summary:
         """Return what there is to know first; with every value also which conclusions survive."""
         survives = ["", "What survives", *self.words()] if self.shows_all else []

@@ -46,8 +46,8 @@ def general_notes(audit: Audit) -> list[str]:
     evaluation = audit.readings[0].evaluation
     policy = [
         line.replace("in which the run lists them", "of the rows given")
-        for line in evaluation.policy.words("")
-        if not line.startswith("scores compared as")  # the formats are what is audited
+        for line in evaluation.policy.definitions("")
+        if not line.startswith("Scores are compared as")  # the formats are what is audited
     ]
     notes = [*map(describe_model, audit.made), *policy, *audit.notes]
     if evaluation.missing:

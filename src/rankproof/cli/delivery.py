@@ -84,10 +84,7 @@ def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str
     if command.prints:
         return int(result or 0)
     _deliver(command, arguments, result, delivery, roles)
-    lines = list(getattr(result, "warnings", ()))
-    if delivery.format != "table":
-        lines = [*getattr(result, "file_warnings", ()), *lines]
-    for line in dict.fromkeys(lines):
+    for line in dict.fromkeys(getattr(result, "warnings", ())):
         terminal.warn(line)
     return int(result.exit_code)
 

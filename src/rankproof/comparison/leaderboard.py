@@ -435,7 +435,7 @@ def rank_evaluations(
     first = standings[measures[0]]
     by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
-    notes += evaluations[0].policy.words(" or ".join(dtypes))
+    notes += evaluations[0].policy.definitions(" or ".join(dtypes))
     return Leaderboard(
         runs=tuple(evaluations[row].name for row in by_rank.tolist()),
         measures={m: _reordered(s, by_rank) for m, s in standings.items()},

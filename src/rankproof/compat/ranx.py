@@ -35,8 +35,8 @@ from rankproof.data.tables import Run as RankproofRun
 from rankproof.data.ties import in_order
 from rankproof.evaluation import (
     Evaluation,
-    Policy,
     MeanScore,
+    Policy,
     evaluate_some,
     measure_all,
     parse_means,

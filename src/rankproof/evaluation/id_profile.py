@@ -62,9 +62,7 @@ class IdProfile:
             return ""
         number = f"{round(self.unknown):,} of {plural(self.queries, 'query')}"
         reason = f"ids differ in Unicode form: {self.unicode_form}" if self.unicode_form else ""
-        return (
-            f"{number} return no document that the judgments know; {reason or 'did ids change?'}"
-        )
+        return f"{number} return no document that the judgments know; {reason or 'did ids change?'}"
 
 
 def merge_id_profiles(parts: Iterable[IdProfile]) -> IdProfile:
@@ -94,7 +92,7 @@ def profile_ids(
     is_relevant = matched.grade >= 1
     has_judged = np.bincount(matched.query[is_listed], minlength=queries) > 0
     relevant = np.bincount(matched.query[is_relevant], minlength=queries)
-    lengths = np.diff(run.start)[matched.listed] * is_answered
+    lengths = np.append(np.diff(run.start), 0)[matched.listed]  # 0 for a missing query
     profile = IdProfile(
         queries=int(is_answered.sum()),
         unknown=0,

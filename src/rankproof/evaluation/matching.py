@@ -16,7 +16,7 @@ import polars as pl
 from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.data.ties import Pool, Ranking, TieGroups, pool_of, rank_run, tie_groups
 from rankproof.evaluation.policy import Policy
-from rankproof.evaluation.query_set import NO_QUERIES
+from rankproof.evaluation.query_set import no_queries
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures import Measure, Outcomes
@@ -66,8 +66,8 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
     listed = match_queries(qrels, run)
     is_missing = listed < 0
     missing = int(is_missing.sum())
-    missing_queries = qrels.queries.filter(pl.Series(is_missing)) if missing else NO_QUERIES
-    unjudged_queries = NO_QUERIES
+    missing_queries = qrels.queries.filter(pl.Series(is_missing)) if missing else no_queries()
+    unjudged_queries = no_queries()
     if len(run.start) - 1 > len(listed) - missing:
         has_judgments = np.zeros(len(run.start) - 1, np.bool_)
         has_judgments[listed[~is_missing]] = True

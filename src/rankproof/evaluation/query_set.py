@@ -21,7 +21,10 @@ EXAMPLES = 10  # ids of each set in JSON
 STATUSES = ("averaged", "missing", "undefined", "excluded")  # of a judged query
 _NAMED_RUNS = 5  # in a note
 
-NO_QUERIES = pl.Series("query", [], pl.String)
+
+def no_queries() -> pl.Series:
+    """Return an empty column of query ids."""
+    return pl.Series("query", [], pl.String)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,7 +23,7 @@ from rankproof.evaluation.presenting import (
     evaluation_tables,
     full_evaluation_tables,
 )
-from rankproof.evaluation.query_set import NO_QUERIES, QuerySet
+from rankproof.evaluation.query_set import QuerySet, no_queries
 from rankproof.foundation.arrays import Bool, Float
 from rankproof.measures import Measure, Outcomes, parse
 from rankproof.presentation.charts import Chart
@@ -86,8 +86,8 @@ class Evaluation(Displayed):
     outcomes: dict[Measure, Outcomes]
     policy: Policy
     dtype: str  # in which the scores were compared
-    missing_queries: pl.Series = NO_QUERIES  # judged, but not in the run
-    unjudged_queries: pl.Series = NO_QUERIES  # in the run, without judgments
+    missing_queries: pl.Series = field(default_factory=no_queries)  # judged, but not in the run
+    unjudged_queries: pl.Series = field(default_factory=no_queries)  # in the run, without judgments
     is_tied: Bool | None = None  # (Q,) the list has a tie group of two or more; None: none has
     notes: tuple[str, ...] = ()
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
@@ -221,8 +221,8 @@ class Evaluation(Displayed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The conditions that are met."""
-        return self.failed_conditions
+        """What the readers assumed, and the conditions that are met."""
+        return (*self.notes, *self.failed_conditions)
 
     def figures(self) -> dict[str, float]:
         """The expected value of each measure."""

@@ -63,14 +63,9 @@ class Evaluations(Displayed, Mapping[str, Evaluation]):
 
     @property
     def warnings(self) -> list[str]:
-        """The conditions that are met, and by which run."""
-        failed = [line for evaluation in self.evaluations for line in evaluation.warnings]
-        return [*self.condition_notes, *failed]
-
-    @property
-    def file_warnings(self) -> list[str]:
-        """What was guessed of the files."""
-        return merge_notes(self.evaluations)
+        """What the readers assumed, and the conditions that are met."""
+        failed = [line for e in self.evaluations for line in e.failed_conditions]
+        return [*merge_notes(self.evaluations), *self.condition_notes, *failed]
 
     def tables(self) -> list[Table]:
         """A row for each run, or for each measure of a single run."""

@@ -92,8 +92,8 @@ class TieReport(Displayed):
     runs: tuple[TieStatistics, ...]
 
     @property
-    def file_warnings(self) -> list[str]:
-        """Return what was guessed of the files."""
+    def warnings(self) -> list[str]:
+        """Return what the readers assumed."""
         return [note for run in self.runs for note in run.notes]
 
     def tables(self) -> list[Table]:

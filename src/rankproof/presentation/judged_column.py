@@ -24,7 +24,9 @@ def any_unjudged(shares: Iterable[float]) -> bool:
     return any(share < 1 for share in shares if not math.isnan(share))
 
 
-def judged_note(shares: Mapping[str, Mapping[Measure, float]], condensed: bool = False) -> list[str]:
+def judged_note(
+    shares: Mapping[str, Mapping[Measure, float]], condensed: bool = False
+) -> list[str]:
     """Return how much of the top k is judged, if not all is.
 
     `shares` has the judged shares by run and measure; the note is on the first measure.

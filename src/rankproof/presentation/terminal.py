@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rankproof.foundation.errors import first_few
@@ -20,9 +21,11 @@ from rankproof.presentation.tables import Column, Marked, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 WIDEST = 10_000  # columns: nothing is shortened or left out
 _PIPE_WIDTH = 200  # of a pipe or a file, which have no edge to wrap at
+_INDENT = 2  # spaces before each line of a table
 _NAME_WIDTH = 16  # names are shortened to this before a column is left out
 _SHORTEST_NAME = 8
 
@@ -51,17 +54,29 @@ def _console(file: TextIO | None = None) -> Console:
 def _write(presentation: Presentation, console: Console, width: int, explain: bool = False) -> None:
     """Write the answer, the tables with their notes, the notes of all, and the next step."""
     summary = presentation.summary
+    blocks: list[Callable[[], None]] = []
     if summary.answer:
-        _write_lines([*summary.answer.splitlines(), ""], console, width)
-    for table in presentation.tables:
-        fitted, padding = fit(table, width)
-        console.print(draw(fitted, padding))
-        _write_lines([f"  {note}" for note in fitted.notes], console, width, "dim")
-    _write_lines(summary.notes, console, width)
+        blocks.append(partial(_write_lines, summary.answer.splitlines(), console, width))
+    blocks += [partial(_write_table, table, console, width) for table in presentation.tables]
+    last_lines = list(filter(None, summary.notes))
     if summary.next_step:
-        _write_lines([f"next: {summary.next_step}"], console, width)
-    if explain:
-        _write_lines(summary.details, console, width)
+        last_lines.append(f"Next: {summary.next_step}")
+    if last_lines:
+        blocks.append(partial(_write_lines, last_lines, console, width))
+    if explain and summary.details:
+        blocks.append(partial(_write_lines, summary.details, console, width))
+    for number, write_block in enumerate(blocks):
+        if number:
+            console.print()
+        write_block()
+
+
+def _write_table(table: Table, console: Console, width: int) -> None:
+    """Write a table and the notes that belong to its columns."""
+    fitted, gap = fit(table, width - _INDENT)
+    for line in drawn_lines(fitted, gap):
+        console.print(line, soft_wrap=True)
+    _write_lines([f"  {note}" for note in fitted.notes], console, width, "dim")
 
 
 def _terminal_width() -> int:
@@ -94,7 +109,7 @@ def wrap(line: str, width: int) -> list[str]:
     """
     from rich.text import Text
 
-    if re.match(r" {6}|next: |page: ", line):
+    if re.match(r" {6}|Next: |page: ", line):
         return [line.rstrip()]
     prefix = re.match(r" *(?:rankproof: )?", line)
     indent = len(prefix[0]) if prefix else 0
@@ -126,15 +141,15 @@ def shorten_middle(text: str, width: int) -> str:
 
 
 def fit(table: Table, width: int) -> tuple[Table, int]:
-    """Return what fits into `width` columns, and the spaces on both sides of a cell.
+    """Return what fits into `width` columns, and the spaces between cells.
 
-    First padding goes, then the words that all names end in, then names are shortened in the
-    middle, then columns are left out in their order, with a note: so many that different names
-    still look different. A number is never cut.
+    First a space between cells goes, then the words that all names end in, then names are shortened
+    in the middle, then columns are dropped in their order, with a note: so many that different
+    names still look different. A number is never cut.
     """
     layout = _Layout(table, width)
     layout.fit()
-    return layout.fitted_table(), layout.padding
+    return layout.fitted_table(), layout.gap
 
 
 @dataclass
@@ -143,7 +158,7 @@ class _Layout:
 
     table: Table
     width: int
-    padding: int = 1
+    gap: int = 2  # spaces between cells
     name_width: int | None = None  # to which names and sentences are shortened; None: not at all
 
     def __post_init__(self) -> None:
@@ -160,9 +175,9 @@ class _Layout:
         ]
 
     def fit(self) -> None:
-        """Give up padding, common endings, long names and columns until the table fits."""
+        """Give up spaces, common endings, long names and columns until the table fits."""
         if self._needed(None) > self.width:
-            self.padding = 0
+            self.gap = 1
         if self._needed(None) > self.width:
             self.table = _without_common_endings(self.table)
             self._measure()
@@ -202,8 +217,8 @@ class _Layout:
 
     def _needed(self, name_width: int | None) -> int:
         """Return the width of the whole table."""
-        borders = (1 + 2 * self.padding) * len(self.columns) + 1
-        return sum(self._column_widths(name_width)) + borders
+        gaps = self.gap * (len(self.columns) - 1)
+        return sum(self._column_widths(name_width)) + gaps
 
     def _widest_names(self, name_width: int) -> int:
         """Return the largest width of names with which the table still fits."""
@@ -276,34 +291,63 @@ def _common_ending(names: Sequence[Sequence[str]]) -> int:
     return shared
 
 
-def draw(table: Table, padding: int) -> Any:
-    """Return a table for rich, each row one line where it holds no sentences."""
-    from rich import box
-    from rich.table import Table as RichTable
+def drawn_lines(table: Table, gap: int) -> list[Text]:
+    """Return the lines of a table: its title and headings in bold, then the rows.
+
+    A row takes one line, except where it holds sentences, which wrap inside their column.
+    """
     from rich.text import Text
 
-    drawn = RichTable(
-        box=box.SIMPLE_HEAD,
-        title=table.title and escape_controls(table.title),
-        title_justify="left",
-        padding=(0, padding),
-    )
-    for column in table.columns:
-        drawn.add_column(
-            Text(column.heading),
-            justify="left" if column.is_text else "right",
-            style="dim" if column.dim else "",
-            header_style="dim bold" if column.dim else "bold",
-            max_width=column.width,
-        )
-    for row in table.rows:
-        cells = zip(table.columns, row, strict=True)
-        drawn.add_row(*(_drawn_cell(column, cell) for column, cell in cells))
-    return drawn
+    columns = table.columns
+    bold = ["dim bold" if column.dim else "bold" for column in columns]
+    headings = [
+        [Text(part, style) for part in _wrapped_cell(column.heading, column)]
+        for column, style in zip(columns, bold, strict=True)
+    ]
+    rows = [
+        [_cell_lines(c, cell) for c, cell in zip(columns, row, strict=True)] for row in table.rows
+    ]
+    widths = [
+        max(part.cell_len for cell in (heading, *(row[at] for row in rows)) for part in cell)
+        for at, heading in enumerate(headings)
+    ]
+    title = [Text(escape_controls(table.title), "bold")] if table.title else []
+    return title + [
+        line for cells in (headings, *rows) for line in _row_lines(cells, columns, widths, gap)
+    ]
 
 
-def _drawn_cell(column: Column, cell: Any) -> Any:
+def _row_lines(
+    cells: Sequence[list[Text]], columns: Sequence[Column], widths: Sequence[int], gap: int
+) -> list[Text]:
+    """Return the lines of one row; text stands left, numbers right."""
     from rich.text import Text
 
-    is_best = isinstance(cell, Marked) and cell.best
-    return Text(column.write(cell), style="bold" if is_best else "")
+    lines = []
+    for number in range(max(map(len, cells))):
+        line = Text(" " * _INDENT)
+        for at, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
+            part = cell[number].copy() if number < len(cell) else Text()
+            space = " " * (width - part.cell_len)
+            line.append_text(part if column.is_text else Text(space).append_text(part))
+            is_last = at == len(columns) - 1
+            line.append("" if is_last else (space if column.is_text else "") + " " * gap)
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def _cell_lines(column: Column, cell: Any) -> list[Text]:
+    from rich.text import Text
+
+    style = "bold" if isinstance(cell, Marked) and cell.best else "dim" if column.dim else ""
+    return [Text(part, style) for part in _wrapped_cell(column.write(cell), column)]
+
+
+def _wrapped_cell(text: str, column: Column) -> list[str]:
+    """Return the lines of a cell: several where sentences were fitted to a width."""
+    from rich.text import Text
+
+    if column.width is None:
+        return [text]
+    return [part.plain for part in Text(text).wrap(_console(), max(1, column.width))] or [""]

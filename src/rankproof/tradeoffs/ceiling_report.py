@@ -35,8 +35,8 @@ class CeilingReport(Displayed):
     sensitivity: Sensitivity | None = None
 
     @property
-    def file_warnings(self) -> list[str]:
-        """What was guessed of the files."""
+    def warnings(self) -> list[str]:
+        """What the readers assumed."""
         return [note for run in self.ceilings for note in run.guessed]
 
     def to_dict(self) -> dict[str, Any]:
