@@ -244,10 +244,10 @@ def _as_rows(table: RankproofRun | RankproofQrels) -> Rows:
     return nest_columns(*(column.to_list() for column in table.to_frame()))
 
 
-class MeanScore(float):
+class ScoreWithTies(float):
     """A mean over queries; its attributes over every order of ties are computed on access."""
 
-    def __new__(cls, value: float, ties: Callable[[], MeanScore], scale: int) -> MeanScore:
+    def __new__(cls, value: float, ties: Callable[[], MeanScore], scale: int) -> ScoreWithTies:
         score = super().__new__(cls, value)
         score._ties, score._scale = ties, scale
         return score
@@ -382,7 +382,7 @@ def evaluate(
         queries, metric_values = _evaluate_metrics(rows, grades, level, of_level)
         for name, metric in metric_values.items():
             mean, deviation = float(np.mean(metric.values)), float(np.std(metric.values))
-            score = MeanScore(mean, metric.ties, metric.scale)
+            score = ScoreWithTies(mean, metric.ties, metric.scale)
             if not return_mean:
                 results[name] = metric.values
             else:

@@ -22,7 +22,7 @@ from typing import Any
 
 from rankproof.data import read_qrels, read_run
 from rankproof.data.ties import ScoreType
-from rankproof.evaluation import Evaluation, Policy, MeanScore, evaluate_tables, parse_all
+from rankproof.evaluation import Evaluation, MeanScore, Policy, evaluate_tables, parse_all
 from rankproof.foundation.errors import InputError, import_extra, shorten
 from rankproof.measures import Measure
 from rankproof.precision.model_patching import Float32Similarity, high_precision, is_supported
