@@ -34,7 +34,7 @@ from rankproof.foundation.manifest import digest
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
-from rankproof.presentation.result import Summary
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Column, Table
 from rankproof.statistics.agreement import Agreement, Coefficient, agreement, krippendorff_alpha
 
@@ -146,6 +146,20 @@ def pairwise_agreement(
         column = [_as_float(judge_grades.get(key)) for key in keys]
         for person, own in grades.items():
             yield person, judge, agreement(own, column, queries=queries)
+
+
+def agreement_items(
+    corrections: Sequence[Correction], judges: Mapping[str, Mapping[Key, int | None]]
+) -> list[dict[str, Any]]:
+    """`pairwise_agreement` for JSON."""
+    return [
+        {
+            "who": first,
+            "with": second,
+            "figures": {name: found.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS},
+        }
+        for first, second, found in pairwise_agreement(corrections, judges)
+    ]
 
 
 def people_alpha(corrections: Sequence[Correction]) -> Coefficient | None:
@@ -273,20 +287,16 @@ def annotator_progress(store: Store, corrections: Iterable[Correction]) -> list[
 
 
 @dataclass(frozen=True)
-class Assignment:
+class Assignment(Displayed):
     """Who is to label how many passages."""
 
     kind: ClassVar[str] = "assignment"
-    exit_code: ClassVar[int] = 0
 
     passages: int
     named_people: int
     people_per_passage: int
     shared_passages: int
     people: tuple[AnnotatorProgress, ...]  # everybody who was assigned a passage, now or before
-
-    def summary(self) -> Summary:
-        return Summary()
 
     def tables(self) -> list[Table]:
         columns = [Column("who", "text"), *Column.each("given", "labelled")]
@@ -295,9 +305,6 @@ class Assignment:
         people = plural(self.named_people, "person", "people")
         note = f"{passages}, each to {self.people_per_passage} of {people}; "
         return [Table(columns, rows, notes=[note + f"{self.shared_passages} of them to all"])]
-
-    def charts(self) -> list[Any]:
-        return []
 
     def figures(self) -> dict[str, float]:
         return {"passages": float(self.passages)}

@@ -14,8 +14,8 @@ from rankproof.golden.health import Health, MemberHealth, judge_health, panel_he
 from rankproof.golden.instructions import instruction
 from rankproof.golden.result import count_passages, read_queries
 from rankproof.golden.stale import find_stale
-from rankproof.golden.store import FINAL_FAILURE, Store
-from rankproof.presentation.result import Summary
+from rankproof.golden.store import FINAL_FAILURE, Store, sql_list
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Column, Table
 
 
@@ -29,7 +29,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class GoldenStatus:
+class GoldenStatus(Displayed):
     """What a golden set holds, what failed, and what it cost."""
 
     kind: ClassVar[str] = "status"
@@ -74,17 +74,11 @@ class GoldenStatus:
     def warnings(self) -> list[str]:
         return [] if self.problem is None else [self.problem]
 
-    def summary(self) -> Summary:
-        return Summary()
-
     def tables(self) -> list[Table]:
         columns = [Column("stage", "text"), Column("done", "text")]
         columns.append(Column("what", "text", prose=True))
         rows = [(step.name, "yes" if step.done else "no", step.what) for step in self.steps]
         return [Table(columns, rows, notes=self._notes())]
-
-    def charts(self) -> list[Any]:
-        return []
 
     def figures(self) -> dict[str, float]:
         names = ("queries", "pooled", "graded", "failed", "orders", "replies")
@@ -177,8 +171,8 @@ class _Counts:
         self.pooled = store.number("SELECT COUNT(*) FROM pool")
         graded = "grades"
         if "grade" not in self.done:
-            judges = ", ".join(map(str, store.current_judges("grade")))
-            answered = f"FROM pairs JOIN answers USING (pair) WHERE judge IN ({judges})"
+            judges = sql_list(store.current_judges("grade"))
+            answered = f"FROM pairs JOIN answers USING (pair) WHERE judge IN {judges}"
             graded = f"(SELECT MAX(grade) AS grade {answered} GROUP BY pairs.query, pairs.doc)"
         self.graded = store.number(f"SELECT COUNT(grade) FROM {graded}")
         self.failed = store.number(f"SELECT COUNT(*) - COUNT(grade) FROM {graded}")
@@ -186,8 +180,8 @@ class _Counts:
             self.orders = store.number("SELECT SUM(calls) - SUM(failed) FROM refined")
             self.orders_failed = store.number("SELECT SUM(failed) FROM refined")
         else:
-            judges = ", ".join(map(str, store.current_judges("order")))
-            current = f"kind = 'order' AND retired = 0 AND judge IN ({judges})"
+            judges = sql_list(store.current_judges("order"))
+            current = f"kind = 'order' AND retired = 0 AND judge IN {judges}"
             replies = f"SELECT COUNT(*) FROM replies WHERE {current} AND"
             self.orders = store.number(f"{replies} result NOT NULL")
             self.orders_failed = store.number(f"{replies} {FINAL_FAILURE}")

@@ -34,7 +34,7 @@ from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewri
 from rankproof.golden.pruning import prune
 from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, sql_list
 from rankproof.retrieval.components import describe_choice
 from rankproof.retrieval.identity import identity, value_identity
 
@@ -79,7 +79,7 @@ class Build:
     >>> from pathlib import Path
     >>> from rankproof.golden.building import Build
     >>> from rankproof.golden.settings import GoldenSettings
-    >>> from rankproof.golden.store import Store
+    >>> from rankproof.golden.store import Store, sql_list
     >>> asked = GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}, sample=2)
     >>> with Store("few.golden", create=True) as store:
     ...     Build(asked, store).run()
@@ -247,7 +247,7 @@ class Build:
         for query, doc, judge, *values in self.store.rows(
             "SELECT query, doc, judge, grade, mean, sd, failure, reply FROM pairs JOIN "
             "(SELECT pair, judge, grade, mean, sd, failure, reply FROM answers "
-            f"WHERE judge IN ({', '.join(map(str, judges))})) USING (pair)"
+            f"WHERE judge IN {sql_list(judges)}) USING (pair)"
         ):
             answers.setdefault((query, doc), {})[judge] = Answer(*values)
         if len(judges) == 1:
@@ -443,10 +443,9 @@ def store_path(settings: GoldenSettings, config: Path) -> Path:
 
 def read_prompts(settings: GoldenSettings) -> dict[Kind, Prompt]:
     """The configured prompts, or those that ship with rankproof."""
-    own = settings.prompts
     return {
-        "grade": read_prompt("grade", settings.language, own.grade),
-        "order": read_prompt("order", settings.language, own.order),
+        kind: read_prompt(kind, settings.language, getattr(settings.prompts, kind))
+        for kind in get_args(Kind)
     }
 
 

@@ -10,7 +10,7 @@ from rankproof.data.tables import SET_SCALE
 from rankproof.golden.annotators import Key
 from rankproof.golden.build_status import shorten_list
 from rankproof.golden.result import Golden
-from rankproof.presentation.result import Summary
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Column, Table
 
 _COMPARED_RANKS = 10
@@ -27,11 +27,10 @@ class Regraded:
 
 
 @dataclass(frozen=True)
-class Changes:
+class Changes(Displayed):
     """The changes from one golden set to another; lists hold ids."""
 
     kind: ClassVar[str] = "golden diff"
-    exit_code: ClassVar[int] = 0
 
     judges: tuple[str, str]
     queries_added: list[str]
@@ -47,9 +46,6 @@ class Changes:
     systems_added: list[str]
     systems_gone: list[str]
     cost: float | None  # of the newer set beyond that of the older
-
-    def summary(self) -> Summary:
-        return Summary("")
 
     def tables(self) -> list[Table]:
         moves = [f"{r.query} {r.doc}: {r.before} → {r.after}" for r in self.regraded]
@@ -79,9 +75,6 @@ class Changes:
             direction = "less" if self.cost < 0 else "more"
             notes.append(f"${abs(self.cost):.4f} {direction} was spent")
         return [Table(columns, rows, notes=notes)]
-
-    def charts(self) -> list[Any]:
-        return []
 
     def figures(self) -> dict[str, float]:
         return {"regraded": len(self.regraded), "graded": self.graded, "turned": self.turned}

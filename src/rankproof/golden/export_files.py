@@ -46,6 +46,7 @@ from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.stale import find_stale
 from rankproof.golden.store import Store
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
@@ -53,13 +54,14 @@ from rankproof.presentation.tables import Table
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02
 _MANIFEST = "manifest.json"
+_MARKED_NAMES = (  # of files that a simulated judge's export marks
+    *("qrels{}.txt", "qrels{}.txt.scale", "ranking{}.trec"),
+    *("golden{}.jsonl", "replies{}.jsonl", "golden{}.csv"),
+)
 _OWN_NAMES = (  # what an export writes, so that a folder which holds only these may be replaced
-    *("people.txt", "people.txt.scale", "labels.jsonl", "labels.csv"),
-    *("golden.csv", "golden.simulated.csv", "qrels.txt", "qrels.txt.scale"),
-    *("qrels.simulated.txt.scale", "ranking.trec"),
-    *("golden.jsonl", "replies.jsonl", "corrections.jsonl"),
-    *("qrels.simulated.txt", "ranking.simulated.trec", "golden.simulated.jsonl"),
-    *("replies.simulated.jsonl", "beir", "beir-simulated", "provenance.tsv", "stale.jsonl"),
+    *(name.format(mark) for name in _MARKED_NAMES for mark in ("", ".simulated")),
+    *("people.txt", "people.txt.scale", "labels.jsonl", "labels.csv", "corrections.jsonl"),
+    *("beir", "beir-simulated", "provenance.tsv", "stale.jsonl"),
     *("index.html", "README.md", _MANIFEST),
 )
 _CSV_COLUMNS = (
@@ -75,11 +77,10 @@ class TooManyFailed(InputError):
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Displayed):
     """The files of an export."""
 
     kind: ClassVar[str] = "golden export"
-    exit_code: ClassVar[int] = 0
 
     files: dict[str, Path]  # by name in the folder
     is_ranked: bool  # the passages are in order
@@ -98,9 +99,6 @@ class Exported:
         return Summary("\n".join(map(str, self.files.values())))
 
     def tables(self) -> list[Table]:
-        return []
-
-    def charts(self) -> list[Any]:
         return []
 
     def figures(self) -> dict[str, float]:
@@ -247,7 +245,7 @@ class _Contents:
             "counts": asdict(golden.counts),
             "cost": golden.cost,
             "corrections": len(golden.corrections),
-            "health": judge_health(self.store).to_dict(),
+            "health": asdict(judge_health(self.store)),
             "instructions": sum(instruction(text) is not None for text in texts.values()),
         }
         members = panel_health(self.store)

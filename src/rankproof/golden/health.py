@@ -23,8 +23,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,9 +59,6 @@ class Health:
     constant: float | None  # share of them
     grades: dict[str, int]  # grade → how often
     words: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """Findings and figures in two lines; none if there is nothing to say."""

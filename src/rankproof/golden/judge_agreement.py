@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -12,13 +12,14 @@ import numpy as np
 
 from rankproof.data.tables import SET_SCALE
 from rankproof.evaluation.annotator_estimates import AnnotatorEstimates, annotators_table
+from rankproof.foundation.arrays import Bool
 from rankproof.foundation.config import check_config
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.annotators import (
     PAIR_COEFFICIENTS,
     Key,
-    pairwise_agreement,
+    agreement_items,
     people_alpha,
 )
 from rankproof.golden.building import Build, Member
@@ -27,8 +28,8 @@ from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden, read_golden
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain_fields
-from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.agreement import (
     Agreement,
@@ -68,12 +69,12 @@ class HumanAgreement:
         scale = f"relevant: {self.relevant} or more"
         if self.scale == "binary":
             scale += f", the judge's {RELEVANT_GRADE} or more"
-        found = "people call none of them relevant"
+        recall = "people call none of them relevant"
         if not math.isnan(self.found):
-            found = f"of what people call relevant the judge grades {self.found:.0%} 4 or 5"
-        true = "it grades none of them 4 or 5"
+            recall = f"of what people call relevant the judge grades {self.found:.0%} 4 or 5"
+        precision = "it grades none of them 4 or 5"
         if not math.isnan(self.true):
-            true = f"of what it grades 4 or 5 people call {self.true:.0%} relevant"
+            precision = f"of what it grades 4 or 5 people call {self.true:.0%} relevant"
         subsets = ("where people say relevant", "elsewhere")
         means = [
             f"{mean:.2f} {subset}"
@@ -82,7 +83,7 @@ class HumanAgreement:
         ]
         return [
             f"{plural(self.pairs, 'passage')}, labels on a {self.scale} scale; {scale}",
-            f"{found}; {true}",
+            f"{recall}; {precision}",
             f"its mean grade: {', '.join(means)}",
         ]
 
@@ -122,22 +123,16 @@ def compare_with_people(
     """
     judged = {key: p.judged for key, p in golden.passages().items() if p.judged}
     if human is None:
-        people = {key: p.people for key, p in golden.passages().items()}
-        labels = {key: grade for key, grade in people.items() if grade is not None}
-        source, is_rubric = "corrections", True
+        labels, source, is_rubric = _stored_labels(golden), "corrections", True
     else:
         from rankproof.data import read_qrels
 
         qrels = read_qrels(human)
-        labels = {(query, doc): grade for query, doc, grade in qrels.to_frame().iter_rows()}
         # All grades of the rubric are 1 or more, so a higher threshold means another scale.
         source, is_rubric = human.name, is_rubric_scale(qrels) and relevant == 1
-        has_common_passages = not labels.keys().isdisjoint(judged)
-        if unjudged == "zero" and has_common_passages:
-            labeled_queries = {query for query, _ in labels}
-            lowest = SET_SCALE.lowest if is_rubric else 0
-            in_queries = [key for key in judged if key[0] in labeled_queries]
-            labels = dict.fromkeys(in_queries, lowest) | labels
+        labels = {(query, doc): grade for query, doc, grade in qrels.to_frame().iter_rows()}
+        if unjudged == "zero":
+            labels = _fill_unlabeled(labels, judged, SET_SCALE.lowest if is_rubric else 0)
     keys = [key for key in judged if key in labels]
     if not keys:
         raise InputError(
@@ -160,10 +155,7 @@ def compare_with_people(
     if is_rubric:
         result = agreement(judge_grades, people_grades, queries=queries)
     else:
-        both = agreement(is_high, is_relevant, levels=(0, 1), relevant=1, queries=queries)
-        # With two levels, weighted coefficients would say the same again.
-        kept = {name: both.coefficients[name] for name in _BINARY_COEFFICIENTS}
-        result = Agreement(both.confusion, kept)
+        result = _binary_agreement(is_high, is_relevant, queries)
     return HumanAgreement(
         source=source,
         scale="1–5" if is_rubric else "binary",
@@ -176,6 +168,31 @@ def compare_with_people(
     )
 
 
+def _stored_labels(golden: Golden) -> dict[Key, int]:
+    """People's grades of the passages that they labeled in the store."""
+    grades = {key: p.people for key, p in golden.passages().items()}
+    return {key: grade for key, grade in grades.items() if grade is not None}
+
+
+def _fill_unlabeled(labels: dict[Key, int], judged: Iterable[Key], lowest: int) -> dict[Key, int]:
+    """Labels with the lowest grade for every other judged passage of a labeled query.
+
+    Labels of other passages than the judged ones stay as they are: they may be of another corpus.
+    """
+    if labels.keys().isdisjoint(judged):
+        return labels
+    labeled_queries = {query for query, _ in labels}
+    in_labeled_queries = [key for key in judged if key[0] in labeled_queries]
+    return dict.fromkeys(in_labeled_queries, lowest) | labels
+
+
+def _binary_agreement(judge: Bool, people: Bool, queries: Sequence[str]) -> Agreement:
+    """Agreement on what is relevant, without weighted coefficients, the same on two levels."""
+    both = agreement(judge, people, levels=(0, 1), relevant=1, queries=queries)
+    coefficients = {name: both.coefficients[name] for name in _BINARY_COEFFICIENTS}
+    return Agreement(both.confusion, coefficients)
+
+
 def _mean(values: Any) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
@@ -184,10 +201,7 @@ def compare_people(store: Store, golden: Golden) -> dict[str, Any]:
     """Agreement of every two people, of each person and the judge, and of all people, for JSON."""
     corrections = store.active_corrections()
     alpha = people_alpha(corrections)
-    pairs = []
-    for first, second, found in pairwise_agreement(corrections, golden.grades_by_judge()):
-        figures = {name: found.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS}
-        pairs.append({"who": first, "with": second, "figures": figures})
+    pairs = agreement_items(corrections, golden.grades_by_judge())
     return {"pairs": pairs, "alpha": None if alpha is None else alpha.to_dict()}
 
 
@@ -198,6 +212,7 @@ def estimate_with_labels(
     store: Store,
     golden: Golden,
     human: Path | None,
+    *,
     runs: Sequence[Run],
     measures: Sequence[Measure],
 ) -> dict[str, dict[Measure, TwoPhase]]:
@@ -313,6 +328,7 @@ def repeat_grading(build: Build, sample: int, repeats: int) -> dict[str, Repeata
 
 
 def _repeat_grading(build: Build, member: Member, sample: int, repeats: int) -> Repeatability:
+    """Grade a seeded sample of one judge's batches again, and compare with its first grades."""
     texts = build.texts()
     graded = _graded_batches(build, member, texts)
     chosen = draw_sample(np.arange(len(graded)), sample, build.settings.seed).tolist()
@@ -324,9 +340,9 @@ def _repeat_grading(build: Build, member: Member, sample: int, repeats: int) -> 
                 make_request(
                     "grade",
                     build.prompts["grade"],
-                    batch.query,
-                    texts[batch.query, batch.documents[0]][0],
-                    [(doc, texts[batch.query, doc][1]) for doc in batch.documents],
+                    query=batch.query,
+                    question=texts[batch.query, batch.documents[0]][0],
+                    passages=[(doc, texts[batch.query, doc][1]) for doc in batch.documents],
                     seed=build.settings.seed,
                     repeat=repeat,
                 )
@@ -363,11 +379,10 @@ def _graded_batches(
 
 
 @dataclass(frozen=True)
-class GoldenAgreement:
+class GoldenAgreement(Displayed):
     """How far the judge of a golden set agrees with people, people with each other, and itself."""
 
     kind: ClassVar[str] = "agreement"
-    exit_code: ClassVar[int] = 0
 
     judge: dict[str, Any]
     human: HumanAgreement | None
@@ -389,10 +404,8 @@ class GoldenAgreement:
         """The same with the judge's repeatability, and notes about the measures."""
         return replace(self, itself=itself, notes=tuple(notes))
 
-    def summary(self) -> Summary:
-        return Summary()
-
     def tables(self) -> list[Table]:
+        """Judge and people, people with each other, measures of runs, and the judge with itself."""
         tables = []
         if self.human is not None:
             title = f"{self.judge['name']} and {self.human.source}"
@@ -413,9 +426,6 @@ class GoldenAgreement:
             notes = [f"{passages}, graded {repeated.repeats + 1} times in other orders"]
             tables.append(_coefficient_table(coefficients, f"{name} and itself", notes))
         return tables
-
-    def charts(self) -> list[Any]:
-        return []
 
     def figures(self) -> dict[str, float]:
         coefficients = {} if self.human is None else self.human.agreement.coefficients
@@ -462,7 +472,7 @@ def measure_agreement(
             judge=golden.judge,
             human=compare_with_people(golden, human, relevant=relevant, unjudged=unjudged),
             between=compare_people(store, golden) if human is None else None,
-            estimates=estimate_with_labels(store, golden, human, runs, measures),
+            estimates=estimate_with_labels(store, golden, human, runs=runs, measures=measures),
         )
 
 

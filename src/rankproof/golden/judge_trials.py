@@ -23,7 +23,7 @@ from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden, read_golden
 from rankproof.golden.settings import GoldenSettings, PromptSettings
 from rankproof.golden.store import Store
-from rankproof.presentation.result import Summary
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.retrieval.http import Refused
 from rankproof.statistics.resampling import first_of_permutation
@@ -49,12 +49,9 @@ class Trial:
     labels: str | None = None  # what people's labels were taken for: 1–5 or binary
     problem: str | None = None  # what ended the trial early
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class Trials:
+class Trials(Displayed):
     """All judges and prompts that were tried."""
 
     kind: ClassVar[str] = "golden try"
@@ -70,9 +67,6 @@ class Trials:
     @property
     def warnings(self) -> list[str]:
         return [f"{trial.name}: {trial.problem}" for trial in self.trials if trial.problem]
-
-    def summary(self) -> Summary:
-        return Summary("")
 
     def tables(self) -> list[Table]:
         # A narrow terminal drops columns from the right.
@@ -106,14 +100,11 @@ class Trials:
             trial.passages,
         )
 
-    def charts(self) -> list[Any]:
-        return []
-
     def figures(self) -> dict[str, float]:
         return {f"{t.name}/kappa": t.kappa for t in self.trials if t.kappa is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        return {"trials": [trial.to_dict() for trial in self.trials]}
+        return {"trials": [asdict(trial) for trial in self.trials]}
 
 
 def _percent(share: float | None) -> str:

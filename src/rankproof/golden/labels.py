@@ -26,6 +26,7 @@ from rankproof.foundation.printable import escape_formula
 from rankproof.golden.annotators import Key, labels_by_person, settled_labels
 from rankproof.golden.judgments import Correction
 from rankproof.golden.store import Store
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 
@@ -55,11 +56,10 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Imported:
+class Imported(Displayed):
     """How many labels of a file were stored, and why others were not."""
 
     kind: ClassVar[str] = "golden import"
-    exit_code: ClassVar[int] = 0
 
     new: int
     known: int  # the same label was stored before
@@ -79,9 +79,6 @@ class Imported:
         return Summary("; ".join(parts))
 
     def tables(self) -> list[Table]:
-        return []
-
-    def charts(self) -> list[Any]:
         return []
 
     def figures(self) -> dict[str, float]:
@@ -158,9 +155,10 @@ def import_labels(store: Store, labels: Sequence[Label]) -> Imported:
                 known += 1
             else:
                 new += 1
-                store.add_label(
+                store.insert_correction(
                     label.query,
                     label.doc,
+                    "grade",
                     old=pooled[key] if own is None else own.new,
                     new=label.grade,
                     who=label.who,

@@ -24,7 +24,7 @@ from rankproof.golden.refinement import Batch, Known, Part, Pool, Refinement, tr
 from rankproof.golden.requests import Request, make_request
 from rankproof.golden.result import posterior_row
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, sql_list
 
 if TYPE_CHECKING:
     from rankproof.golden.building import Build
@@ -199,10 +199,12 @@ def _read_known_orders(build: Build, subsets: Sequence[Subset], judges: Sequence
     for subset in subsets:
         known = _replay(subset, replies.get(subset.query, []), judges)
         offers = [sum((judge, p.pair) in offered for p in subset.passages) for judge in judges]
-        spent = _spent_calls(known.turns, offers, len(subset.passages), settings.ranking.budget)
+        spent = _spent_calls(
+            known.calls_by_judge, offers, len(subset.passages), settings.ranking.budget
+        )
         pairs = {passage.pair for passage in subset.passages}
         reason = reasons.get((subset.query, _finished_key(settings, judges, pairs)))
-        if sum(known.turns) or reason:
+        if sum(known.calls_by_judge) or reason:
             subset.known = replace(known, spent=spent, closed=reason)
 
 
@@ -216,7 +218,7 @@ def _earlier_replies(
     store = build.store
     pairs = {subset.query: sorted({p.pair for p in subset.passages}) for subset in subsets}
     ordering_digest = digest([build.digests()["rank"], _panel_key(judges), pairs])
-    condition = f"kind = 'order' AND judge IN ({', '.join(map(str, judges))}) AND retired = 0"
+    condition = f"kind = 'order' AND judge IN {sql_list(judges)} AND retired = 0"
     beginning = store.meta("ordering") or {}
     if beginning.get("of") != ordering_digest:
         rows = store.rows(f"SELECT id FROM replies WHERE {condition}")
@@ -258,7 +260,13 @@ def _replay(subset: Subset, replies: Sequence[Reply], judges: Sequence[int]) -> 
         elif len(reply.documents) == 1:
             unjudgeable += shown
     failed = sum(calls) - len(orders)
-    return Known(orders, failed, by=judge_of_order, turns=calls, unjudgeable=unjudgeable)
+    return Known(
+        orders=orders,
+        failed=failed,
+        judge_of_order=judge_of_order,
+        calls_by_judge=calls,
+        unjudgeable=unjudgeable,
+    )
 
 
 def _spent_calls(calls: Sequence[int], offers: Sequence[int], passages: int, budget: int) -> int:

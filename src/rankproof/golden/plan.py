@@ -33,6 +33,7 @@ from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
+from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
@@ -62,11 +63,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Displayed):
     """Calls, tokens and cost of each stage, and what they were estimated from."""
 
     kind: ClassVar[str] = "dry run"
-    exit_code: ClassVar[int] = 0
 
     steps: list[Step]
     queries: int
@@ -110,9 +110,6 @@ class Plan:
             tokens = (f"{step.tokens_in:,}", f"{step.tokens_out:,}")
             rows.append((step.stage, calls, *tokens, step.cost, step.worst, step.stored))
         return [Table(columns, rows, notes=[f"estimated: {self.basis}", self.prices])]
-
-    def charts(self) -> list[Any]:
-        return []
 
     def figures(self) -> dict[str, float]:
         known = {"cost": self.cost, "worst": self.worst, "minutes": self.minutes}

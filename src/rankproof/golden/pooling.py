@@ -21,7 +21,7 @@ from rankproof.foundation.redaction import redact
 from rankproof.golden.annotators import Key
 from rankproof.golden.judgments import Row, pair_digest, replace_surrogates, truncate
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, sql_list
 from rankproof.retrieval.identity import identity, value_identity
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.statistics.resampling import first_of_permutation
@@ -301,9 +301,8 @@ def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None
 
     labels = store.active_corrections()
     graded = {(c.query, c.doc) for c in labels if c.query in questions and c.doc in texts}
-    judge_ids = ", ".join(map(str, judges))
     for query, doc, pair in store.rows(
-        f"SELECT query, doc, pair FROM answers WHERE grade NOT NULL AND judge IN ({judge_ids})"
+        f"SELECT query, doc, pair FROM answers WHERE grade NOT NULL AND judge IN {sql_list(judges)}"
     ):
         if query in questions and doc in texts and shown_pair(query, doc) == pair:
             graded.add((query, doc))

@@ -19,13 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.golden.plackett_luce import OrderTable, Posterior, find_modes, invert_symmetric
+
+if TYPE_CHECKING:
+    from rankproof.golden.refinement import Refiner
 
 _MAX_SWEEPS = 4  # steps of all parameters after a round of orders
 _SCALE_TOLERANCE = 0.01  # change of w and σ, relative to σ, below which the sweeps end
@@ -80,27 +83,6 @@ def pool_features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) 
     return centered
 
 
-class FittedPool(Protocol):
-    """A pool as `fit_pools` reads and updates it."""
-
-    features: Float  # (n, 2), from `pool_features`
-    grade_sd: Float | None  # (n,) standard deviation of each grade; None: grades are exact
-    seed: int
-    scale: Scale
-    factor: float  # c
-    sharpness: Float  # (judges,) β
-    judge_of_order: list[int]
-
-    @property
-    def order_table(self) -> OrderTable: ...  # its orders, with their judges' sharpness
-
-    @property
-    def last_mode(self) -> Float | None: ...  # (n,) of the posterior; the next fit starts there
-
-    def set_posterior(self, posterior: Posterior) -> None:
-        """Keep the posterior; scale, factor and sharpness have just been assigned."""
-
-
 class PoolStack:
     """Pools of similar size in one set of arrays, so that numpy fits them together.
 
@@ -108,7 +90,7 @@ class PoolStack:
     no orders; the posterior of such an item is its prior.
     """
 
-    def __init__(self, pools: Sequence[FittedPool]):
+    def __init__(self, pools: Sequence[Refiner]):
         self.pools = pools
         self.scale, self.sharpness = pools[0].scale, pools[0].sharpness
         self.factor: Float = np.array([pool.factor for pool in pools])  # (P,)
@@ -386,7 +368,7 @@ def sharpness_step(stacks: Sequence[PoolStack]) -> Float:
     return sharpness
 
 
-def fit_pools(pools: Sequence[FittedPool], max_sweeps: int = _MAX_SWEEPS) -> None:
+def fit_pools(pools: Sequence[Refiner], max_sweeps: int = _MAX_SWEEPS) -> None:
     """Fit the prior to the orders of all pools, then each pool's posterior, and assign both to it.
 
     Scale, factors and sharpness take at most `max_sweeps` steps together; with 0 they stay.
@@ -419,9 +401,9 @@ def _sweep(stacks: Sequence[PoolStack]) -> bool:
     return bool(scale_converged and np.abs(log_moves).max() <= _LOG_TOLERANCE)
 
 
-def _group_by_size(pools: Sequence[FittedPool]) -> Iterator[list[FittedPool]]:
+def _group_by_size(pools: Sequence[Refiner]) -> Iterator[list[Refiner]]:
     """Groups of pools of similar size, each small enough for one `PoolStack`."""
-    group: list[FittedPool] = []
+    group: list[Refiner] = []
     for pool in sorted(pools, key=lambda pool: len(pool.features)):
         n = len(pool.features)
         too_wide = group and n > 1.25 * len(group[0].features) + 4

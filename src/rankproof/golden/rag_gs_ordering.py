@@ -52,9 +52,9 @@ AS_PUBLISHED = RagGsConstants(stable=15, lock_after=False)
 
 @dataclass(slots=True)
 class RagGsRefiner:
-    """One pool, refined by rag-gs's rule: one call a round.
+    """One pool, put in order by rag-gs's rule, with one call a round; methods are as in `Refiner`.
 
-    A failed reply counts as a call and changes nothing but what is drawn next.
+    A failed reply counts as a call and changes only which batch is drawn next.
     """
 
     grade: Sequence[float] | Array

@@ -1,4 +1,4 @@
-"""Rank the passages of pools by asking judges to order small batches, until that is certain enough.
+"""Rank the passages of pools by asking judges to order small batches, until the ranks are certain.
 
 A pool's utilities θ have a Gaussian prior around what grades and RRF predict,
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.plackett_luce import OrderTable, Posterior, standardized_differences
 from rankproof.golden.prior import Scale, fit_pools, pool_features
+
+if TYPE_CHECKING:
+    from rankproof.golden.rag_gs_ordering import RagGsRefiner
 
 Batch = tuple[int, ...]
 Part = tuple[Batch, Batch | None]  # items that were shown, and their order; None: it failed
@@ -38,7 +41,7 @@ _SURPRISE_DRAWS = 60  # simulated replies that a reply is compared with
 
 @dataclass(frozen=True, slots=True)
 class RefineSettings:
-    """What is asked, and when it is enough.
+    """How batches are chosen, and when a pool is done.
 
     >>> from rankproof.golden.refinement import RefineSettings
     >>> RefineSettings(budget=40).batch
@@ -46,7 +49,7 @@ class RefineSettings:
     """
 
     batch: int = 5  # items that the judge orders in one call
-    depth: int = 20  # ranks that are to be right; two thirds of a pool at most
+    depth: int = 20  # top ranks that should be right; two thirds of a pool at most
     per_round: int = 4  # calls of one pool that may run in parallel
     budget: int = 80  # calls of one pool
     target: float = 0.9  # posterior-expected overlap of the top `depth` at which a pool is done
@@ -164,53 +167,24 @@ def _ranks(samples: Float) -> Int:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What judges said of a pool before, and what is left to ask."""
+    """Orders of a pool from earlier builds, and the calls that they took."""
 
     orders: Sequence[Sequence[int]]  # of items of the pool, best first
     failed: int = 0  # calls without an order
     spent: int | None = None  # calls that count against the budget; None: all
     closed: Reason | None = None  # why nothing more is asked
-    by: Sequence[int] = ()  # the judge of each order; empty: the first
-    turns: Sequence[int] = ()  # calls of each judge, failed ones included; empty: of one judge
+    judge_of_order: Sequence[int] = ()  # empty: the first judge gave all
+    calls_by_judge: Sequence[int] = ()  # failed ones included; empty: there is one judge
     unjudgeable: Sequence[int] = ()  # items that failed even alone
-
-
-class PoolRefiner(Protocol):
-    """A method of refining one pool. `next_round` repeats its batches until `add` answers them."""
-
-    calls: int
-    failed: int
-
-    def next_round(self) -> list[Batch]:
-        """Batches to be ordered in parallel, as they are to be shown; [] if the pool is done."""
-
-    def add(
-        self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
-    ) -> None:
-        """Add one reply for each batch of the round: its items, best first; None if it failed.
-
-        `parts` are the replies to parts of each failed batch, if it was asked again in parts. An
-        item that fails alone is not asked for again.
-        """
-
-    def resume(self, known: Known) -> None:
-        """Take what was judged before, at the beginning."""
-
-    @property
-    def done(self) -> Reason | None:
-        """Why nothing more is asked; None before that."""
-
-    def ranking(self) -> Ranking:
-        """The order so far."""
 
 
 @dataclass(slots=True)
 class Refiner:
-    """One pool, refined by its posterior.
+    """One pool, put in order by the posterior of its utilities.
 
-    A failed reply (None) counts as a call and says nothing; the next round is drawn again, so that
-    a batch which cannot be judged is not asked for ever. With `learn=False` the prior's parameters
-    are fitted by the owner of the pool (`Refinement`).
+    `next_round` returns the same batches until `add` is called with their orders. A failed reply
+    (None) counts as a call; the next round has other batches, so that none is asked for ever. With
+    `learn=False` the prior's parameters are fitted by the owner of the pool (`Refinement`).
     """
 
     features: Float  # (n, 2), from `pool_features`
@@ -229,8 +203,9 @@ class Refiner:
     calls_by_judge: list[int] = field(init=False)
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
+    last_mode: Float | None = field(default=None, init=False)  # where the next fit starts
     surprise: list[tuple[int, float]] = field(default_factory=list, init=False)
-    """Judge, and how surprising each reply was; see `_surprise`."""
+    """(judge, surprise) of each reply; see `_surprise`."""
     _free_calls: int = field(default=0, init=False)  # that do not count against the budget
     _closed: Reason | None = field(default=None, init=False)
     _round: int = field(default=0, init=False)
@@ -239,13 +214,13 @@ class Refiner:
     _overlap: float | None = field(default=None, init=False)
     _order_table: OrderTable | None = field(default=None, init=False)
     _posterior: Posterior | None = field(default=None, init=False)
-    _last_mode: Float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.sharpness = np.ones(self.judges)
         self.calls_by_judge = [0] * self.judges
 
     def next_round(self) -> list[Batch]:
+        """Batches to be ordered in parallel, as they are to be shown; [] if the pool is done."""
         if self.done:
             return []
         if self._batches is None:
@@ -266,6 +241,11 @@ class Refiner:
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
+        """Add one reply for each batch of the round: its items, best first; None if it failed.
+
+        `parts` are the replies to parts of each failed batch, if it was asked again in parts. An
+        item that fails alone is not asked for again.
+        """
         usable = usable_orders(self.next_round(), orders)
         judges = self.judges_of_round()
         judge_of_order = []
@@ -323,11 +303,12 @@ class Refiner:
         return [float(value) for value in surprise]
 
     def resume(self, known: Known) -> None:
+        """Continue from the orders of earlier builds; called before the first round."""
         self.calls = self.failed = known.failed
         self.unjudgeable = set(known.unjudgeable)
         self._closed = known.closed
-        self.add_orders([tuple(order) for order in known.orders], known.by or None)
-        self.calls_by_judge = list(known.turns) or self.calls_by_judge
+        self.add_orders([tuple(order) for order in known.orders], known.judge_of_order or None)
+        self.calls_by_judge = list(known.calls_by_judge) or self.calls_by_judge
         self._free_calls = 0 if known.spent is None else self.calls - known.spent
 
     def add_orders(self, orders: Sequence[Batch], judges: Sequence[int] | None = None) -> None:
@@ -354,20 +335,19 @@ class Refiner:
 
     @property
     def order_table(self) -> OrderTable:
+        """All orders so far, with the current sharpness of their judges."""
         if self._order_table is None:
             self._order_table = OrderTable.from_orders(self.orders, len(self.features))
         return replace(self._order_table, sharpness=self.sharpness[self.judge_of_order][:, None])
 
-    @property
-    def last_mode(self) -> Float | None:
-        return self._last_mode
-
     def set_posterior(self, posterior: Posterior) -> None:
-        self._posterior, self._last_mode = posterior, posterior.mean
+        """Store a new posterior; scale, factor and sharpness have just been assigned."""
+        self._posterior, self.last_mode = posterior, posterior.mean
         self._ranking = self._overlap = None
 
     @property
     def done(self) -> Reason | None:
+        """Why the pool needs no more calls; None if it does."""
         if len(self.features) - len(self.unjudgeable) <= 1:
             return "order"  # a single item is in order
         if self.orders and self._expected_overlap() >= self.settings.target:
@@ -384,6 +364,7 @@ class Refiner:
         return self.settings.budget + self._free_calls - self.calls
 
     def ranking(self) -> Ranking:
+        """The order so far, and how certain it is."""
         if self._ranking is None:
             self._ranking = make_ranking(
                 self.posterior,
@@ -432,7 +413,7 @@ def _is_due(index: int, share: float) -> bool:
 
 
 def single_item(items: Batch) -> set[int]:
-    """The item of a batch of one, which is at fault if the batch fails; else nothing."""
+    """The item of a batch of one, which is at fault if the batch fails; else an empty set."""
     return set(items) if len(items) == 1 else set()
 
 
@@ -498,7 +479,7 @@ class Refinement:
 
         settings = settings or RefineSettings()
         self._refiners: list[Refiner] = []  # none with the rule of rag-gs
-        self._pools: list[PoolRefiner] = []
+        self._pools: list[Refiner | RagGsRefiner] = []
         for index, pool in enumerate(pools):
             pool_seed = _pool_seed(seed, index)
             if method != "posterior":
@@ -569,7 +550,7 @@ class Refinement:
 
     @property
     def surprise(self) -> list[tuple[int, float]]:
-        """(judge, how surprising) of each reply of the rounds; see `Refiner`."""
+        """(judge, surprise) of each reply of the rounds; see `Refiner`."""
         return [value for refiner in self._refiners for value in refiner.surprise]
 
     def rankings(self) -> list[Ranking]:

@@ -18,7 +18,7 @@ from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.pruning import prune
 from rankproof.golden.refinement import RefineSettings, transitive_reduction
 from rankproof.golden.settings import PruningSettings
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, of_query
 
 _LOCK_CERTAINTY = 0.95  # from which a pair counts as locked
 
@@ -139,7 +139,7 @@ def read_golden(store: Store) -> Golden:
     """Read a graded golden set, with corrections applied.
 
     >>> from rankproof.golden.result import read_golden
-    >>> from rankproof.golden.store import Store
+    >>> from rankproof.golden.store import Store, of_query
     >>> with Store("try/corpus/simulated.golden") as store:
     ...     golden = read_golden(store)
     >>> golden.simulated, golden.counts.failed
@@ -186,7 +186,7 @@ def read_queries(
 
     `reorder=False` keeps the judge's order, which saves sampling the posterior.
     """
-    condition, parameters = ("TRUE", ()) if query is None else ("query = ?", (query,))
+    condition, parameters = of_query(query)
     passages = _read_passages(store, condition, parameters)
     queries = {
         row[0]: GoldenQuery(row[0], row[1], row[2] or row[1], [])
@@ -376,7 +376,7 @@ def read_posteriors(store: Store) -> Iterator[tuple[str, list[str], Posterior]]:
 
 
 def _covariances(store: Store, query: str | None = None) -> Iterator[tuple[str, list[str], Float]]:
-    condition, parameters = ("TRUE", ()) if query is None else ("query = ?", (query,))
+    condition, parameters = of_query(query)
     sql = f"SELECT query, documents, covariance FROM posteriors WHERE {condition}"
     for name, documents, packed in store.rows(sql, parameters):
         docs = json.loads(documents)

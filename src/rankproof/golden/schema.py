@@ -46,31 +46,13 @@ CREATE TABLE pool (
     PRIMARY KEY (query, doc)
 ) WITHOUT ROWID;
 CREATE TABLE replies (
-    id INTEGER PRIMARY KEY,
-    request TEXT NOT NULL,
-    content TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    query TEXT NOT NULL,
-    documents TEXT NOT NULL,
-    attempt INTEGER NOT NULL,
-    repeat INTEGER NOT NULL,
-    prompt TEXT NOT NULL,
-    model TEXT NOT NULL,
-    parameters TEXT NOT NULL,
-    text TEXT NOT NULL,
-    result TEXT,
-    failure TEXT,
-    tokens_in INTEGER NOT NULL,
-    tokens_out INTEGER NOT NULL,
-    counted INTEGER NOT NULL,
-    cost REAL,
-    seconds REAL NOT NULL,
-    tries INTEGER NOT NULL,
-    at TEXT NOT NULL,
-    retired INTEGER NOT NULL DEFAULT 0,
-    judge INTEGER NOT NULL DEFAULT 0,
-    pairs TEXT NOT NULL DEFAULT '[]',
-    spread TEXT,
+    id INTEGER PRIMARY KEY, request TEXT NOT NULL, content TEXT NOT NULL, kind TEXT NOT NULL,
+    query TEXT NOT NULL, documents TEXT NOT NULL, attempt INTEGER NOT NULL,
+    repeat INTEGER NOT NULL, prompt TEXT NOT NULL, model TEXT NOT NULL, parameters TEXT NOT NULL,
+    text TEXT NOT NULL, result TEXT, failure TEXT, tokens_in INTEGER NOT NULL,
+    tokens_out INTEGER NOT NULL, counted INTEGER NOT NULL, cost REAL, seconds REAL NOT NULL,
+    tries INTEGER NOT NULL, at TEXT NOT NULL, retired INTEGER NOT NULL DEFAULT 0,
+    judge INTEGER NOT NULL DEFAULT 0, pairs TEXT NOT NULL DEFAULT '[]', spread TEXT,
     CHECK ((result IS NULL) <> (failure IS NULL))
 );
 CREATE UNIQUE INDEX replies_request ON replies (request) WHERE retired = 0;
@@ -97,17 +79,11 @@ CREATE TABLE refined (
     overlap REAL NOT NULL, locks TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE corrections (
-    id INTEGER PRIMARY KEY,
-    query TEXT NOT NULL, doc TEXT NOT NULL,
-    field TEXT NOT NULL CHECK (field IN ('grade', 'rank')),
-    old INTEGER, new INTEGER,
-    who TEXT NOT NULL, at TEXT NOT NULL, note TEXT,
-    undoes INTEGER REFERENCES corrections (id),
-    pair TEXT,
-    sure INTEGER NOT NULL DEFAULT 1,
-    settles INTEGER NOT NULL DEFAULT 0,
-    above TEXT NOT NULL DEFAULT '[]',
-    below TEXT NOT NULL DEFAULT '[]'
+    id INTEGER PRIMARY KEY, query TEXT NOT NULL, doc TEXT NOT NULL,
+    field TEXT NOT NULL CHECK (field IN ('grade', 'rank')), old INTEGER, new INTEGER,
+    who TEXT NOT NULL, at TEXT NOT NULL, note TEXT, undoes INTEGER REFERENCES corrections (id),
+    pair TEXT, sure INTEGER NOT NULL DEFAULT 1, settles INTEGER NOT NULL DEFAULT 0,
+    above TEXT NOT NULL DEFAULT '[]', below TEXT NOT NULL DEFAULT '[]'
 );
 CREATE TABLE judges (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, said TEXT NOT NULL);
 CREATE TABLE answers (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, sql_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def _stale_grades(store: Store) -> Iterator[Stale]:
     for query, doc, grade, judge_id, old_pair, new_pair in store.rows(
         "SELECT answers.query, answers.doc, grade, judge, answers.pair, p.pair FROM answers "
         "LEFT JOIN pairs AS p ON p.query = answers.query AND p.doc = answers.doc "
-        f"WHERE grade NOT NULL AND NOT (judge IN ({', '.join(map(str, current))}) "
+        f"WHERE grade NOT NULL AND NOT (judge IN {sql_list(current)} "
         "AND answers.pair IN (SELECT pair FROM pairs))"
     ):
         judge = judges.get(judge_id, {})

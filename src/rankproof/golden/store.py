@@ -292,10 +292,10 @@ class Store:
 
     def retire(self, reply_ids: Sequence[int]) -> None:
         """Make the requests of these replies be asked again; the replies stay stored."""
-        ids = ", ".join(map(str, reply_ids))
+        ids = sql_list(reply_ids)
         with self.transaction():
-            self.execute(f"UPDATE replies SET retired = id WHERE id IN ({ids})")
-            self.execute(f"DELETE FROM answers WHERE reply IN ({ids})")
+            self.execute(f"UPDATE replies SET retired = id WHERE id IN {ids}")
+            self.execute(f"DELETE FROM answers WHERE reply IN {ids}")
 
     def total_cost(self) -> float:
         """US dollars of all replies whose price is known."""
@@ -305,7 +305,7 @@ class Store:
 
     def corrections(self, query: str | None = None) -> list[Correction]:
         """All corrections, or those of a query, oldest first; undone ones included."""
-        condition, parameters = _of_query(query)
+        condition, parameters = of_query(query)
         columns = ", ".join(_CORRECTION_COLUMNS)
         sql = f"SELECT {columns} FROM corrections WHERE {condition} ORDER BY id"
         return [_read_correction(row) for row in self.rows(sql, parameters)]
@@ -318,7 +318,7 @@ class Store:
 
     def outdated_corrections(self, query: str | None = None) -> list[Correction]:
         """Corrections of a question or a passage whose text has changed since."""
-        condition, parameters = _of_query(query)
+        condition, parameters = of_query(query)
         current_pairs = {
             correction_id: pair_digest(question, text)
             for correction_id, question, text in self.rows(
@@ -379,13 +379,7 @@ class Store:
                 old = self._last_grade(query, doc, earlier)
             else:
                 values |= {"above": _to_json(above), "below": _to_json(below)}
-            return self._insert_correction(query, doc, field, old, new, **values)
-
-    def add_label(
-        self, query: str, doc: str, old: int | None, new: int | None, **values: Any
-    ) -> int:
-        """Store a grade that was checked before, and return its id; inside a transaction."""
-        return self._insert_correction(query, doc, "grade", old, new, **values)
+            return self.insert_correction(query, doc, field, old, new, **values)
 
     def undo(self, correction_id: int, *, who: str, note: str | None = None) -> int:
         """Take back one's own correction or undo; return the id of the row that does so."""
@@ -414,10 +408,10 @@ class Store:
             query, doc, field = target.query, target.doc, target.field
             if field == "rank":
                 old, new = target.new, target.old
-                return self._insert_correction(query, doc, field, old, new, **values)
+                return self.insert_correction(query, doc, field, old, new, **values)
             own = (query, doc, field, who, target.settles)
             old = self._last_grade(query, doc, self._own_corrections(*own))
-            undo_id = self._insert_correction(query, doc, field, old, target.old, **values)
+            undo_id = self.insert_correction(query, doc, field, old, target.old, **values)
             new = self._last_grade(query, doc, self._own_corrections(*own))  # now that it is undone
             self.execute("UPDATE corrections SET new = ? WHERE id = ?", (new, undo_id))
             return undo_id
@@ -446,9 +440,10 @@ class Store:
         rows = self.rows(sql, (query, doc))
         return rows[0][0] if rows else None
 
-    def _insert_correction(
+    def insert_correction(
         self, query: str, doc: str, field: Field, old: int | None, new: int | None, **values: Any
     ) -> int:
+        """Store a correction that was checked before, and return its id; inside a transaction."""
         row = {"query": query, "doc": doc, "field": field, "old": old, "new": new}
         row |= {"at": utc_now(), "pair": self.current_pair(query, doc)} | values
         return self._insert("corrections", row)
@@ -499,7 +494,7 @@ FINAL_FAILURE = (  # SQL condition: a failed reply whose request is not asked ag
 
 def _failed_condition(judges: Sequence[int] | None) -> str:
     """SQL condition: replies to requests that have no usable reply."""
-    by_judges = "" if judges is None else f"judge IN ({', '.join(map(str, judges))}) AND "
+    by_judges = "" if judges is None else f"judge IN {sql_list(judges)} AND "
     # If a batch was asked in parts, each of its passages has an answer of its own.
     failed_answer = "id IN (SELECT reply FROM answers WHERE grade IS NULL)"
     return (
@@ -510,9 +505,14 @@ def _failed_condition(judges: Sequence[int] | None) -> str:
     )
 
 
-def _of_query(query: str | None) -> tuple[str, tuple[str, ...]]:
+def of_query(query: str | None, column: str = "query") -> tuple[str, tuple[str, ...]]:
     """SQL condition for one query or, if None, for all; and its parameters."""
-    return ("TRUE", ()) if query is None else ("query = ?", (query,))
+    return ("TRUE", ()) if query is None else (f"{column} = ?", (query,))
+
+
+def sql_list(ids: Iterable[int]) -> str:
+    """Ids as a list in SQL: (1, 2, 3)."""
+    return f"({', '.join(map(str, ids))})"
 
 
 def _to_json(value: Any) -> str:

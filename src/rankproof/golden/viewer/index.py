@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,35 +27,8 @@ UNGRADED = 0  # among the grades of a filter
 _MAX_FOLDED_BYTES = 200_000_000  # of texts that are kept for searching
 _PRIOR_LABELS = 4.0  # labels that the guess counts for that people agree with the judge, or nearly
 _RANK_FIELDS = ("rank", "judged_rank", "low", "high", "top")  # hidden from the blind
-_MARKS = ("validated", "differs", "unsure", "unclear", "noted", "queue")
-
-
-@dataclass(slots=True)
-class Summary:
-    """The counts of a query in the list."""
-
-    query: str
-    text: str
-    passages: int = 0
-    grades: list[int] = field(default_factory=lambda: [0] * 5)  # passages of grade 1, 2, …, 5
-    failed: int = 0
-    validated: int = 0
-    differs: int = 0
-    unsure: int = 0
-    unclear: int = 0
-    queue: int = 0
-
-    def add(self, passage: Passage) -> None:
-        """Count one more passage."""
-        self.passages += 1
-        if passage.grade is not None:
-            self.grades[passage.grade - 1] += 1
-        self.failed += passage.grade is None and passage.failure is not None
-        self.validated += passage.validated
-        self.differs += passage.differs
-        self.unsure += passage.unsure
-        self.unclear += passage.unclear
-        self.queue += passage.queue
+_COUNTED_MARKS = ("validated", "differs", "unsure", "unclear", "queue")
+_MARKS = (*_COUNTED_MARKS, "noted")
 
 
 class Index:
@@ -232,10 +206,16 @@ class Index:
     def _count(self, query: str) -> dict[str, Any]:
         """The counts of a query, whatever the filter."""
         if query not in self._counts:
-            summary = Summary(query, self._questions[query])
-            for passage in self._passages[query]:
-                summary.add(passage)
-            self._counts[query] = asdict(summary)
+            pool = self._passages[query]
+            grades = Counter(p.grade for p in pool)
+            self._counts[query] = {
+                "query": query,
+                "text": self._questions[query],
+                "passages": len(pool),
+                "grades": [grades[grade] for grade in range(1, 6)],
+                "failed": sum(p.grade is None and p.failure is not None for p in pool),
+                **{mark: sum(getattr(p, mark) for p in pool) for mark in _COUNTED_MARKS},
+            }
         return self._counts[query]
 
     def question(self, query: str, wanted: Filter) -> dict[str, Any]:

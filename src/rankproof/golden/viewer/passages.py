@@ -28,7 +28,7 @@ from rankproof.golden.annotators import (
     people_grades,
 )
 from rankproof.golden.judgments import Correction
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, of_query
 from rankproof.golden.viewer.desk import Seat
 
 State = Literal[
@@ -101,7 +101,7 @@ def fold(text: str) -> str:
 
 def _repeated_grades(store: Store, query: str | None) -> dict[Key, list[int]]:
     """The judge's grades when it was asked again, in the order of asking."""
-    condition, parameters = ("TRUE", ()) if query is None else ("query = ?", (query,))
+    condition, parameters = of_query(query)
     rows = store.rows(
         "SELECT query, result FROM replies "
         "WHERE repeat > 0 AND retired = 0 AND kind = 'grade' AND result NOT NULL "
@@ -150,7 +150,7 @@ def passages(
     store: Store, seat: Seat, active: Sequence[Correction], query: str | None = None
 ) -> Iterator[Passage]:
     """The pooled passages of one query or all, as a person sees them; `active` corrections."""
-    condition, parameters = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
+    condition, parameters = of_query(query, "pool.query")
     rows = store.rows(
         "SELECT pool.query, pool.doc, grade, failure, top FROM pool "
         "LEFT JOIN grades USING (query, doc) LEFT JOIN ranking USING (query, doc) "

@@ -11,16 +11,15 @@ from rankproof.data.tables import SET_SCALE
 from rankproof.foundation.errors import InputError
 from rankproof.golden.annotators import (
     JUDGE,
-    PAIR_COEFFICIENTS,
     Key,
+    agreement_items,
     labels_by_person,
-    pairwise_agreement,
     people_alpha,
     people_grades,
 )
 from rankproof.golden.judgments import Reply, undone_ids
 from rankproof.golden.requests import letter_label
-from rankproof.golden.store import Store
+from rankproof.golden.store import Store, sql_list
 from rankproof.golden.viewer.desk import Seat
 from rankproof.golden.viewer.index import Index
 from rankproof.presentation.json_values import plain_fields
@@ -44,10 +43,10 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         for correction in store.corrections(query)
         if correction.doc == doc and (seat.settles or correction.who == seat.who)
     ]
-    judges = ", ".join(map(str, store.current_judges("grade")))
+    judges = sql_list(store.current_judges("grade"))
     grading = store.replies(
         "id IN (SELECT reply FROM pairs JOIN answers USING (pair) "
-        f"WHERE pairs.query = ? AND pairs.doc = ? AND answers.judge IN ({judges}))",
+        f"WHERE pairs.query = ? AND pairs.doc = ? AND answers.judge IN {judges})",
         (query, doc),
     )
     orders = [reply for reply in _order_replies(store, query) if doc in reply.documents]
@@ -173,10 +172,7 @@ def _people_agreement(index: Index) -> list[dict[str, Any]]:
     """Agreement of every two people, of each person with the judge, and of all people."""
     judged = {(p.query, p.doc): p.judged for pool in index.refresh().values() for p in pool}
     corrections = index.active_corrections()
-    items = []
-    for first, second, found in pairwise_agreement(corrections, {JUDGE: judged}):
-        figures = {name: found.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS}
-        items.append({"who": first, "with": second, "figures": figures})
+    items = agreement_items(corrections, {JUDGE: judged})
     alpha = people_alpha(corrections)
     if alpha is not None:
         items.append({"who": "all", "with": "all", "figures": {alpha.name: alpha.to_dict()}})
