@@ -106,6 +106,8 @@ def order_claims(
     """(above, below) indexes into `docs` that people's statements imply, the weightiest first.
 
     `docs` are passages of one query, `grades` their final grades, `people` those given by people.
+    Moves, and two grades by people, outweigh a person's grade beside a judge's; then what settles a
+    disagreement comes first, then what is newer.
     """
     index = {doc: position for position, doc in enumerate(docs)}
     weighted: list[tuple[tuple[bool, bool, int], int, int]] = []
@@ -114,18 +116,19 @@ def order_claims(
             moved, weight = index[move.doc], (True, move.settles, move.id)
             weighted += [(weight, moved, index[doc]) for doc in move.above if doc in index]
             weighted += [(weight, index[doc], moved) for doc in move.below if doc in index]
-    for doc, own in people.items():
+    for doc, label in people.items():
         if doc not in index:
             continue
         for other in docs:
             other_grade = grades[other]
-            if other_grade is None or other_grade == own.grade:
+            if other_grade is None or other_grade == label.grade:
                 continue
-            theirs = people.get(other)
-            weight = (False, False, own.id)
-            if theirs is not None:
-                weight = (True, theirs.settled and own.settled, max(own.id, theirs.id))
-            above, below = (doc, other) if own.grade > other_grade else (other, doc)
+            other_label = people.get(other)
+            weight = (False, False, label.id)
+            if other_label is not None:
+                is_settled = label.settled and other_label.settled
+                weight = (True, is_settled, max(label.id, other_label.id))
+            above, below = (doc, other) if label.grade > other_grade else (other, doc)
             weighted.append((weight, index[above], index[below]))
     weighted.sort(key=lambda claim: claim[0], reverse=True)
     return [(above, below) for _, above, below in weighted]
@@ -144,8 +147,8 @@ def pairwise_agreement(
         yield first, second, agreement(grades[first], grades[second], queries=queries)
     for judge, judge_grades in judges.items():
         column = [_as_float(judge_grades.get(key)) for key in keys]
-        for person, own in grades.items():
-            yield person, judge, agreement(own, column, queries=queries)
+        for person, person_grades in grades.items():
+            yield person, judge, agreement(person_grades, column, queries=queries)
 
 
 def agreement_items(
@@ -156,9 +159,9 @@ def agreement_items(
         {
             "who": first,
             "with": second,
-            "figures": {name: found.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS},
+            "figures": {name: pair.coefficients[name].to_dict() for name in PAIR_COEFFICIENTS},
         }
-        for first, second, found in pairwise_agreement(corrections, judges)
+        for first, second, pair in pairwise_agreement(corrections, judges)
     ]
 
 
@@ -204,14 +207,7 @@ def assign_passages(
     passage. Earlier assignments stay, and count.
     """
     names = [name.strip() for name in people]
-    if not all(names) or len(set(names)) < len(names):
-        raise InputError(f"people {', '.join(names)}", place="--to", remedy="name each one once")
-    if not 1 <= people_per_passage <= len(names):
-        raise InputError(
-            f"every passage to {people_per_passage} of {len(names)} people",
-            place="--each",
-            remedy=f"give 1 to {len(names)}",
-        )
+    _check_assignment(names, people_per_passage)
     generator = random.Random(int((store.meta("config") or {}).get("seed", 0)))
     keys = _draw_queries(store, generator, max_queries)
     assigned_to: dict[Key, list[str]] = {key: [] for key in keys}
@@ -228,9 +224,9 @@ def assign_passages(
     shared = set(candidates[: max(shared_passages - already_shared, 0)])
     rows = []
     for key in sorted(open_keys, key=lambda key: key not in shared):
-        wanted = len(names) if key in shared else people_per_passage
+        required = len(names) if key in shared else people_per_passage
         free = sorted((n for n in names if n not in assigned_to[key]), key=load.__getitem__)
-        chosen = free[: max(0, wanted - len(assigned_to[key]))]
+        chosen = free[: max(0, required - len(assigned_to[key]))]
         for name in chosen:
             load[name] += 1
         rows += [(name, *key, position) for name in chosen]
@@ -238,6 +234,18 @@ def assign_passages(
     with store.transaction():
         store.execute_many("INSERT INTO assigned VALUES (?, ?, ?, ?)", rows)
     return len(keys)
+
+
+def _check_assignment(names: Sequence[str], people_per_passage: int) -> None:
+    """Refuse empty or repeated names, and more people per passage than there are."""
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError(f"people {', '.join(names)}", place="--to", remedy="name each one once")
+    if not 1 <= people_per_passage <= len(names):
+        raise InputError(
+            f"every passage to {people_per_passage} of {len(names)} people",
+            place="--each",
+            remedy=f"give 1 to {len(names)}",
+        )
 
 
 def _draw_queries(store: Store, generator: random.Random, max_queries: int | None) -> list[Key]:
@@ -266,9 +274,9 @@ class AnnotatorProgress:
     unsure: int
 
     def __str__(self) -> str:
-        given = f" of {self.assigned:,} given" if self.assigned else ""
+        assigned = f" of {self.assigned:,} given" if self.assigned else ""
         unsure = f" ({self.unsure:,} unsure)" if self.unsure else ""
-        return f"{self.who} {self.labelled:,}{given}{unsure}"
+        return f"{self.who} {self.labelled:,}{assigned}{unsure}"
 
 
 def annotator_progress(store: Store, corrections: Iterable[Correction]) -> list[AnnotatorProgress]:

@@ -165,6 +165,7 @@ class _Counts:
     """
 
     def __init__(self, store: Store):
+        """Count what the stages stored, or the replies of a stage that has not ended."""
         self.store = store
         self.done = store.meta("done", {})
         self.queries = store.number("SELECT COUNT(*) FROM queries")

@@ -54,7 +54,7 @@ _STAGE_SETTINGS: dict[Stage, tuple[str, ...]] = {  # that decide its result
 
 
 class Answer(NamedTuple):
-    """What one judge says of one passage."""
+    """A judge's answer about one passage, as the table `answers` holds it."""
 
     grade: int | None
     mean: float | None
@@ -74,15 +74,15 @@ class Member:
 
 @dataclass(slots=True)
 class Build:
-    """A configuration at work on its store.
+    """The build of a golden set: a configuration and the store that its stages write.
 
     >>> from pathlib import Path
     >>> from rankproof.golden.building import Build
     >>> from rankproof.golden.settings import GoldenSettings
     >>> from rankproof.golden.store import Store, sql_list
-    >>> asked = GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}, sample=2)
+    >>> config = GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}, sample=2)
     >>> with Store("few.golden", create=True) as store:
-    ...     Build(asked, store).run()
+    ...     Build(config, store).run()
     ['rewrite', 'retrieve', 'merge', 'grade', 'prune', 'rank']
     """
 
@@ -103,8 +103,7 @@ class Build:
         ran: list[Stage] = []
         digests = self.digests()
         for stage in STAGES:
-            done = self.store.meta("done", {})
-            is_done = done.get(stage) == digests[stage]
+            is_done = self.store.meta("done", {}).get(stage) == digests[stage]
             if only is not None and stage != only:
                 if STAGES.index(stage) < STAGES.index(only) and not is_done:
                     raise InputError(
@@ -115,10 +114,10 @@ class Build:
                 continue
             if is_done and stage != only:
                 continue
-            done = self._reopen(stage) | {stage: digests[stage]}
-            self._run_stage(stage, partial(self.store.set_meta, "done", done))
+            done_stages = self._reopen(stage) | {stage: digests[stage]}
+            self._run_stage(stage, partial(self.store.set_meta, "done", done_stages))
             ran.append(stage)
-        if not ran:  # limits and paths may still have changed
+        if not ran:  # limits and paths may have changed nevertheless
             self._store_configuration()
         return ran
 
@@ -132,7 +131,7 @@ class Build:
             ]
         if not self.store.count_failed_requests(judges):
             return 0
-        # First, because a process killed in between must find the stage open.
+        # Reopen before retiring: if the process is killed in between, the next build grades again.
         self._reopen("grade")
         return self.store.retire_failed(judges)
 
@@ -141,16 +140,17 @@ class Build:
 
         The store then shows the configuration that its content is made with.
         """
-        done = self.store.meta("done", {})
-        remaining = {s: d for s, d in done.items() if STAGES.index(s) < STAGES.index(stage)}
+        digests = self.store.meta("done", {})
+        earlier = {s: d for s, d in digests.items() if STAGES.index(s) < STAGES.index(stage)}
         with self.store.transaction():
-            self.store.set_meta("done", remaining)
+            self.store.set_meta("done", earlier)
             for table in ("orders", "ranking", "refined", "posteriors"):
                 self.store.replace(table, [])
             self._store_configuration()
-        return remaining
+        return earlier
 
     def _store_configuration(self) -> None:
+        """Store the settings and the digests of the input files."""
         self.store.set_meta("config", self.settings.model_dump(mode="json"))
         self.store.set_meta("inputs", self.inputs.digests)
 
@@ -194,6 +194,7 @@ class Build:
     # --------------------------------------------------------------------------------- stages
 
     def _run_stage(self, stage: Stage, mark_finished: Callable[[], None]) -> None:
+        """Run one stage, then mark it as finished."""
         store, settings, inputs = self.store, self.settings, self.inputs
         if stage == "rewrite":
             with progress("rewriting", len(inputs.queries)):
@@ -214,6 +215,7 @@ class Build:
         mark_finished()
 
     def _grade(self) -> None:
+        """Ask each judge for the grades that it has not given yet, then combine all."""
         prompt = self.prompts["grade"]
         with self.prepared() as panel:
             for member in panel:
@@ -264,7 +266,7 @@ class Build:
         """Combine the grades of several judges; store how reliable each is."""
         labels = people_grades(self.store.active_corrections())
         keys = sorted(answers)
-        no_answer = Answer(None, None, None, None, 0)
+        no_answer = Answer(grade=None, mean=None, sd=None, failure=None, reply=0)
         votes = [
             [answers[key].get(judge, no_answer).grade or 0 for judge in judges] for key in keys
         ]
@@ -276,8 +278,10 @@ class Build:
         estimates: GradeEstimates = {}
         for index, key in enumerate(keys):
             grade = int(combined.grade[index]) or None
-            given = [answers[key][judge] for judge in judges if judge in answers[key]]
-            closest = min(given, key=lambda answer: abs((answer.grade or 9) - (grade or 0)))
+            answers_of_key = [answers[key][judge] for judge in judges if judge in answers[key]]
+            closest = min(
+                answers_of_key, key=lambda answer: abs((answer.grade or 9) - (grade or 0))
+            )
             rows.append((*key, grade, None if grade else closest.failure, closest.reply))
             estimates[key] = float(combined.mean[index]), float(combined.sd[index])
         accuracy, distance = combined.accuracy.tolist(), combined.mean_distance.tolist()
@@ -307,6 +311,7 @@ class Build:
         }
 
     def _prune(self) -> None:
+        """Store the passages to be put in order, chosen by the grades of judges and people."""
         self._combine_grades()  # again: people's labels may have changed which judge is reliable
         regraded = self._regraded()
         pools = group_rows(
@@ -318,8 +323,8 @@ class Build:
         rows: list[Row] = []
         for query, pool in pools.items():
             grades = [regraded.get((query, doc), grade) for doc, grade in pool]
-            kept = prune(grades, self.settings.pruning)
-            rows += [(query, pool[index][0], position) for position, index in enumerate(kept, 1)]
+            chosen = prune(grades, self.settings.pruning)
+            rows += [(query, pool[index][0], position) for position, index in enumerate(chosen, 1)]
         with self.store.transaction():
             self.store.replace("subset", rows)
 
@@ -334,7 +339,7 @@ class Build:
         return {
             (pool.query, doc): (pool.question, text)
             for pool in self.pools()
-            for doc, text in zip(pool.documents, pool.texts, strict=True)
+            for doc, text in pool.passages()
         }
 
     @contextmanager
@@ -394,9 +399,10 @@ class Build:
         self.store.set_meta("judge", {"type": judge_type, **judge, "prompts": prompts})
 
 
-def _describe_panel(described: list[dict[str, Any]]) -> dict[str, Any]:
-    ids = [member["numbers"]["grade"] for member in described]
-    for member in described:
+def _describe_panel(panel: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a panel by its members; raise InputError if two would be the same judge."""
+    ids = [member["numbers"]["grade"] for member in panel]
+    for member in panel:
         if ids.count(member["numbers"]["grade"]) > 1:
             raise InputError(
                 f"{member['name']} is in the panel twice",
@@ -404,11 +410,11 @@ def _describe_panel(described: list[dict[str, Any]]) -> dict[str, Any]:
                 remedy="name judges that differ in model or temperature",
             )
     return {
-        "name": " + ".join(member["name"] for member in described),
-        "model": " + ".join(member["model"] for member in described),
-        "parameters": {member["name"]: member["parameters"] for member in described},
-        "simulated": any(member["simulated"] for member in described),
-        "members": described,
+        "name": " + ".join(member["name"] for member in panel),
+        "model": " + ".join(member["model"] for member in panel),
+        "parameters": {member["name"]: member["parameters"] for member in panel},
+        "simulated": any(member["simulated"] for member in panel),
+        "members": panel,
     }
 
 
@@ -437,12 +443,12 @@ def pool_digests(
 
 
 def store_path(settings: GoldenSettings, config: Path) -> Path:
-    """Where a configuration file keeps its golden set."""
+    """The file that holds the golden set of a configuration file."""
     return settings.store or config.with_name(f"{config.stem}.golden")
 
 
 def read_prompts(settings: GoldenSettings) -> dict[Kind, Prompt]:
-    """The configured prompts, or those that ship with rankproof."""
+    """The configured prompts, or the built-in ones."""
     return {
         kind: read_prompt(kind, settings.language, getattr(settings.prompts, kind))
         for kind in get_args(Kind)
@@ -476,7 +482,7 @@ def ungraded(
     open_pools = []
     for pool in pools:
         remaining = QueryPool(pool.query, pool.question, [], [])
-        for doc, text in zip(pool.documents, pool.texts, strict=True):
+        for doc, text in pool.passages():
             pair = pair_digest(pool.question, text)
             if pair not in known:
                 known.add(pair)
@@ -496,14 +502,14 @@ def grade_requests(
         make_request(
             "grade",
             prompt,
-            pool.query,
-            pool.question,
-            list(zip(pool.documents[at : at + size], pool.texts[at : at + size], strict=True)),
+            query=pool.query,
+            question=pool.question,
+            passages=list(pool.passages())[start : start + size],
             seed=settings.seed,
             passage_chars=settings.passage_chars,
         )
         for pool in pools
-        for at in range(0, len(pool.documents), size)
+        for start in range(0, len(pool.documents), size)
     ]
 
 
@@ -530,7 +536,7 @@ def judge_price(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice
 
 
 def _without_versions(value: Any) -> Any:
-    """An identity as JSON keeps it; a package's version does not make another golden set."""
+    """Remove package versions from an identity: an upgrade does not make another golden set."""
     plain = json.loads(json.dumps(value, default=str))
     if isinstance(plain, dict):
         return {k: _without_versions(v) for k, v in plain.items() if k != "versions"}

@@ -48,6 +48,7 @@ class Changes(Displayed):
     cost: float | None  # of the newer set beyond that of the older
 
     def tables(self) -> list[Table]:
+        """A row for each kind of change, with its number and the first few ids."""
         moves = [f"{r.query} {r.doc}: {r.before} → {r.after}" for r in self.regraded]
         values: dict[str, int | Sequence[str | Key]] = {
             "queries added": self.queries_added,

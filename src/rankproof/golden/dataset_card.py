@@ -1,4 +1,4 @@
-"""The README.md of an exported golden set: what its files are, and how the labels were made."""
+"""The README.md of an export: what its files are, and how the labels were made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STALE_FILE = (
 
 
 def dataset_card(store: Store, golden: Golden, mark: str, *, has_stale: bool) -> str:
-    """The text of README.md; `mark` is in the names of a simulated judge's files."""
+    """Return the text of README.md; `mark` is in the names of a simulated judge's files."""
     counts, judge = golden.counts, golden.judge
     corrections = store.active_corrections()
     beir = "beir-simulated" if golden.simulated else "beir"
@@ -48,9 +48,9 @@ def dataset_card(store: Store, golden: Golden, mark: str, *, has_stale: bool) ->
     basis = "its posterior" if method == "posterior" else f"that of `method: {method}`"
     names = sorted({name for p in golden.passages().values() for name in p.systems})
     systems = ", ".join(f"`{name}`" for name in names) or "its lists"
-    together = ""
+    panel_note = ""
     if "members" in judge:
-        together = "(what several judges say together, each as reliable as it proved to be)\n"
+        panel_note = "(what several judges say together, each as reliable as it proved to be)\n"
     return f"""---
 language: {golden.config.get("language", "en")}
 task_categories: [text-retrieval]
@@ -83,7 +83,7 @@ A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, an
 ## How the labels came about
 
 Passages: for each query the best of {systems}, pooled. A grade is the judge's
-{together}unless people gave one; the judge ordered the passages in small batches, and the
+{panel_note}unless people gave one; the judge ordered the passages in small batches, and the
 order is {basis} given what people said. Prompts, settings and inputs are in `manifest.json`.
 
 {_annotation_text(golden, corrections)}
@@ -91,7 +91,7 @@ order is {basis} given what people said. Prompts, settings and inputs are in `ma
 
 
 def _annotation_text(golden: Golden, corrections: Sequence[Correction]) -> str:
-    """How many passages people labeled, and how far they agree."""
+    """Say how many passages people labeled, and how far they agree."""
     labels = [
         label
         for by_person in labels_by_person(corrections).values()
@@ -112,10 +112,10 @@ def _annotation_text(golden: Golden, corrections: Sequence[Correction]) -> str:
         "| | same grade | κ, quadratic | AC2, quadratic | α, ordinal | passages |",
         "|:--|--:|--:|--:|--:|--:|",
     ]
-    for person, other, found in pairwise_agreement(corrections, golden.grades_by_judge()):
-        if found.coefficients["exact"].items:
+    for person, other, pair in pairwise_agreement(corrections, golden.grades_by_judge()):
+        if pair.coefficients["exact"].items:
             other_name = "the judge" if other == JUDGE else _markdown_name(other)
-            lines.append(_agreement_row(f"{_markdown_name(person)} and {other_name}", found))
+            lines.append(_agreement_row(f"{_markdown_name(person)} and {other_name}", pair))
     return "\n".join([*lines, "", "95% intervals are over queries; none where there are few."])
 
 
@@ -124,12 +124,14 @@ def _markdown_name(who: str) -> str:
     return escape_controls(remove_secrets(who)).replace("|", "\\|")
 
 
-def _agreement_row(names: str, found: Agreement) -> str:
-    cells = [_agreement_cell(found.coefficients[name]) for name in PAIR_COEFFICIENTS]
-    return f"| {names} | {' | '.join(cells)} | {found.coefficients['exact'].items} |"
+def _agreement_row(names: str, pair: Agreement) -> str:
+    """A row of the table of agreement, in Markdown."""
+    cells = [_agreement_cell(pair.coefficients[name]) for name in PAIR_COEFFICIENTS]
+    return f"| {names} | {' | '.join(cells)} | {pair.coefficients['exact'].items} |"
 
 
 def _agreement_cell(coefficient: Coefficient) -> str:
+    """A coefficient with its interval; a dash if it is undefined."""
     if math.isnan(coefficient.value):
         return "–"
     if math.isnan(coefficient.low):

@@ -184,6 +184,7 @@ class _Contents:
     def _beir_files(
         self, graded: Sequence[tuple[GoldenQuery, GoldenPassage]]
     ) -> dict[str, Iterable[str]]:
+        """Lines of the files of a BEIR folder, by name."""
         folder = "beir-simulated" if self.golden.simulated else "beir"
         header = "query-id\tcorpus-id\tscore"
         passages = {p.doc: p for p in self.golden.passages().values()}
@@ -221,6 +222,7 @@ class _Contents:
                 yield f"{query}\t{doc}\t{system}"
 
     def _reply_lines(self) -> Iterator[str]:
+        """Every reply, with its judge's name and whether that judge's replies count."""
         store, judge = self.store, self.golden.judge
         identities = store.judge_identities()
         current = {*store.current_judges("grade"), *store.current_judges("order")}
@@ -235,9 +237,9 @@ class _Contents:
         """How the golden set was made; files by name and digest, never the user's folders."""
         golden = self.golden
         config = golden.config | {"prompts": golden.judge["prompts"]}
-        made = manifest("golden", config=config, seed=golden.config["seed"], packages=("numpy",))
+        base = manifest("golden", config=config, seed=golden.config["seed"], packages=("numpy",))
         texts = {p.doc: p.text for p in golden.passages().values()}
-        made |= {
+        facts = base | {
             "inputs": golden.inputs,
             "judge": redact_for_publication(golden.judge),
             "simulated": golden.simulated,
@@ -249,7 +251,9 @@ class _Contents:
             "instructions": sum(instruction(text) is not None for text in texts.values()),
         }
         members = panel_health(self.store)
-        return made | {"judges": [asdict(member) for member in members]} if members else made
+        if members:
+            facts["judges"] = [asdict(member) for member in members]
+        return facts
 
 
 def _stale_files(folder: Path, files: Iterable[str]) -> list[Path]:
@@ -259,8 +263,8 @@ def _stale_files(folder: Path, files: Iterable[str]) -> list[Path]:
     files of another golden set, but an error.
     """
     try:
-        made = json.loads(read_text(folder / _MANIFEST))
-        earlier = dict(made["files"]) if made["kind"] == "golden" else {}
+        last = json.loads(read_text(folder / _MANIFEST))
+        earlier = dict(last["files"]) if last["kind"] == "golden" else {}
     except (ValueError, KeyError, TypeError):  # no manifest, or of an earlier version
         return []
     stale = []
@@ -346,6 +350,7 @@ def _query_line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
 
 
 def _passage_item(p: GoldenPassage) -> dict[str, Any]:
+    """A passage in a line of golden.jsonl."""
     return {
         **plain_fields(p, "doc", "grade", "rank"),
         "rank_low": p.low,

@@ -177,21 +177,21 @@ class _Position(NamedTuple):
 
 
 def _position(orders: Sequence[Reply]) -> _Position | None:
-    """The dependence of orders on positions; None for too few orders."""
+    """Measure how far orders depend on where passages were shown; None for too few orders."""
     if len(orders) < _MIN_REPLIES:
         return None
     total = variance = chance = 0.0
     copies = 0
     for reply in orders:
         shown_at = {doc: index for index, doc in enumerate(reply.documents)}
-        given = np.array([shown_at[doc] for doc in reply.result or ()])
-        m = len(given)
+        order = np.array([shown_at[doc] for doc in reply.result or ()])
+        m = len(order)
         if m < 2:
             continue
-        concordance = np.sign(given[None, :] - given[:, None])[np.triu_indices(m, 1)]
+        concordance = np.sign(order[None, :] - order[:, None])[np.triu_indices(m, 1)]
         total += float(concordance.mean())
         variance += 2 * (2 * m + 5) / (9 * m * (m - 1))
-        copies += bool((np.diff(given) > 0).all())
+        copies += bool((np.diff(order) > 0).all())
         chance += 1 / math.factorial(m)
     if variance == 0:
         return None
@@ -199,9 +199,9 @@ def _position(orders: Sequence[Reply]) -> _Position | None:
 
 
 def _favored_place(orders: Sequence[Reply]) -> str | None:
-    """Say which place a judge puts first too often, even if it does not copy the order shown.
+    """Say from which place a judge takes its first passage too often; None if from none.
 
-    Such a judge can have τ = 0.
+    Such a judge need not copy the order shown: τ can be 0.
     """
     if len(orders) < _MIN_REPLIES:
         return None
@@ -248,6 +248,7 @@ class RepeatedPairs(NamedTuple):
 
 
 def _consistency(store: Store, orders: Sequence[Reply], sharpness: float) -> _Consistency:
+    """Compare how well a judge's comparisons of a pair agree with simulated judges and guesses."""
     if not orders:
         return _Consistency()
     replies_by_query: dict[str, list[Reply]] = {}
@@ -264,7 +265,11 @@ def _consistency(store: Store, orders: Sequence[Reply], sharpness: float) -> _Co
             for reply in replies_by_query.get(query, ())
         ]
         pools.append((len(docs), item_orders))
-        counts.append(count_repeated_pairs(item_orders, posterior, sharpness, simulated, generator))
+        counts.append(
+            count_repeated_pairs(
+                item_orders, posterior, sharpness, simulated=simulated, generator=generator
+            )
+        )
     pairs, surplus, variance, agreeing, compared = [
         sum(column) for column in zip(*counts, strict=True)
     ] or [0] * 5
@@ -292,7 +297,7 @@ def _is_circular(pools: Sequence[tuple[int, list[list[int]]]]) -> bool:
     """
     repeated = contradicting = 0
     for n, orders in pools:
-        wins = np.zeros((n, n))
+        wins = np.zeros((n, n))  # how often item i was put before item j
         for order in orders:
             for place, better in enumerate(order):
                 wins[better, order[place + 1 :]] += 1
@@ -328,14 +333,13 @@ def count_repeated_pairs(
         above, below = np.triu_indices(size, 1)
         first, second = items[:, above], items[:, below]
         noise = generator.gumbel(size=(simulated, *items.shape)) / sharpness
-        seen = utilities[:, items] + noise
-        first_won = np.concatenate(
-            [np.ones((1, *first.shape), bool), seen[..., above] > seen[..., below]]
-        )
+        noisy = utilities[:, items] + noise
+        simulated_wins = noisy[..., above] > noisy[..., below]
+        first_won = np.concatenate([np.ones((1, *first.shape), bool), simulated_wins])
         pair_ids.append((np.minimum(first, second) * n + np.maximum(first, second)).ravel())
         lower_item_won.append((first_won == (first < second)).reshape(1 + simulated, -1))
     if not pair_ids:
-        return RepeatedPairs(0, 0.0, 0.0, 0, 0)
+        return RepeatedPairs(pairs=0, surplus=0.0, variance=0.0, agreeing=0, compared=0)
     _, pair, times = np.unique(np.concatenate(pair_ids), return_inverse=True, return_counts=True)
     cell = pair + len(times) * np.arange(1 + simulated)[:, None]
     won = np.concatenate(lower_item_won, axis=1).ravel()

@@ -116,6 +116,7 @@ class JudgeClient:
         max_cost: float | None = None,
         concurrency: int = 4,
     ):
+        """`max_cost` is in US dollars; with it, an unknown `price` is an error."""
         if max_cost is not None and price is None:
             raise InputError(
                 f"max_cost is {max_cost}, but the price of {judge.name} is not known",
@@ -359,7 +360,7 @@ class JudgeClient:
         if self._stopped.is_set():  # the judge was told not to wait for the server any longer
             raise _Cancelled from None
         kind = "refused" if isinstance(error, Refused) else "unanswered"
-        no_answer = Answer("", 0, 0, 0.0, self._judge.model)
+        no_answer = Answer("", tokens_in=0, tokens_out=0, seconds=0.0, model=self._judge.model)
         reply = self._reply(request, no_answer, None, f"{kind}: {error.problem}")
         reply = replace(reply, id=self._store.add_reply(reply))
         return self._count_unanswered(reply, error.problem, error.place, error.remedy)

@@ -69,6 +69,7 @@ class Trials(Displayed):
         return [f"{trial.name}: {trial.problem}" for trial in self.trials if trial.problem]
 
     def tables(self) -> list[Table]:
+        """A row for each judge or prompt that was tried."""
         # A narrow terminal drops columns from the right.
         names = ["read", "κ", "low", "high", "constant", "in", "out", "seconds"]
         names += [*(["followed"] if self.planted else []), "failed", "passages"]
@@ -84,6 +85,7 @@ class Trials(Displayed):
         return [Table(columns, [self._row(trial) for trial in self.trials], notes=notes)]
 
     def _row(self, trial: Trial) -> tuple[Cell, ...]:
+        """The cells of a trial."""
         followed: list[Cell] = [_percent(trial.followed)] if self.planted else []
         return (
             trial.name,
@@ -207,7 +209,11 @@ def _followed_share(build: Build, member: Member, passages: int) -> float | None
         planted = (doc, f"{text}\n\n{PLANTED[build.settings.language]}")
         prompt = build.prompts["grade"]
         # As a repeat, because the reply is about a passage that is not in the golden set.
-        requests.append(make_request("grade", prompt, query, question, [planted], repeat=1))
+        requests.append(
+            make_request(
+                "grade", prompt, query=query, question=question, passages=[planted], repeat=1
+            )
+        )
     with build.clients([member], "planting", len(requests)) as (client,):
         grades = [grade for reply in client.ask(requests) for grade in _grades(reply)]
     return sum(grade >= 4 for grade in grades) / len(grades) if grades else None

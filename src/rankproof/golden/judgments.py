@@ -56,8 +56,8 @@ class Reply:
     @property
     def grades(self) -> dict[str, int]:
         """Grades by document, from this reply or from those to parts of its batch."""
-        own = self.result if isinstance(self.result, dict) else {}
-        return {doc: grade for part in self.parts for doc, grade in part.grades.items()} | own
+        grades = self.result if isinstance(self.result, dict) else {}
+        return {doc: grade for part in self.parts for doc, grade in part.grades.items()} | grades
 
     @property
     def final(self) -> bool:

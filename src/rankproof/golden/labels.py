@@ -7,6 +7,7 @@ who, grade, and optionally sure, note, settles. Any other file is read as judgme
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,7 @@ class Imported(Displayed):
     people: tuple[str, ...]
 
     def summary(self) -> Summary:
+        """How many labels were stored, and why others were not."""
         names = ", ".join(self.people) or "nobody"
         parts = [f"{plural(self.new, 'label')} of {names}"]
         if self.known:
@@ -89,10 +91,10 @@ class Imported(Displayed):
 
 
 def parse_grades(text: str) -> dict[int, int]:
-    """What "0=1,1=4" says: grades of a file and what they are from 1 to 5."""
+    """Parse "0=1,1=4": what each grade of a file means on the scale from 1 to 5."""
     try:
         pairs = [part.split("=") for part in text.split(",")]
-        return {int(own): int(grade) for own, grade in pairs}
+        return {int(file_grade): int(grade) for file_grade, grade in pairs}
     except ValueError:
         raise InputError(
             f"grades {text!r} cannot be read", place="--grades", remedy="write 0=1,1=4"
@@ -146,12 +148,13 @@ def import_labels(store: Store, labels: Sequence[Label]) -> Imported:
         stored, settled = labels_by_person(active), settled_labels(active)
         for label in labels:
             key = (label.query, label.doc)
-            own = settled.get(key) if label.settles else stored.get(key, {}).get(label.who)
+            earlier = settled.get(key) if label.settles else stored.get(key, {}).get(label.who)
+            content = (label.grade, label.sure, label.note)
             if label.grade is None and label.sure and label.note is None:
                 empty += 1
             elif key not in pooled:
                 elsewhere += 1
-            elif own and (own.new, own.sure, own.note) == (label.grade, label.sure, label.note):
+            elif earlier and (earlier.new, earlier.sure, earlier.note) == content:
                 known += 1
             else:
                 new += 1
@@ -159,14 +162,15 @@ def import_labels(store: Store, labels: Sequence[Label]) -> Imported:
                     label.query,
                     label.doc,
                     "grade",
-                    old=pooled[key] if own is None else own.new,
+                    old=pooled[key] if earlier is None else earlier.new,
                     new=label.grade,
                     who=label.who,
                     note=label.note,
                     sure=label.sure,
                     settles=label.settles,
                 )
-    return Imported(new, known, elsewhere, empty, tuple(sorted({label.who for label in labels})))
+    people = tuple(sorted({label.who for label in labels}))
+    return Imported(new=new, known=known, elsewhere=elsewhere, empty=empty, people=people)
 
 
 def label_rows(corrections: Sequence[Correction]) -> Iterator[dict[str, Any]]:
@@ -193,17 +197,13 @@ def label_rows(corrections: Sequence[Correction]) -> Iterator[dict[str, Any]]:
 def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
     """Lines of a CSV file without line ends; no cell is a formula to a spreadsheet."""
 
-    class LastLine:
-        text = ""
-
-        def write(self, text: str) -> None:
-            self.text = text
-
-    line = LastLine()
-    writer = csv.writer(line, lineterminator="")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="")
     for row in ([*columns], *([row[name] for name in columns] for row in rows)):
         writer.writerow(["" if value is None else escape_formula(str(value)) for value in row])
-        yield line.text
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
 
 
 # -------------------------------------------------------------------------------------- reading
@@ -223,7 +223,7 @@ def _table_rows(source: Source) -> list[TableRow] | None:
     if columns["query"] and columns["doc"] and not has_labels:
         choose_columns(names, "qrels", source.label)  # raises the error about missing grades
     return [
-        TableRow(line, {name: row.get(own) for name, own in columns.items() if own is not None})
+        TableRow(line, {name: row.get(key) for name, key in columns.items() if key is not None})
         for line, row in rows
     ]
 
@@ -261,6 +261,7 @@ def _json_rows(text: str) -> list[TableRow] | None:
 
 
 def _csv_rows(label: str, text: str, separator: str) -> list[TableRow]:
+    """Read the rows of a CSV file, without empty ones; `label` is the file in errors."""
     reader = read_csv_rows(text, separator)
     remedy = "put a cell that holds a mark or an end of a line in quotes"
     rows = []
@@ -322,7 +323,9 @@ def _labels_of_several(label: str, rows: Sequence[TableRow]) -> list[Label]:
                 remedy="keep one of the two",
             )
         grade = _whole_number(row.get("grade"), place)
-        labels[query, doc, who, settles] = Label(query, doc, who, grade, sure, note, settles)
+        labels[query, doc, who, settles] = Label(
+            query=query, doc=doc, who=who, grade=grade, sure=sure, note=note, settles=settles
+        )
     return list(labels.values())
 
 

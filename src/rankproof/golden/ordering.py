@@ -84,7 +84,12 @@ def rank_passages(
         pools, method = [subset.pool() for subset in subsets], settings.ranking.method
         known = {pool: s.known for pool, s in enumerate(subsets) if s.known is not None}
         refinement = Refinement(
-            pools, settings.refinement, settings.seed, method, known, judges=len(judges)
+            pools,
+            settings.refinement,
+            seed=settings.seed,
+            method=method,
+            known=known,
+            judges=len(judges),
         )
         _run_rounds(build, clients, subsets, refinement)
     reasons = {s.query: str(reason) for s, reason in zip(subsets, refinement.done, strict=True)}
@@ -119,7 +124,8 @@ def _read_subsets(
         if (query, doc) in people_grades:
             grade, sd = people_grades[query, doc], 0.0
         subset = subsets.setdefault(query, Subset(query, questions[query]))
-        subset.passages.append(Passage(doc, text, pair, rrf, grade, sd))
+        passage = Passage(doc=doc, text=text, pair=pair, rrf=rrf, grade=grade, grade_sd=sd)
+        subset.passages.append(passage)
     return list(subsets.values())
 
 
@@ -158,9 +164,9 @@ def _make_request(build: Build, subset: Subset, batch: Batch) -> Request:
     return make_request(
         "order",
         build.prompts["order"],
-        subset.query,
-        subset.question,
-        [(subset.passages[item].doc, subset.passages[item].text) for item in batch],
+        query=subset.query,
+        question=subset.question,
+        passages=[(subset.passages[item].doc, subset.passages[item].text) for item in batch],
         seed=build.settings.seed,
         repeat=repeat,
         shuffle=False,  # the refinement has shuffled the batch
@@ -174,10 +180,10 @@ def _ask_judges(
     """Send each request to its judge; return the replies in the order of the requests."""
     replies: dict[int, Reply] = {}
     for judge, client in enumerate(clients):
-        own = [index for index, other in enumerate(judge_of_request) if other == judge]
-        if own:
-            own_replies = client.ask([requests[index] for index in own])
-            replies |= dict(zip(own, own_replies, strict=True))
+        indexes = [index for index, other in enumerate(judge_of_request) if other == judge]
+        if indexes:
+            judge_replies = client.ask([requests[index] for index in indexes])
+            replies |= dict(zip(indexes, judge_replies, strict=True))
     return [replies[index] for index in range(len(requests))]
 
 

@@ -1,8 +1,7 @@
-"""Grade single passages with the judge of a golden set's configuration, to fill unjudged documents.
+"""Grade unjudged documents of runs one by one, with the judge of a golden set's configuration.
 
-Each passage is a request of its own, known by what the judge is shown. Asked again, after a stop,
-for other runs or for a larger grid, what was answered comes from the store, and only the others are
-paid for.
+Each is a request of its own. What was answered before an interruption, or for other runs, comes
+from the store, so that only new documents are paid for.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class PairJudge:
     """Grades (query, document) pairs from 1 to 5; None where the judge gave no usable grade."""
 
     expected: str  # calls and cost of all pairs, in words
-    at_once: int  # pairs to ask for in parallel
+    at_once: int  # pairs that may be asked for in parallel
     ask: Callable[[Sequence[Key]], list[int | None]]
     left: int  # pairs without a stored reply
 
@@ -51,9 +50,7 @@ def pair_judge(
     """Open the judge, prepared for these pairs; their texts are in the corpus."""
     requests = _make_requests(settings, corpus, pairs)
     price, price_source = judge_price(settings)
-    folder_qrels = settings.corpus / "qrels" / "test.tsv"  # what a simulated judge knows
-    qrels = settings.qrels or (folder_qrels if folder_qrels.is_file() else None)
-    judge = make_judge(settings, qrels)
+    judge = make_judge(settings, settings.human_labels)
     limits = settings.limits
     try:
         with (
@@ -94,6 +91,7 @@ def pair_judge(
 
 
 def _expected_cost(open_requests: Sequence[Request], total: int, price: TokenPrice | None) -> str:
+    """Say how many documents are to be judged, of how many, and the highest cost."""
     tokens_in = sum(map(estimate_request_tokens, open_requests))
     tokens_out = sum(map(estimate_reply_tokens, open_requests))
     dollars = cost(price, tokens_in, tokens_out)
@@ -126,9 +124,9 @@ def _make_requests(
         requests[query, doc] = make_request(
             "grade",
             prompt,
-            query,
-            questions[query],
-            [(doc, passages[doc])],
+            query=query,
+            question=questions[query],
+            passages=[(doc, passages[doc])],
             passage_chars=settings.passage_chars,
         )
     return requests

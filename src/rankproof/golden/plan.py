@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from rankproof.foundation.phrasing import plural
 from rankproof.golden.building import (
@@ -116,6 +116,7 @@ class Plan(Displayed):
         return {name: value for name, value in known.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
+        """What `golden build --dry-run --format json` prints."""
         figures = ("tokens_in", "tokens_out", "cost", "worst", "seconds", "stored")
         stages = [
             {
@@ -166,6 +167,14 @@ class _JudgePlan:
     extra_calls: int
 
 
+class _Usage(NamedTuple):
+    """Mean tokens for each passage, and seconds of a call."""
+
+    tokens_in: float
+    tokens_out: float
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class _Judge:
     """A judge with its price and the store that may hold replies of it."""
@@ -200,10 +209,10 @@ class _Judge:
                     return int(member["numbers"][kind])
         return 0
 
-    def usage(self, kind: Kind) -> list[float]:
-        """Mean tokens in and out for each passage and seconds of a call; [] before any reply."""
+    def mean_usage(self, kind: Kind) -> _Usage | None:
+        """What the judge's calls took so far; None before its first reply."""
         if self.store is None:
-            return []
+            return None
         model = getattr(self.settings, "model", None)
         ((count, *means),) = self.store.rows(
             "SELECT COUNT(*), SUM(tokens_in) * 1.0 / SUM(json_array_length(documents)), "
@@ -212,7 +221,7 @@ class _Judge:
             "WHERE kind = ? AND counted AND tokens_in > 0 AND (? IS NULL OR said ->> 'model' = ?)",
             (kind, model, model),
         )
-        return means if count else []
+        return _Usage(*means) if count else None
 
     def step(self, stage: str, kind: Kind, requests: Sequence[Request], calls: int) -> Step:
         """Estimate so many calls from sampled requests.
@@ -224,9 +233,10 @@ class _Judge:
         tokens_in: float = sum(map(estimate_request_tokens, requests))
         tokens_out: float = sum(map(estimate_reply_tokens, requests))
         seconds = None
-        if usage := self.usage(kind):
+        if usage := self.mean_usage(kind):
             passages = sum(len(request.labels) for request in requests)
-            tokens_in, tokens_out, seconds = passages * usage[0], passages * usage[1], usage[2]
+            tokens_in, tokens_out = passages * usage.tokens_in, passages * usage.tokens_out
+            seconds = usage.seconds
         likely_in, likely_out = round(share * tokens_in), round(share * tokens_out)
         max_reply = getattr(self.settings, "max_tokens", None)
         replies = [max_reply or estimate_reply_tokens(request) for request in requests]
@@ -243,28 +253,29 @@ class _Judge:
 
 
 class _Planner:
-    """Inputs and pools that all judges share."""
+    """Estimates the calls of each judge from the inputs and pools that all judges share."""
 
     def __init__(self, settings: GoldenSettings, store: Store | None):
+        """Find out which queries and pools a store holds already."""
         sql = "SELECT query, text FROM queries ORDER BY position"
         stored_queries = [] if store is None else store.rows(sql)
-        done = {} if store is None else store.meta("done", {})
+        done_stages = {} if store is None else store.meta("done", {})
         self.settings, self.store = settings, store
         self.panel = members(settings.judge)
         self.inputs: Inputs = read_inputs(settings, [query for query, _ in stored_queries])
         self.prompts = read_prompts(settings)
-        self.is_pooled = "merge" in done
+        self.is_pooled = "merge" in done_stages
         new_queries = set(self.inputs.queries)
         self.same_pools = False
         if self.is_pooled:
             new_queries -= set(stored_queries)
             # Pools of the same queries by the same lists stay; of others only the build can tell.
             stored_digests = pool_digests(settings, self.inputs, stored_queries)
-            self.same_pools = stored_digests["merge"] == done["merge"]
+            self.same_pools = stored_digests["merge"] == done_stages["merge"]
         self.new_queries = len(new_queries) if self.is_pooled else len(self.inputs.queries)
 
     def basis(self) -> str:
-        """What the calls for grading were counted from, in words."""
+        """Say what the calls for grading were counted from."""
         if not self.is_pooled:
             return f"grading from {_SAMPLE_SIZE} requests with passages drawn from the corpus"
         basis = "grading from the pools in the store"
@@ -294,7 +305,7 @@ class _Planner:
         settings = self.settings.model_copy(update={"judge": judge_settings})
         price, source = judge_price(settings)
         judge = _Judge(name, judge_settings, price, self.store)
-        # Its store is left out, because replies to whole batches say little of single passages.
+        # Without the store, because replies to whole batches say little about single passages.
         single = replace(judge, store=None).step("grade", "grade", self._sampled("grade", 1), 1)
         grading, extra_calls = self._grading(judge)
         return _JudgePlan(
@@ -358,7 +369,13 @@ class _Planner:
         for _ in range(_SAMPLE_SIZE):
             query, question = generator.choice(self.inputs.queries)
             batch = generator.sample(passages, size)
-            chars = self.settings.passage_chars
-            request = make_request(kind, prompt, query, question, batch, passage_chars=chars)
+            request = make_request(
+                kind,
+                prompt,
+                query=query,
+                question=question,
+                passages=batch,
+                passage_chars=self.settings.passage_chars,
+            )
             requests.append(request)
         return requests

@@ -47,11 +47,12 @@ def read_inputs(settings: GoldenSettings, known_queries: Sequence[str] = ()) -> 
     from rankproof.data.beir import read_corpus
     from rankproof.data.trec import check_trec_ids
 
-    folder_qrels = settings.corpus / "qrels" / "test.tsv"
-    qrels = settings.qrels or (folder_qrels if folder_qrels.is_file() else None)
+    qrels = settings.human_labels
     if qrels is not None and not qrels.is_file():
         raise InputError("there is no such file", place=str(qrels), remedy="check qrels")
-    corpus = read_corpus(settings.corpus, qrels or folder_qrels, settings.queries)
+    # Without labels, a name suffices: read_corpus would require the file only if None were given.
+    any_qrels = qrels or settings.corpus / "qrels" / "test.tsv"
+    corpus = read_corpus(settings.corpus, any_qrels, settings.queries)
     files = dict(corpus.files)
     if settings.queries is not None:
         files["queries"] = settings.queries
@@ -71,6 +72,7 @@ def read_inputs(settings: GoldenSettings, known_queries: Sequence[str] = ()) -> 
 
 
 def _judged_queries(queries: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str, str]]:
+    """The (id, text) pairs of queries that the qrels label; it is an error if there are none."""
     from rankproof.data import read_qrels
 
     if qrels is None:
@@ -87,10 +89,10 @@ def _judged_queries(queries: list[tuple[str, str]], qrels: Path | None) -> list[
 def _sample_queries(
     queries: list[tuple[str, str]], size: int, seed: int, known: set[str]
 ) -> list[tuple[str, str]]:
-    """Draw queries in a seeded order, after those that are known; in the order of the file."""
-    kept = [index for index, (query, _) in enumerate(queries) if query in known]
+    """Return the known queries and then others drawn by seed, in the order of the file."""
+    known_indexes = [index for index, (query, _) in enumerate(queries) if query in known]
     drawn = first_of_permutation(len(queries), size, seed).tolist()
-    sample = [*kept, *(index for index in drawn if index not in set(kept))][:size]
+    sample = list(dict.fromkeys([*known_indexes, *drawn]))[:size]
     return [queries[index] for index in sorted(sample)]
 
 

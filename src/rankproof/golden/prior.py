@@ -91,6 +91,7 @@ class PoolStack:
     """
 
     def __init__(self, pools: Sequence[Refiner]):
+        """Stack the pools' data, padded to the largest, and fit their posteriors."""
         self.pools = pools
         self.scale, self.sharpness = pools[0].scale, pools[0].sharpness
         self.factor: Float = np.array([pool.factor for pool in pools])  # (P,)

@@ -76,6 +76,7 @@ class RagGsRefiner:
     _closed: Reason | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        """Start with the grades as scores; an unknown grade becomes the mean of the others."""
         grade = np.asarray(self.grade, np.float64)
         known = grade[~np.isnan(grade)]
         self.score = np.where(np.isnan(grade), known.mean() if len(known) else 0.0, grade)
@@ -87,17 +88,19 @@ class RagGsRefiner:
         self._wins = np.zeros((n, n), np.int64)
 
     def next_round(self) -> list[Batch]:
+        """One batch, of the items that were shown least; [] if the pool is done."""
         if self.done:
             return []
         generator = np.random.default_rng([self.seed, self.calls])
         noise = generator.random(len(self.score))
-        seen = self.exposures + 0.3 * np.log1p(self.information) + noise
-        seen[list(self.unjudgeable)] = np.inf
-        size = min(self.settings.batch, len(seen) - len(self.unjudgeable))
-        batch = np.argsort(seen, kind="stable")[:size]
+        exposure = self.exposures + 0.3 * np.log1p(self.information) + noise
+        exposure[list(self.unjudgeable)] = np.inf
+        size = min(self.settings.batch, len(exposure) - len(self.unjudgeable))
+        batch = np.argsort(exposure, kind="stable")[:size]
         return [tuple(int(item) for item in generator.permutation(batch))]
 
     def resume(self, known: Known) -> None:
+        """Continue from the orders of earlier builds."""
         self.add_orders([tuple(order) for order in known.orders])
         self.calls += known.failed
         self.failed += known.failed
@@ -108,6 +111,7 @@ class RagGsRefiner:
     def add(
         self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
     ) -> None:
+        """Add the reply to the batch; None, and each failed part, counts as a failed call."""
         usable = usable_orders(self.next_round(), orders)
         self.add_orders(usable)
         self.calls += len(orders) - len(usable)
@@ -138,6 +142,7 @@ class RagGsRefiner:
 
     @property
     def done(self) -> Reason | None:
+        """Why the pool needs no more calls; None if it does."""
         if len(self.score) - len(self.unjudgeable) <= 1:
             return "order"
         if self._stable_turns >= self.constants.stable:
@@ -162,6 +167,7 @@ class RagGsRefiner:
         )
 
     def _lock_pairs(self, order: Batch) -> None:
+        """Lock pairs that were won often enough, or whose confidence bounds do not overlap."""
         half_width = self.constants.margin / np.sqrt(self.information)
         lower, upper = self.score - half_width, self.score + half_width
         for place, winner in enumerate(order):

@@ -379,7 +379,11 @@ class Refiner:
         return np.random.default_rng([self.seed, self._round, purpose])
 
     def _choose_batches(self) -> list[Batch]:
-        """Windows of sampled orders, around the depth or above it; no item twice in a round."""
+        """Draw orders from the posterior, and choose a window of `batch` items from each.
+
+        A share `boundary` of the windows straddles the depth, to settle which items belong to the
+        top; the others lie above it. An item is in one batch of a round, as long as items last.
+        """
         generator, settings = self._generator(0), self.settings
         n = len(self.features)
         size = min(settings.batch, n - len(self.unjudgeable))
@@ -387,22 +391,22 @@ class Refiner:
         depth = settings.depth_of(n)
         judgeable = np.ones(n, bool)
         judgeable[list(self.unjudgeable)] = False
-        free = judgeable.copy()
+        unused = judgeable.copy()
         batches: list[Batch] = []
         samples = self.posterior.sample(generator, count)
         for theta, uniform in zip(samples, generator.random(count), strict=True):
-            if free.sum() < size:
-                free[:] = judgeable
+            if unused.sum() < size:
+                unused[:] = judgeable
             order = np.argsort(-theta, kind="stable")
-            free_above_depth = int(free[order[:depth]].sum())
-            order = order[free[order]]
+            unused_above_depth = int(unused[order[:depth]].sum())
+            order = order[unused[order]]
             if _is_due(self.calls + len(batches), settings.boundary):
-                first = free_above_depth - (size + (uniform < 0.5)) // 2
+                first = unused_above_depth - (size + (uniform < 0.5)) // 2
             else:
-                first = int(uniform * max(1, free_above_depth - size + 1))
+                first = int(uniform * max(1, unused_above_depth - size + 1))
             first = min(max(first, 0), len(order) - size)
             window = order[first : first + size]
-            free[window] = False
+            unused[window] = False
             batches.append(tuple(int(item) for item in generator.permutation(window)))
         return batches
 
@@ -472,9 +476,11 @@ class Refinement:
         settings: RefineSettings | None = None,
         seed: int = 0,
         method: MethodName = "posterior",
+        *,
         known: Mapping[int, Known] | None = None,
         judges: int = 1,
     ):
+        """`known` are earlier orders by the pool's index; `judges` take turns in each pool."""
         from rankproof.golden.rag_gs_ordering import AS_PUBLISHED, RagGsConstants, RagGsRefiner
 
         settings = settings or RefineSettings()

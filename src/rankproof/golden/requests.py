@@ -16,7 +16,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Prompt:
 
 
 def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> Prompt:
-    """Read a prompt that ships with rankproof, or a user's own.
+    """Read a built-in prompt, or the file of a user's own; raise InputError if it is incomplete.
 
     >>> from rankproof.golden.requests import read_prompt
     >>> "{passages}" in read_prompt("grade").user
@@ -72,7 +72,7 @@ def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> P
 
 @dataclass(frozen=True)
 class Request:
-    """One question to the judge. `documents` and `texts` are in the order of `labels`."""
+    """One request to a judge; `documents` and `texts` are in the order of `labels`."""
 
     kind: Kind
     query: str
@@ -85,8 +85,8 @@ class Request:
     retry_note: str  # added in the next attempt
     schema: dict[str, Any]
     prompt: Prompt
-    attempt: int = 1
-    repeat: int = 0
+    attempt: int = 1  # 2: after a reply that could not be used
+    repeat: int = 0  # 1, 2, … if the judge is asked the same on purpose
     is_part: bool = False  # of a batch that failed as a whole
 
     @cached_property
@@ -121,9 +121,9 @@ class Request:
             make_request(
                 self.kind,
                 self.prompt,
-                self.query,
-                self.question,
-                half,
+                query=self.query,
+                question=self.question,
+                passages=half,
                 repeat=self.repeat,
                 shuffle=False,
             )
@@ -154,7 +154,7 @@ def make_request(
     shuffle: bool = True,
     passage_chars: int | None = None,
 ) -> Request:
-    """Make a request from (document, text) pairs, shuffled by a seed of the request's own.
+    """Make a request about (document, text) pairs, shuffled by `seed` and the request itself.
 
     >>> from rankproof.golden.requests import make_request, read_prompt
     >>> passages = [("d1", "So."), ("d2", "Because.")]
@@ -171,18 +171,15 @@ def make_request(
     texts = tuple(truncate(text, passage_chars) for _, text in shown)
     labels = tuple(letter_label(index) for index in range(len(shown)))
     code = _draw_code(generator, [question, *texts])
-    blocks = [_fenced(f"passage {name}", t, code) for name, t in zip(labels, texts, strict=True)]
+    blocks = [_fence(f"passage {name}", t, code) for name, t in zip(labels, texts, strict=True)]
     values = {
         "fence": code,
         "labels": ", ".join(labels),
-        "question": _fenced("question", question, code),
+        "question": _fence("question", question, code),
         "passages": "\n\n".join(blocks),
     }
-
-    def fill(part: str) -> str:
-        # All placeholders at once, so that those in a passage's text are not filled in.
-        return _PLACEHOLDERS.sub(lambda match: values[match[1]], part)
-
+    # All placeholders at once, so that those in a passage's text are not filled in.
+    fill = partial(_PLACEHOLDERS.sub, lambda match: values[match[1]])
     return Request(
         kind=kind,
         query=query,
@@ -210,7 +207,8 @@ def _draw_code(generator: random.Random, texts: Sequence[str]) -> str:
         size += tries % 8 == 0  # a long text may hold every short code
 
 
-def _fenced(name: str, text: str, code: str) -> str:
+def _fence(name: str, text: str, code: str) -> str:
+    """Return a text between marks that only this request uses."""
     return f"<<< {name} {code} >>>\n{text}\n<<< end of {name} {code} >>>"
 
 

@@ -211,10 +211,11 @@ def read_queries(
     for correction in store.active_corrections(query):
         if correction.query in passages and who in (None, correction.who):
             corrections.setdefault(correction.query, []).append(correction)
-    for name, own in corrections.items():
-        labels = _apply_grades(name, passages[name], own)
+    for name, query_corrections in corrections.items():
+        pool = passages[name]
+        labels = _apply_grades(name, pool, query_corrections)
         if reorder and queries[name].reason is not None:
-            ranking = _reorder(store, name, passages[name], own, labels)
+            ranking = _reorder(store, name, pool, corrections=query_corrections, labels=labels)
             if ranking is not None:
                 overlap, locks = ranking
                 queries[name] = replace(queries[name], overlap=overlap, locks=locks)
@@ -283,8 +284,8 @@ def _apply_grades(
     for correction in corrections:
         passage = passages.get(correction.doc)
         if passage is not None:
-            own = (*passage.corrections, correction)
-            passages[correction.doc] = replace(passage, corrections=own)
+            so_far = (*passage.corrections, correction)
+            passages[correction.doc] = replace(passage, corrections=so_far)
     labels = {}
     for (_, doc), label in people_grades(corrections, judge_grades).items():
         if doc in passages:
@@ -297,20 +298,21 @@ def _reorder(
     store: Store,
     query: str,
     passages: dict[str, GoldenPassage],
+    *,
     corrections: Sequence[Correction],
     labels: Mapping[str, PeopleGrade],
 ) -> tuple[float, list[list[Any]]] | None:
     """Rank passages by the judge and people together, in place; return overlap and locks.
 
-    None if people's statements change nothing. A passage that pruning keeps only because of
+    None if people's statements change nothing. A passage that pruning chooses only because of
     people's grades joins the order, although the judge never ordered it.
     """
     config = store.meta("config")
     ranked = sorted((p for p in passages.values() if p.rank is not None), key=lambda p: p.rank or 0)
     pool = sorted(passages.values(), key=lambda p: (-p.rrf, p.doc))
-    kept = prune([p.grade for p in pool], PruningSettings(**config["pruning"]))
-    kept_passages = [pool[index] for index in sorted(kept)]
-    added = [p for p in kept_passages if p.rank is None and p.doc in labels]
+    chosen = prune([p.grade for p in pool], PruningSettings(**config["pruning"]))
+    chosen_passages = [pool[index] for index in sorted(chosen)]
+    added = [p for p in chosen_passages if p.rank is None and p.doc in labels]
     docs = [p.doc for p in (*ranked, *added)]
     grades = {p.doc: p.grade for p in passages.values()}
     above = consistent_claims(order_claims(docs, corrections, grades, labels), len(docs))
@@ -319,7 +321,7 @@ def _reorder(
     mean, covariance = _joint_posterior(store, query, ranked, added)
     top_size = int(config["ranking"]["depth"] or config["pruning"]["target"])
     depth = RefineSettings(depth=top_size).depth_of(len(docs))
-    ranking = constrain(mean, covariance, above, depth, int(config["seed"]))
+    ranking = constrain(mean, covariance, above, depth=depth, seed=int(config["seed"]))
     for rank, item in enumerate(ranking.order.tolist(), 1):
         passages[docs[item]] = _with_rank(passages[docs[item]], rank, item, ranking)
     locks = [
@@ -332,6 +334,7 @@ def _reorder(
 def _with_rank(
     passage: GoldenPassage, rank: int, item: int, ranking: ConstrainedRanking
 ) -> GoldenPassage:
+    """The passage, item `item` of a ranking, with its rank and uncertainty there."""
     return replace(
         passage,
         rank=rank,

@@ -8,6 +8,7 @@ limits: {max_cost: 5.0, concurrency: 8}
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -185,6 +186,12 @@ class GoldenSettings(Settings):
         if not (self.depths.dense or self.depths.bm25 or len(names) > 2 or pool.sweep):
             raise InputError("dense and bm25 are both 0", remedy="retrieve something")
         return self
+
+    @property
+    def human_labels(self) -> Path | None:
+        """The file with people's labels; None if the folder has none, either."""
+        folder_qrels = self.corpus / "qrels" / "test.tsv"
+        return self.qrels or (folder_qrels if folder_qrels.is_file() else None)
 
     @property
     def sparse(self) -> Any:

@@ -1,4 +1,4 @@
-"""What was said of a golden set and does not count any more, and why.
+"""Grades and orders that no longer count in a golden set, and why.
 
 Nothing is deleted: what judges said of other texts, under another prompt or as other judges stays
 on record, and so does what people said of texts that were edited since.
@@ -32,11 +32,14 @@ def find_stale(store: Store) -> list[Stale]:
     for correction in store.outdated_corrections():
         reason = "the text that a person saw was edited"
         query, doc = correction.query, correction.doc
-        stale.append(Stale(query, doc, correction.new, correction.who, reason))
+        stale.append(
+            Stale(query=query, doc=doc, grade=correction.new, who=correction.who, reason=reason)
+        )
     return stale
 
 
 def _stale_grades(store: Store) -> Iterator[Stale]:
+    """Grades of another prompt or judge, and those of passages that are gone or were edited."""
     current = store.current_judges("grade")
     judges = store.judge_identities()
     queries = {query for (query,) in store.rows("SELECT query FROM queries")}
@@ -57,7 +60,8 @@ def _stale_grades(store: Store) -> Iterator[Stale]:
             half = len(old_pair) // 2  # the first half is the question's digest
             is_same_question = old_pair[:half] == new_pair[:half]
             reason = "its passage was edited" if is_same_question else "its query was edited"
-        yield Stale(query, doc, grade, str(judge.get("name")), reason)
+        name = str(judge.get("name"))
+        yield Stale(query=query, doc=doc, grade=grade, who=name, reason=reason)
 
 
 def _stale_orders(store: Store) -> Iterator[Stale]:
@@ -76,8 +80,14 @@ def _stale_orders(store: Store) -> Iterator[Stale]:
             reason = "an order of texts that were edited or are gone"
         else:
             continue
-        order = tuple(json.loads(result))
-        yield Stale(query, None, None, str(judge.get("name")), reason, order)
+        yield Stale(
+            query=query,
+            doc=None,
+            grade=None,
+            who=str(judge.get("name")),
+            reason=reason,
+            order=tuple(json.loads(result)),
+        )
 
 
 def _difference(store: Store, judge: dict[str, Any]) -> str:

@@ -69,6 +69,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, write: bool = False, create: bool = False):
+        """Open to read; with `write`, lock the file; with `create`, make it if it is absent."""
         self.path = Path(path)
         self.write = write or create
         self._mutex = threading.RLock()
@@ -366,20 +367,15 @@ class Store:
                     place=str(self.path),
                     remedy="correct a passage that the golden set holds",
                 )
-            earlier = self._own_corrections(query, doc, field, who, settles)
-            last = earlier[-1] if earlier else None
-            if seen is not None and seen != (last.id if last else 0):
-                change = f"{last.who}, {last.at[:16]}: {last.new}" if last else "an undo"
-                raise ConcurrentChange(
-                    f"{passage} was changed elsewhere meanwhile ({change})",
-                    remedy="look again and repeat it if you still want to",
-                )
+            earlier = self._own_corrections(query, doc, field, who=who, settles=settles)
+            if seen is not None:
+                _check_last(earlier, seen, passage)
             values = {"who": who, "note": note, "sure": sure, "settles": settles}
             if field == "grade":
                 old = self._last_grade(query, doc, earlier)
             else:
                 values |= {"above": _to_json(above), "below": _to_json(below)}
-            return self.insert_correction(query, doc, field, old, new, **values)
+            return self.insert_correction(query, doc, field, old=old, new=new, **values)
 
     def undo(self, correction_id: int, *, who: str, note: str | None = None) -> int:
         """Take back one's own correction or undo; return the id of the row that does so."""
@@ -408,16 +404,21 @@ class Store:
             query, doc, field = target.query, target.doc, target.field
             if field == "rank":
                 old, new = target.new, target.old
-                return self.insert_correction(query, doc, field, old, new, **values)
-            own = (query, doc, field, who, target.settles)
-            old = self._last_grade(query, doc, self._own_corrections(*own))
-            undo_id = self.insert_correction(query, doc, field, old, target.old, **values)
-            new = self._last_grade(query, doc, self._own_corrections(*own))  # now that it is undone
-            self.execute("UPDATE corrections SET new = ? WHERE id = ?", (new, undo_id))
+                return self.insert_correction(query, doc, field, old=old, new=new, **values)
+
+            def last_grade() -> int | None:
+                earlier = self._own_corrections(query, doc, field, who=who, settles=target.settles)
+                return self._last_grade(query, doc, earlier)
+
+            undo_id = self.insert_correction(
+                query, doc, field, old=last_grade(), new=None, **values
+            )
+            sql = "UPDATE corrections SET new = ? WHERE id = ?"
+            self.execute(sql, (last_grade(), undo_id))  # the grade that the undo restores
             return undo_id
 
     def _own_corrections(
-        self, query: str, doc: str, field: Field, who: str, settles: bool
+        self, query: str, doc: str, field: Field, *, who: str, settles: bool
     ) -> list[Correction]:
         """A person's active corrections of a passage, or of a query's order.
 
@@ -441,7 +442,14 @@ class Store:
         return rows[0][0] if rows else None
 
     def insert_correction(
-        self, query: str, doc: str, field: Field, old: int | None, new: int | None, **values: Any
+        self,
+        query: str,
+        doc: str,
+        field: Field,
+        *,
+        old: int | None,
+        new: int | None,
+        **values: Any,
     ) -> int:
         """Store a correction that was checked before, and return its id; inside a transaction."""
         row = {"query": query, "doc": doc, "field": field, "old": old, "new": new}
@@ -515,11 +523,23 @@ def sql_list(ids: Iterable[int]) -> str:
     return f"({', '.join(map(str, ids))})"
 
 
+def _check_last(corrections: Sequence[Correction], seen: int, passage: str) -> None:
+    """Raise `ConcurrentChange` unless `seen` is the id of the last correction, 0 for none."""
+    last = corrections[-1] if corrections else None
+    if seen != (last.id if last else 0):
+        change = f"{last.who}, {last.at[:16]}: {last.new}" if last else "an undo"
+        raise ConcurrentChange(
+            f"{passage} was changed elsewhere meanwhile ({change})",
+            remedy="look again and repeat it if you still want to",
+        )
+
+
 def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 def _read_correction(row: Row) -> Correction:
+    """Read a row with `_CORRECTION_COLUMNS`."""
     values = dict(zip(_CORRECTION_COLUMNS, row, strict=True))
     values |= {name: bool(values[name]) for name in ("sure", "settles")}
     values |= {name: tuple(json.loads(values[name])) for name in ("above", "below")}
@@ -527,6 +547,7 @@ def _read_correction(row: Row) -> Correction:
 
 
 def _read_reply(row: Row) -> Reply:
+    """Read a row with `_REPLY_COLUMNS`."""
     values = dict(zip(_REPLY_COLUMNS, row, strict=True))
     values["counted"] = bool(values["counted"])
     values["parameters"] = json.loads(values["parameters"])

@@ -169,7 +169,14 @@ def choose(
         limits = Limits(sla_ms=sla_ms, budget=budget, quality=quality)
         report, broken = write_report(place, None, title, limits=limits)
     notes = [*swept.manifest["notes"], *(f"left out of the page: {line}" for line in broken)]
-    return Chosen(place, recommendation, swept, report, is_simulated, tuple(notes))
+    return Chosen(
+        folder=place,
+        recommendation=recommendation,
+        swept=swept,
+        report=report,
+        simulated=is_simulated,
+        notes=tuple(notes),
+    )
 
 
 def _agree_to_cost(expected: list[str], yes: bool) -> None:
@@ -392,12 +399,15 @@ def _sweep_requests(grid: SweepSettings) -> list[str]:
 def _is_settled(out: Path, grid: SweepSettings) -> bool:
     """True if the folder holds this sweep of the same texts: its lists have been judged."""
     try:
-        made = read_sweep(out).manifest
-        digests = {f["file"]: f["sha256"] for f in made["inputs"].values() if "file" in f}
+        sweep_manifest = read_sweep(out).manifest
+        inputs = sweep_manifest["inputs"].values()
+        digests = {f["file"]: f["sha256"] for f in inputs if "file" in f}
         files = (CORPUS, QUERIES)
         has_texts = all(digests.get(name) == digest_file(grid.corpus / name) for name in files)
         config = redact(redact_for_publication(grid.model_dump(mode="json")))
-        return has_texts and _listing_settings(made["config"]) == _listing_settings(config)
+        return has_texts and _listing_settings(sweep_manifest["config"]) == _listing_settings(
+            config
+        )
     except (InputError, KeyError, OSError, AttributeError):
         return False
 
@@ -405,8 +415,8 @@ def _is_settled(out: Path, grid: SweepSettings) -> bool:
 def _listing_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that decide which passages are judged: of the measures, the cutoffs."""
     cutoffs = [parse(name).cutoff for name in config["measures"]]
-    kept = {key: value for key, value in config.items() if key not in ("qrels", "best_by")}
-    return kept | {"measures": cutoffs}
+    decisive = {key: value for key, value in config.items() if key not in ("qrels", "best_by")}
+    return decisive | {"measures": cutoffs}
 
 
 def _caveats(place: Path, is_simulated: bool) -> list[str]:

@@ -62,7 +62,7 @@ CORPUS, QUERIES, TEXTS = "corpus.jsonl", "queries.jsonl", "texts.jsonl"
 PROVENANCE, GOLDEN, SWEEP = "provenance.json", "golden.yaml", "sweep.yaml"
 OWN_FILES = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
 _EXTRACTED = ("PDF", "HTML")  # formats whose text is stored: extracting is slow, spans need it
-_MOST_NOTES = 20  # notes on single files that are listed
+_MAX_FILE_NOTES = 20  # that are listed
 _FOLDER_LINKS = "links to folders"
 _LINKS_OUTSIDE = "links out of the folder"
 
@@ -192,31 +192,38 @@ def init(
     """
     source = check_folder(folder)
     place = _default_folder(source) if out is None else Path(out)
-    before = _last_run(place, source)
-    typed_in = [] if questions is None else typed_questions(questions)
-    endpoint = _Endpoint(url, model, key_env)
-    if url is None and model is None and _judge_of(place).get("type") == "llm":
-        endpoint = _Endpoint(*(_judge_of(place).get(key) for key in _Endpoint._fields))
-    _check_endpoint(generate, endpoint)
-    chunking = _choose_chunking(before, size, overlap, by)
-    corpus = _read_corpus(source, place, before, chunking)
+    last_run = _last_run(place, source)
+    new_typed = [] if questions is None else typed_questions(questions)
+    endpoint = _choose_endpoint(place, _Endpoint(url, model, key_env), generate)
+    chunking = _choose_chunking(last_run, size, overlap, by)
+    corpus = _read_corpus(source, place, last_run, chunking)
     config = {"chunks": chunking, "generate": generate}
-    made = manifest(
+    run_manifest = manifest(
         "documents",
         config=config | {"url": endpoint.url, "model": endpoint.model},
         inputs={} if questions is None else {"questions": questions},
         seed=seed,
         packages=("polars", "pypdfium2", "lxml"),
     )
-    record: dict[str, Any] = {"manifest": made, "chunks": chunking, "written": {}, "files": []}
-    if not before:  # an interruption from here on leaves a folder that is recognized as init's
+    record: dict[str, Any] = {
+        "manifest": run_manifest,
+        "chunks": chunking,
+        "written": {},
+        "files": [],
+    }
+    if not last_run:  # an interruption from here on leaves a folder that is recognized as init's
         write_lines(place / PROVENANCE, [json.dumps(record, indent=1)])
     _write_corpus(place, corpus)
-    digests, config_notes = _write_configurations(place, before, len(corpus.rows), endpoint)
+    digests, config_notes = _write_configurations(place, last_run, len(corpus.rows), endpoint)
     record |= {"written": digests, "files": [asdict(file) for file in corpus.files]}
     write_lines(place / PROVENANCE, [json.dumps(record, indent=1, ensure_ascii=False)])
     all_questions, question_notes = _collect_questions(
-        place, corpus.rows, typed_in, generate, endpoint, seed
+        place,
+        corpus.rows,
+        new_typed=new_typed,
+        target_count=generate,
+        endpoint=endpoint,
+        seed=seed,
     )
     notes = [*_file_notes(corpus), *question_notes, *config_notes]
     notes += filter(None, [question_caveat(all_questions)])
@@ -230,7 +237,7 @@ def init(
         others=corpus.others,
         notes=tuple(notes),
         next=_next_command(place, source, bool(all_questions)),
-        manifest=made,
+        manifest=run_manifest,
     )
 
 
@@ -275,8 +282,13 @@ def _last_run(place: Path, source: Path) -> dict[str, Any]:
         ) from None
 
 
-def _check_endpoint(generate: int, endpoint: _Endpoint) -> None:
-    """Raise InputError unless url and model come together, and questions have a writer."""
+def _choose_endpoint(place: Path, endpoint: _Endpoint, generate: int) -> _Endpoint:
+    """Return the endpoint of the arguments, else the judge of the last run.
+
+    Raise InputError unless url and model come together, and questions have a writer.
+    """
+    if endpoint.url is None and endpoint.model is None and _judge_of(place).get("type") == "llm":
+        endpoint = _Endpoint(*(_judge_of(place).get(key) for key in _Endpoint._fields))
     url, model, _ = endpoint
     if (url is None) != (model is None):
         raise InputError(
@@ -292,14 +304,15 @@ def _check_endpoint(generate: int, endpoint: _Endpoint) -> None:
         register_address(url)
         judge = {"type": "llm", "url": url, "model": model}
         check_config({"corpus": ".", "judge": judge}, GoldenSettings, place="--url")
+    return endpoint
 
 
 def _choose_chunking(
-    before: dict[str, Any], size: int | None, overlap: int | None, by: str | None
+    last_run: dict[str, Any], size: int | None, overlap: int | None, by: str | None
 ) -> dict[str, Any]:
     """Return the arguments, completed by the last run's chunking or the default."""
     chosen: dict[str, Any] = {"size": 1200, "overlap": 0, "by": "headings"}
-    chosen |= before.get("chunks", {})
+    chosen |= last_run.get("chunks", {})
     arguments = {"size": size, "overlap": overlap, "by": by}
     chosen |= {key: value for key, value in arguments.items() if value is not None}
     _chunk_settings(chosen, headings=True)
@@ -334,7 +347,7 @@ class _Corpus:
 
 
 def _read_corpus(
-    source: Path, place: Path, before: dict[str, Any], chunking: dict[str, Any]
+    source: Path, place: Path, last_run: dict[str, Any], chunking: dict[str, Any]
 ) -> _Corpus:
     """Read every file of the folder, and cut its documents into passages.
 
@@ -342,7 +355,7 @@ def _read_corpus(
     come first, so that they keep them when a copy is added.
     """
     paths, others, unreadable = _walk(source)
-    known: Known = before.get("files", {})
+    known: Known = last_run.get("files", {})
     corpus = _Corpus([_with_change(file, known) for file in unreadable], others)
     by_name = {path.relative_to(source).as_posix(): path for path in paths}
     passages: dict[str, list[dict[str, Any]]] = {}
@@ -416,28 +429,28 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
 
     Hidden files are skipped, and links to files outside: sharing the corpus would share them.
     """
-    documents, others = [], Counter[str]()
+    documents, skipped = [], Counter[str]()
     unreadable = []
     root = source.resolve()
 
     def add_unreadable(path: Path, kind: str, reason: str) -> None:
         name = printable_path(path.relative_to(source).as_posix())
-        unreadable.append(FileRead(name, kind, "", 0, "broken", "new", notes=(reason,)))
+        unreadable.append(_broken_file(name, kind, reason))
 
     def add_closed_folder(error: OSError) -> None:
         add_unreadable(Path(error.filename), "folder", f"cannot be read ({error.strerror})")
 
     for folder, subfolders, names in os.walk(source, onerror=add_closed_folder):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        others[_FOLDER_LINKS] += sum((Path(folder) / name).is_symlink() for name in subfolders)
+        skipped[_FOLDER_LINKS] += sum((Path(folder) / name).is_symlink() for name in subfolders)
         for name in sorted(names):
             path = Path(folder) / name
             if name.startswith("."):
                 continue
             if (kind := format_of(path)) is None:
-                others[path.suffix.lower() or "no ending"] += 1
+                skipped[path.suffix.lower() or "no ending"] += 1
             elif path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(root):
-                others[_LINKS_OUTSIDE] += 1
+                skipped[_LINKS_OUTSIDE] += 1
             elif path.is_file():
                 documents.append(path)
             else:
@@ -445,7 +458,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
                 reason = "is a link that leads nowhere" if is_link else "is not a file"
                 add_unreadable(path, kind, reason)
     ordered = sorted(documents, key=lambda p: p.relative_to(source).as_posix())
-    return ordered, {what: count for what, count in others.most_common() if count}, unreadable
+    return ordered, {what: count for what, count in skipped.most_common() if count}, unreadable
 
 
 def _read_documents(
@@ -461,9 +474,11 @@ def _read_documents(
         sha, length = digest_file(path), path.stat().st_size
     except OSError as error:
         reason = f"cannot be read ({error.strerror or error})"
-        broken = FileRead(label, kind, "", 0, "broken", "new", notes=(reason,))
-        return _with_change(broken, known), []
-    file = _with_change(FileRead(label, kind, sha, length, "read", "new"), known)
+        return _with_change(_broken_file(label, kind, reason), known), []
+    new_file = FileRead(
+        file=label, format=kind, sha256=sha, size=length, state="read", change="new"
+    )
+    file = _with_change(new_file, known)
     try:
         stored = stored_texts.get(sha)
         if stored is not None and stored["version"] == __version__:
@@ -480,6 +495,19 @@ def _read_documents(
             "documents": [asdict(document) for document in contents.documents],
         }
     return replace(file, notes=tuple(contents.notes)), contents.documents
+
+
+def _broken_file(name: str, file_format: str, reason: str) -> FileRead:
+    """A file whose bytes cannot be read."""
+    return FileRead(
+        file=name,
+        format=file_format,
+        sha256="",
+        size=0,
+        state="broken",
+        change="new",
+        notes=(reason,),
+    )
 
 
 def _with_change(file: FileRead, known: Known) -> FileRead:
@@ -537,31 +565,34 @@ def _passage_row(document: Document, span: Span, file: str) -> dict[str, Any]:
 def _collect_questions(
     place: Path,
     rows: Sequence[dict[str, Any]],
-    typed_in: list[Question],
-    wanted: int,
+    *,
+    new_typed: list[Question],
+    target_count: int,
     endpoint: _Endpoint,
     seed: int,
 ) -> tuple[list[Question], list[str]]:
     """Return the questions, typed then generated, and notes; each is stored before the next.
 
-    `typed_in` replace the typed questions of the last run. `wanted` is how many the endpoint is to
-    have written in all.
+    `new_typed`, if there are any, replace the typed questions of the last run. `target_count` is
+    the number of generated questions in the end, those of earlier runs included.
     """
     path = place / QUERIES
     stored = kept_questions(path) if path.is_file() else []
     generated = [q for q in stored if q.model is not None]
-    questions = [*(typed_in or [q for q in stored if q.model is None]), *generated]
+    questions = [*(new_typed or [q for q in stored if q.model is None]), *generated]
     refusals: Counter[str] = Counter()
-    if typed_in:
+    if new_typed:
         write_lines(path, (_to_json(q.row()) for q in questions))
-    if wanted:
+    if target_count:
         passages = [(row["_id"], row["text"]) for row in rows]
         chat = Chat(
             str(endpoint.model), endpoint.url, endpoint.key_env, temperature=0.0, max_tokens=1024
         )
         try:
-            with progress("questions", max(0, wanted - len(generated))):
-                for question, reason in write_questions(passages, wanted, chat, questions, seed):
+            with progress("questions", max(0, target_count - len(generated))):
+                for question, reason in write_questions(
+                    passages, chat, existing=questions, target_count=target_count, seed=seed
+                ):
                     if question is None:
                         refusals[reason] += 1
                         continue
@@ -574,9 +605,9 @@ def _collect_questions(
         f"{plural(count, 'generated question')} refused: {reason}"
         for reason, count in refusals.items()
     ]
-    missing = wanted - sum(q.model is not None for q in questions)
+    missing = target_count - sum(q.model is not None for q in questions)
     if missing > 0:
-        are = out_of(missing, wanted, "question", "is", "are")
+        are = out_of(missing, target_count, "question", "is", "are")
         notes.append(f"{are} missing: run it again for other passages")
     return questions, notes
 
@@ -585,10 +616,10 @@ def _collect_questions(
 
 
 def _write_configurations(
-    place: Path, before: dict[str, Any], passages: int, endpoint: _Endpoint
+    place: Path, last_run: dict[str, Any], passages: int, endpoint: _Endpoint
 ) -> tuple[dict[str, str], list[str]]:
     """Write the YAML files that the user has not changed; return their digests, and notes."""
-    last_digests: dict[str, str] = before.get("written", {})
+    last_digests: dict[str, str] = last_run.get("written", {})
     templates: dict[str, Callable[[], str]] = {
         GOLDEN: lambda: golden_yaml(*endpoint),
         SWEEP: lambda: sweep_yaml(passages, _judge_of(place).get("type")),
@@ -637,8 +668,11 @@ def _file_notes(corpus: _Corpus) -> list[str]:
         for file in corpus.files
         if file.notes or file.state != "read"
     ]
-    if len(notes) > _MOST_NOTES:
-        notes = [*notes[:_MOST_NOTES], f"and {len(notes) - _MOST_NOTES} more, in {PROVENANCE}"]
+    if len(notes) > _MAX_FILE_NOTES:
+        notes = [
+            *notes[:_MAX_FILE_NOTES],
+            f"and {len(notes) - _MAX_FILE_NOTES} more, in {PROVENANCE}",
+        ]
     unknown = [
         plural(count, "link to a folder" if what == _FOLDER_LINKS else what, what)
         for what, count in corpus.others.items()
@@ -648,7 +682,7 @@ def _file_notes(corpus: _Corpus) -> list[str]:
         links = plural(outside, "link that leads", "links that lead")
         notes.append(f"skipped {links} out of the folder: copy the files into it")
     if unknown:
-        notes.append(f"passed over, of no format that is read: {', '.join(unknown)}")
+        notes.append(f"skipped, of no known format: {', '.join(unknown)}")
     if corpus.repeated:
         repeats = plural(corpus.repeated, "passage repeats", "passages repeat")
         notes.append(f"{repeats} another word for word")

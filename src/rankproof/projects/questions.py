@@ -28,9 +28,9 @@ from rankproof.retrieval.duplicates import shingles
 
 _COPIED_SHARE = 0.5  # of a question's runs of four words, from which it is refused
 _RUN_WORDS = 4
-_LONGEST = 300  # characters of a question
-_SHORT_PASSAGE = 200  # characters; shorter passages are asked about last
-_TRIES = 3  # most passages tried per question
+_MAX_QUESTION_CHARS = 300
+_SHORT_PASSAGE_CHARS = 200  # shorter passages come last
+_MAX_PASSAGES_PER_QUESTION = 3  # that are tried
 _SYSTEM = (
     "You write one question that a person might ask a search engine, who has not read the passage "
     "but whom it would answer. Use everyday words of your own rather than the passage's, do not "
@@ -60,8 +60,8 @@ class Question:
     @property
     def name(self) -> str:
         """The id: a digest of the text, marked as generated where it is."""
-        mark = hashlib.sha256(self.text.encode()).hexdigest()[:10]
-        return f"q-{mark}" if self.model is None else f"generated-{mark}"
+        text_digest = hashlib.sha256(self.text.encode()).hexdigest()[:10]
+        return f"q-{text_digest}" if self.model is None else f"generated-{text_digest}"
 
     def row(self) -> dict[str, Any]:
         """Return its line in queries.jsonl."""
@@ -97,25 +97,31 @@ def kept_questions(path: Path) -> list[Question]:
 
 
 def write_questions(
-    passages: Sequence[Passage], wanted: int, chat: Chat, kept: Sequence[Question], seed: int
+    passages: Sequence[Passage],
+    chat: Chat,
+    *,
+    existing: Sequence[Question],
+    target_count: int,
+    seed: int,
 ) -> Iterator[tuple[Question | None, str]]:
-    """Yield questions until `wanted` are generated, `kept` included; (None, reason) if refused.
+    """Yield generated questions, each (question, "") or, if it was refused, (None, reason).
 
-    Passages are drawn by seed; those that `kept` questions are from are skipped.
+    It ends when `target_count` are generated, those among the `existing` ones included, or after
+    several passages for each. Passages are drawn by seed, without those of existing questions.
     """
     order = random.Random(seed).sample(range(len(passages)), len(passages))
-    order.sort(key=lambda at: len(passages[at][1]) < _SHORT_PASSAGE)  # stable
-    used = {question.passage for question in kept}
-    known = {question.text.casefold() for question in kept}
-    count = sum(question.model is not None for question in kept)
-    tries = _TRIES * max(0, wanted - count)
-    for place, at in enumerate(order):
-        if count >= wanted or tries <= 0:
+    order.sort(key=lambda index: len(passages[index][1]) < _SHORT_PASSAGE_CHARS)  # stable
+    used = {question.passage for question in existing}
+    known = {question.text.casefold() for question in existing}
+    count = sum(question.model is not None for question in existing)
+    remaining_tries = _MAX_PASSAGES_PER_QUESTION * max(0, target_count - count)
+    for place, index in enumerate(order):
+        if count >= target_count or remaining_tries <= 0:
             return
-        name, text = passages[at]
+        name, text = passages[index]
         if name in used:
             continue
-        tries -= 1
+        remaining_tries -= 1
         mark = hashlib.sha256(text.encode()).hexdigest()[:16]
         fenced = f"<<< passage {mark} >>>\n{text}\n<<< end of passage {mark} >>>"
         question = _parse_question(chat.ask(_SYSTEM, fenced, _SCHEMA).text)
@@ -144,7 +150,7 @@ def refusal(question: str, passage: str, known: set[str]) -> str:
     """Return why a generated question is refused; "" if it is accepted."""
     if not question or not shingles(question, 1):
         return "no question in the reply"
-    if len(question) > _LONGEST:
+    if len(question) > _MAX_QUESTION_CHARS:
         return "too long"
     if question.casefold() in known:
         return "asked before"
@@ -155,7 +161,7 @@ def refusal(question: str, passage: str, known: set[str]) -> str:
 
 
 def overlap(question: str, passage: str) -> float:
-    """Return |words of both| / |words of the question|."""
+    """Return the share of the question's words that are in the passage, to four digits."""
     words = shingles(question, 1)
     return round(len(words & shingles(passage, 1)) / max(1, len(words)), 4)
 

@@ -6,7 +6,7 @@ judge's replies are stored, parsed and counted in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -27,6 +27,10 @@ class QueryPool:
     question: str
     documents: list[str]
     texts: list[str]
+
+    def passages(self) -> Iterator[tuple[str, str]]:
+        """Each document with its text."""
+        return zip(self.documents, self.texts, strict=True)
 
 
 class Judge(Protocol):
@@ -84,7 +88,10 @@ def members(chosen: Any) -> dict[str, Any]:
 
 
 def judge_identity(judge: Judge, kind: Kind, prompt: str) -> dict[str, Any]:
-    """What decides a judge's replies, apart from the texts that it is shown, and its name."""
+    """Return all that decides a judge's replies but the texts that it is shown, and its name.
+
+    `prompt` is the digest of a prompt.
+    """
     return {
         "kind": kind,
         "prompt": prompt,

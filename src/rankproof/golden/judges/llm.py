@@ -61,6 +61,7 @@ class LlmJudge:
     parallel = True
 
     def __init__(self, settings: LlmJudgeSettings, limits: LimitsSettings, **injected: Any):
+        """Set up the client; `injected` are further arguments of `Chat`, for tests."""
         self.name = settings.model
         self.model = settings.model
         self.parameters: dict[str, Any] = {"temperature": settings.temperature}

@@ -32,6 +32,7 @@ class ReplayJudge:
     parallel = True
 
     def __init__(self, path: Path):
+        """Read all replies; raise InputError if several judges answered the same request."""
         self._path = path
         self._answers: dict[str, Answer] = {}
         judges: dict[str, str] = {}  # name by the digest of what was shown
@@ -68,9 +69,11 @@ class ReplayJudge:
         """Do nothing: all replies are known."""
 
     def ask(self, request: Request) -> Answer:
+        """Return the recorded reply."""
         answer = self._answers.get(request.content)
         if answer is None and (request.is_part or request.attempt > 1):
-            return Answer("", 0, 0, 0.0, self.model)  # the recording gave up before this request
+            # The recording gave up before this request.
+            return Answer("", tokens_in=0, tokens_out=0, seconds=0.0, model=self.model)
         if answer is None:
             raise InputError(
                 f"no recorded reply for query {shorten(request.query)} "

@@ -48,6 +48,7 @@ class ScorerJudge:
     parallel = False
 
     def __init__(self, settings: ScorerJudgeSettings, reranker: Reranker | None = None):
+        """Load the configured reranker, unless one is given."""
         if reranker is None:
             from rankproof.retrieval.cache import Cache
             from rankproof.retrieval.rerankers import make_reranker
@@ -97,7 +98,9 @@ class ScorerJudge:
             order = np.argsort(-np.array(scores), kind="stable")
             reply = {"order": [request.labels[index] for index in order]}
         tokens = sum(self._tokens.pop((request.question, text), 0) for text in request.texts)
-        return Answer(json.dumps(reply), tokens, 0, 0.0, self.name)
+        return Answer(
+            json.dumps(reply), tokens_in=tokens, tokens_out=0, seconds=0.0, model=self.name
+        )
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

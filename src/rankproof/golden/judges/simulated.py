@@ -43,6 +43,7 @@ class SimulatedJudge:
     parallel = True
 
     def __init__(self, settings: SimulatedJudgeSettings, qrels: Path | None, seed: int = 0):
+        """Read the judgments, and map their grades to 1–5."""
         if qrels is None:
             raise InputError(
                 "a simulated judge needs judgments",
@@ -91,8 +92,14 @@ class SimulatedJudge:
             noisy = self._beta * np.array(utility) + generator.gumbel(size=len(grades))
             order = [request.labels[index] for index in np.argsort(-noisy, kind="stable")]
             text = json.dumps({"order": order})
-        tokens = estimate_tokens(request.system) + estimate_tokens(request.user)
-        return Answer(text, tokens, estimate_tokens(text), 0.0, self.model, counted=False)
+        return Answer(
+            text,
+            tokens_in=estimate_tokens(request.system) + estimate_tokens(request.user),
+            tokens_out=estimate_tokens(text),
+            seconds=0.0,
+            model=self.model,
+            counted=False,
+        )
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -57,6 +57,7 @@ class Desk:
         query: str,
         doc: str,
         grade: int | None,
+        *,
         sure: bool | None = None,
         note: str | None = None,
         seen: int | None = None,

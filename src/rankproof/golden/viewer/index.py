@@ -35,9 +35,10 @@ class Index:
     """Every passage as one seat sees it; between requests, only what changed is read again."""
 
     def __init__(self, store: Store, seat: Seat, holes: Mapping[Key, float]):
+        """`holes` are unlabeled passages, by their effect on a comparison of runs."""
         self.store = store
         self.seat = seat
-        self.holes = holes  # effect of each unlabeled passage on a comparison
+        self.holes = holes
         self._build_state: Any = None
         self._last_correction = 0
         self._passages: dict[str, list[Passage]] = {}
@@ -69,6 +70,7 @@ class Index:
         return self._passages
 
     def _read_all(self) -> None:
+        """Read every query, passage and correction."""
         store = self.store
         self._folded = self._flagged = None
         self._counts = {}
@@ -97,19 +99,19 @@ class Index:
                 values["new"] = None
         return values
 
-    def fits(self, passage: Passage, wanted: Filter) -> bool:
-        """True if a passage has the grade and the state that a filter wants."""
-        if wanted.grades and (passage.grade or UNGRADED) not in wanted.grades:
+    def fits(self, passage: Passage, criteria: Filter) -> bool:
+        """True if a passage has one of the grades and the state of a filter."""
+        if criteria.grades and (passage.grade or UNGRADED) not in criteria.grades:
             return False
-        if wanted.state is None:
+        if criteria.state is None:
             return True
-        if wanted.state == "open":
+        if criteria.state == "open":
             return not passage.validated
-        if wanted.state == "holes":
+        if criteria.state == "holes":
             return not passage.validated and (passage.query, passage.doc) in self.holes
-        if wanted.state == "flagged":
+        if criteria.state == "flagged":
             return passage.doc in self.flagged()
-        return bool(getattr(passage, wanted.state))
+        return bool(getattr(passage, criteria.state))
 
     def flagged(self) -> Set[str]:
         """Passages that may contain a prompt injection; searched for when first needed."""
@@ -118,43 +120,43 @@ class Index:
             self._flagged = {doc for doc, text in rows if instruction(text) is not None}
         return self._flagged
 
-    def matching(self, wanted: Filter, query: str | None = None) -> dict[str, Set[str]] | None:
+    def matching(self, criteria: Filter, query: str | None = None) -> dict[str, Set[str]] | None:
         """The passages of each query that match a filter's words, source and list; None: all.
 
         `fits` checks its grades and state.
         """
-        if not (wanted.words or wanted.source or wanted.found):
+        if not (criteria.words or criteria.source or criteria.found):
             return None
         queries = self._passages if query is None else {query: self._passages[query]}
         matches: dict[str, Set[str]] = {q: {p.doc for p in pool} for q, pool in queries.items()}
-        if wanted.source or wanted.found:
-            listed = self._listed(wanted, query)
+        if criteria.source or criteria.found:
+            listed = self._listed(criteria, query)
             matches = {q: docs & listed.get(q, set()) for q, docs in matches.items()}
-        if wanted.words:
-            hits = self._containing(wanted.words, None if query is None else matches[query])
+        if criteria.words:
+            hits = self._containing(criteria.words, None if query is None else matches[query])
             for name, docs in matches.items():
                 question = fold(f"{self._questions[name]} {name}")
-                if not all(word in question for word in wanted.words):
+                if not all(word in question for word in criteria.words):
                     matches[name] = docs & hits
         return matches
 
-    def _listed(self, wanted: Filter, query: str | None) -> dict[str, set[str]]:
-        """Pooled passages of the wanted source that the wanted lists contain, by query."""
+    def _listed(self, criteria: Filter, query: str | None) -> dict[str, set[str]]:
+        """Pooled passages with the source and in the lists of a filter, by query."""
         conditions: list[str] = []
         values: list[str] = []
         if query is not None:
             conditions.append("pool.query = ?")
             values.append(query)
-        if wanted.source:
+        if criteria.source:
             conditions.append("source = ?")
-            values.append(wanted.source)
-        for name in ("dense", "bm25") if wanted.found else ():
-            negation = "" if wanted.found in (name, "both") else "NOT "
+            values.append(criteria.source)
+        for name in ("dense", "bm25") if criteria.found else ():
+            negation = "" if criteria.found in (name, "both") else "NOT "
             conditions.append(
                 f"{negation}EXISTS (SELECT 1 FROM retrieved AS r "
                 f"WHERE r.query = pool.query AND r.list = '{name}' AND r.doc = pool.doc)"
             )
-        join = "JOIN passages USING (doc) " if wanted.source else ""
+        join = "JOIN passages USING (doc) " if criteria.source else ""
         listed: dict[str, set[str]] = {}
         for name, doc in self.store.rows(
             f"SELECT query, doc FROM pool {join}WHERE {' AND '.join(conditions)}", values
@@ -187,19 +189,19 @@ class Index:
             remaining = remaining.filter(pl.col("text").str.contains(word, literal=True))
         return set(remaining["doc"].to_list())
 
-    def summaries(self, wanted: Filter, query: str | None = None) -> list[dict[str, Any]]:
-        """The counts of one query, or of every query with a wanted passage, in the set's order."""
+    def summaries(self, criteria: Filter, query: str | None = None) -> list[dict[str, Any]]:
+        """The counts of one query, or of all that have a matching passage, in the set's order."""
         pools = self.refresh()
-        matches = self.matching(wanted, query)
+        matches = self.matching(criteria, query)
         summaries = []
         for name in pools if query is None else [query]:
             docs = None if matches is None else matches[name]
-            if wanted.grades or wanted.state:
-                fitting = (p for p in pools[name] if self.fits(p, wanted))
+            if criteria.grades or criteria.state:
+                fitting = (p for p in pools[name] if self.fits(p, criteria))
                 count = sum(docs is None or p.doc in docs for p in fitting)
             else:
                 count = len(pools[name] if docs is None else docs)
-            if count or wanted.empty or query:
+            if count or criteria.empty or query:
                 summaries.append(self._count(name) | {"matches": count})
         return summaries
 
@@ -218,17 +220,17 @@ class Index:
             }
         return self._counts[query]
 
-    def question(self, query: str, wanted: Filter) -> dict[str, Any]:
+    def question(self, query: str, criteria: Filter) -> dict[str, Any]:
         """A query with its passages in order: everything but the judge's replies."""
         marks = {p.doc: p for p in self.refresh().get(query, [])}
         if not marks:
             raise InputError(f"there is no question {shorten(query)}", place=str(self.store.path))
         (golden_query,) = read_queries(self.store, query, self.seat.visible_author)
-        own = [c for c in self._corrections.get(query, []) if self._is_own(c)]
-        own_labels = {c.doc: c for c in own if c.field == "grade"}
-        moves = [c.id for c in own if c.field == "rank"]
+        replaceable = [c for c in self._corrections.get(query, []) if self._is_replaceable(c)]
+        own_labels = {c.doc: c for c in replaceable if c.field == "grade"}
+        moves = [c.id for c in replaceable if c.field == "rank"]
         labels = labels_by_person(self._corrections.get(query, [])) if self.seat.settles else {}
-        matches = self.matching(wanted, query)
+        matches = self.matching(criteria, query)
         lists = self._ranks_by_list(query)
         items = []
         for p in golden_query.passages:
@@ -236,7 +238,7 @@ class Index:
             people = [_label_item(c) for _, c in sorted(labels.get((query, p.doc), {}).items())]
             matches_filter = matches is None or p.doc in matches[query]
             item = self._passage_item(p, mark, own_labels.get(p.doc), lists.get(p.doc, {}))
-            item |= {"people": people, "matches": self.fits(mark, wanted) and matches_filter}
+            item |= {"people": people, "matches": self.fits(mark, criteria) and matches_filter}
             items.append(item)
         if self.seat.blind:
             items.sort(key=lambda item: item["doc"])  # the judge's order would show its opinion
@@ -249,7 +251,7 @@ class Index:
             "passages": items,
         }
 
-    def _is_own(self, correction: Correction) -> bool:
+    def _is_replaceable(self, correction: Correction) -> bool:
         """True for a correction that a new one of this seat would replace."""
         if self.seat.settles:
             return correction.settles
@@ -266,8 +268,9 @@ class Index:
         return ranks
 
     def _passage_item(
-        self, p: GoldenPassage, mark: Passage, own: Correction | None, ranks: Mapping[str, int]
+        self, p: GoldenPassage, mark: Passage, label: Correction | None, ranks: Mapping[str, int]
     ) -> dict[str, Any]:
+        """A passage for the page, with one's own `label` and its rank in each list."""
         is_hidden = self.seat.blind and not mark.validated
         rank_values = dict.fromkeys(_RANK_FIELDS) if is_hidden else plain_fields(p, *_RANK_FIELDS)
         return {
@@ -277,8 +280,8 @@ class Index:
             "failure": mark.failure,
             **rank_values,
             "lists": {} if is_hidden else ranks,
-            "mine": None if own is None else _label_item(own),
-            "seen": 0 if own is None else own.id,
+            "mine": None if label is None else _label_item(label),
+            "seen": 0 if label is None else label.id,
             **{name: getattr(mark, name) for name in _MARKS},
             "instruction": instruction(p.text),
             "hole": self.holes.get((mark.query, p.doc)) if not mark.validated else None,
@@ -290,33 +293,30 @@ class Index:
         One's own queue comes first; who settles is offered what people disagree on.
         """
         pooled = [p for pool in self.refresh().values() for p in pool]
-        disagreement: dict[Key, float] = {}
         if self.seat.settles and by == "gain":
-            disagreement = self._disagreements()
-            candidates = [p for p in pooled if (p.query, p.doc) in disagreement]
+            disagreements = self._disagreements()
+            keys = [(p.query, p.doc) for p in pooled]
+            values = {key: disagreements[key] for key in keys if key in disagreements}
         else:
             candidates = [p for p in pooled if not p.validated and not p.unsure]
             candidates = [p for p in candidates if p.queue] or candidates
-        if not candidates:
+            value = self._label_value(pooled) if by == "gain" else lambda p: 0.0
+            values = {(p.query, p.doc): value(p) for p in candidates}
+        if not values:
             return None
-        if by == "gain":
-            gain = _label_gain(pooled)
-            gains = []
-            for p in candidates:
-                key = (p.query, p.doc)
-                value = (
-                    disagreement[key] if disagreement else gain(p) + 100 * self.holes.get(key, 0)
-                )
-                gains.append(value)
-            best = max(gains) - 1e-12
-            candidates = [p for p, g in zip(candidates, gains, strict=True) if g >= best]
+        most = max(values.values()) - 1e-12
         seed = int(self.store.meta("config")["seed"])
 
-        def draw(p: Passage) -> bytes:
-            return hashlib.sha256(repr((seed, (p.query, p.doc))).encode()).digest()
+        def draw(key: Key) -> bytes:
+            return hashlib.sha256(repr((seed, key)).encode()).digest()
 
-        chosen = min(candidates, key=draw)
-        return {"query": chosen.query, "doc": chosen.doc}
+        query, doc = min((key for key, value in values.items() if value >= most), key=draw)
+        return {"query": query, "doc": doc}
+
+    def _label_value(self, pooled: Sequence[Passage]) -> Callable[[Passage], float]:
+        """A function that says how much a label would tell; what decides a comparison is first."""
+        gain = _label_gain(pooled)
+        return lambda p: gain(p) + 100 * self.holes.get((p.query, p.doc), 0)
 
     def _disagreements(self) -> dict[Key, float]:
         """How far people's grades are apart where nothing is settled; doubt is half a step."""
@@ -333,23 +333,25 @@ class Index:
 
 
 def _label_item(label: Correction) -> dict[str, Any]:
+    """A label for the page."""
     item = {"who": label.who, "grade": label.new, "sure": label.sure}
     return {**item, "note": label.note, "at": label.at}
 
 
 def _label_gain(pooled: Sequence[Passage]) -> Callable[[Passage], float]:
-    """A function that returns the bits of information in a person's grade of a passage.
+    """Return a function that estimates how many bits a person's label of a passage would tell.
 
-    It adds two entropies. One is that of the grade, given the judge's: from people's grades where
-    the judge gave the same one, plus a few that mostly agree (weight e^−|d| at d grades apart); if
-    the judge contradicted itself, of the mean of these distributions. The other is that of
-    whether the passage belongs to the top.
+    The sum of two entropies:
+    - of the person's grade, given the judge's. Its distribution is estimated from people's labels
+      of passages with that grade by the judge, smoothed by a prior that mostly agrees with it
+      (∝ e^−d at d grades apart). Where the judge gave several grades, it is a mean of several.
+    - of whether the passage belongs to the top.
     """
     counts = [[0.0] * 5 for _ in range(5)]
     for p in pooled:
         if p.validated and p.judged is not None and p.grade is not None:
             counts[p.judged - 1][p.grade - 1] += 1
-    distributions = []  # of people's grade, for each grade of the judge
+    distributions = []  # of the person's grade, for each grade of the judge
     for judged, observed in enumerate(counts):
         prior = [math.exp(-abs(judged - grade)) for grade in range(5)]
         weights = [

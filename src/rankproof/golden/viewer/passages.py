@@ -41,9 +41,9 @@ _CERTAIN = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which passages are wanted; an empty filter selects all."""
+    """Conditions that the page filters passages by; an empty filter selects all."""
 
-    words: tuple[str, ...] = ()  # all of them in the question, or all in the passage
+    words: tuple[str, ...] = ()  # all in the question, or all in the passage
     grades: frozenset[int] = frozenset()
     state: State | None = None
     found: Found | None = None  # by this list alone, or by both
@@ -52,25 +52,27 @@ class Filter:
     @staticmethod
     def of(parameters: Mapping[str, str]) -> Filter:
         """Read a filter from the page's parameters."""
-        state, found = parameters.get("state") or None, parameters.get("found") or None
+        state, list_name = parameters.get("state") or None, parameters.get("found") or None
         for name, value, allowed in (
             ("state", state, get_args(State)),
-            ("found", found, get_args(Found)),
+            ("found", list_name, get_args(Found)),
         ):
             if value is not None and value not in allowed:
                 raise InputError(
                     f"{name} {shorten(value)}", remedy=f"give one of {', '.join(allowed)}"
                 )
+        digits = parameters.get("grades", "")
         return Filter(
             words=tuple(fold(parameters.get("text", "")).split()),
-            grades=frozenset(int(c) for c in parameters.get("grades", "") if c in "012345"),
+            grades=frozenset(int(digit) for digit in digits if digit in "012345"),
             state=state,  # type: ignore[arg-type]
-            found=found,  # type: ignore[arg-type]
+            found=list_name,  # type: ignore[arg-type]
             source=parameters.get("source") or None,
         )
 
     @property
     def empty(self) -> bool:
+        """True if every passage passes."""
         return self == Filter()
 
 
@@ -113,6 +115,15 @@ def _repeated_grades(store: Store, query: str | None) -> dict[Key, list[int]]:
         for doc, grade in json.loads(result).items():
             repeated.setdefault((name, doc), []).append(grade)
     return repeated
+
+
+class _Judgment(NamedTuple):
+    """What the judge said of one passage; nothing for the blind."""
+
+    grade: int | None = None
+    repeats: tuple[int, ...] = ()  # grades when it was asked again
+    failure: str | None = None
+    top: float | None = None  # P(among the top)
 
 
 class _Labels(NamedTuple):
@@ -160,37 +171,43 @@ def passages(
     repeated = _repeated_grades(store, query)
     labels = labels_by_person(active)
     queue = assigned_passages(store, seat.who)
-    grades: dict[Key, PeopleGrade] = {}
+    people: dict[Key, PeopleGrade] = {}
     if seat.settles:
-        grades = people_grades(active, {(name, doc): judged for name, doc, judged, _, _ in rows})
+        people = people_grades(active, {(name, doc): judged for name, doc, judged, _, _ in rows})
     for name, doc, judged, failure, top in rows:
         key = (name, doc)
         by_person = labels.get(key, {})
         if seat.settles:
-            known = _all_labels(list(by_person.values()), grades.get(key))
+            visible = _all_labels(list(by_person.values()), people.get(key))
         else:
-            known = _own_labels(by_person.get(seat.who))
-        others = tuple(repeated.get(key, ()))
-        validated = known.grade is not None
-        if seat.blind and not validated:
-            judged = failure = top = None
-            others = ()
-        final = known.grade if validated else judged
-        contradicts = judged is not None and any(grade != judged for grade in (final, *others))
-        is_open = top is not None and 1 - _CERTAIN < top < _CERTAIN
-        is_failed = judged is None and failure is not None
-        yield Passage(
-            query=name,
-            doc=doc,
-            judged=judged,
-            failure=failure,
-            top=top,
-            others=others,
-            grade=final,
-            validated=validated,
-            differs=known.disagree or (not known.settled and contradicts),
-            unsure=known.unsure,
-            unclear=not validated and (is_failed or is_open),
-            noted=known.noted,
-            queue=key in queue and not known.exist,
-        )
+            visible = _own_labels(by_person.get(seat.who))
+        judgment = _Judgment(judged, tuple(repeated.get(key, ())), failure, top)
+        if seat.blind and visible.grade is None:
+            judgment = _Judgment()
+        yield _describe(key, judgment, visible, is_queued=key in queue)
+
+
+def _describe(key: Key, judgment: _Judgment, labels: _Labels, is_queued: bool) -> Passage:
+    """Combine what the judge and people said of a passage."""
+    is_validated = labels.grade is not None
+    grade, top = labels.grade if is_validated else judgment.grade, judgment.top
+    is_contradicted = judgment.grade is not None and any(
+        other != judgment.grade for other in (grade, *judgment.repeats)
+    )
+    is_failed = judgment.grade is None and judgment.failure is not None
+    is_open = top is not None and 1 - _CERTAIN < top < _CERTAIN
+    return Passage(
+        query=key[0],
+        doc=key[1],
+        judged=judgment.grade,
+        failure=judgment.failure,
+        top=top,
+        others=judgment.repeats,
+        grade=grade,
+        validated=is_validated,
+        differs=labels.disagree or (not labels.settled and is_contradicted),
+        unsure=labels.unsure,
+        unclear=not is_validated and (is_failed or is_open),
+        noted=labels.noted,
+        queue=is_queued and not labels.exist,
+    )

@@ -117,16 +117,17 @@ def compared_pair(store: Store, query: str, first: str, second: str) -> dict[str
 
 
 def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dict[Key, float]:
-    """Pooled passages that no person graded, by how far a grade could move a comparison of runs.
+    """How far a person's grade of each pooled passage could move a comparison of runs.
 
-    Unjudged documents as `rankproof holes` has them, with people's grades as the only judgments.
+    Computed as in `rankproof holes`, with people's grades as the only judgments: the passages that
+    no person graded are the unjudged documents.
     """
     from rankproof.data import read_qrels
     from rankproof.evaluation import Policy
     from rankproof.unjudged.bounds import WorstCases
     from rankproof.unjudged.judging_order import judge_next
 
-    # Every query has a judgment, of a document that no run can hold, so that none is skipped.
+    # Queries without judgments would be skipped, so each has one of a document outside all runs.
     lowest = 1 if measure.definition.grades else 0
     grades: dict[str, dict[str, int]] = {
         query: {"no run holds this": lowest} for (query,) in store.rows("SELECT query FROM queries")

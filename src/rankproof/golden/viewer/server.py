@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
     from starlette.types import ASGIApp
 
 _ASSET_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
@@ -120,6 +121,7 @@ class View:
     """What one person's page requests: the methods are the endpoints of `/api/`."""
 
     def __init__(self, store: Store, seat: Seat, holes: Mapping[Key, float]):
+        """Read the whole set into memory; raise InputError if nothing is graded yet."""
         if store.meta("judge") is None or "grade" not in store.meta("done", {}):
             raise InputError(
                 "nothing is graded yet",
@@ -137,56 +139,33 @@ class View:
         """Return the app with the page's files and endpoints."""
         try:
             from starlette.applications import Starlette
-            from starlette.concurrency import run_in_threadpool
-            from starlette.responses import JSONResponse, Response
-            from starlette.routing import Route
         except ImportError:
             raise MissingExtra("the viewer", "starlette", "viewer") from None
 
-        assets = files("rankproof.golden.viewer") / "assets"
-
-        def asset(name: str) -> Route:
-            def read(request: Request) -> Response:
-                return Response((assets / name).read_bytes(), media_type=_ASSET_TYPES[name])
-
-            return Route("/" if name == "page.html" else f"/{name}", read)
-
-        def query(name: str, answer: Callable[[dict[str, str]], Any]) -> Route:
-            def endpoint(request: Request) -> Response:
-                with self._mutex:
-                    return JSONResponse(answer(dict(request.query_params)))
-
-            return Route(f"/api/{name}", endpoint)
-
-        def change(name: str, answer: Callable[[dict[str, Any]], Any]) -> Route:
-            async def endpoint(request: Request) -> Response:
-                return JSONResponse(await run_in_threadpool(answer, await _read_body(request)))
-
-            return Route(f"/api/{name}", endpoint, methods=["POST"])
-
-        def refuse(request: Request, error: Exception) -> Response:
-            is_concurrent = isinstance(error, ConcurrentChange)
-            message = escape_controls(str(error))
-            return JSONResponse({"error": message, "meanwhile": is_concurrent}, 409)
-
+        queries: dict[str, Callable[[dict[str, str]], Any]] = {
+            "set": self.set,
+            "questions": self.questions,
+            "question": self.question,
+            "evidence": self.evidence,
+            "pair": self.pair,
+            "sources": lambda _: reading.sources(self.store),
+            "agreement": lambda _: reading.live_agreement(self.index),
+            "health": lambda _: health_lines(self.store),
+            "recent": lambda _: reading.recent_labels(self.index),
+            "next": self.next,
+        }
+        changes = {
+            "label": self.label,
+            "move": self.move,
+            "prefer": self.prefer,
+            "undo": self.undo,
+        }
         routes = [
-            *(asset(name) for name in _ASSET_TYPES),
-            query("set", self.set),
-            query("questions", self.questions),
-            query("question", self.question),
-            query("evidence", self.evidence),
-            query("pair", self.pair),
-            query("sources", lambda _: reading.sources(self.store)),
-            query("agreement", lambda _: reading.live_agreement(self.index)),
-            query("health", lambda _: health_lines(self.store)),
-            query("recent", lambda _: reading.recent_labels(self.index)),
-            query("next", self.next),
-            change("label", self.label),
-            change("move", self.move),
-            change("prefer", self.prefer),
-            change("undo", self.undo),
+            *(_asset_route(name) for name in _ASSET_TYPES),
+            *(_query_route(name, answer, self._mutex) for name, answer in queries.items()),
+            *(_change_route(name, answer) for name, answer in changes.items()),
         ]
-        app = Starlette(routes=routes, exception_handlers={InputError: refuse})
+        app = Starlette(routes=routes, exception_handlers={InputError: _refuse})
         app.router.redirect_slashes = False
         return app
 
@@ -286,6 +265,52 @@ class View:
                 "summary": self.index.summaries(Filter(), correction.query)[0],
                 "progress": self.progress(),
             }
+
+
+def _asset_route(name: str) -> Route:
+    """Serve a file of the page."""
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    def read(request: Request) -> Response:
+        content = (files("rankproof.golden.viewer") / "assets" / name).read_bytes()
+        return Response(content, media_type=_ASSET_TYPES[name])
+
+    return Route("/" if name == "page.html" else f"/{name}", read)
+
+
+def _query_route(
+    name: str, answer: Callable[[dict[str, str]], Any], mutex: threading.Lock
+) -> Route:
+    """Answer GET requests with what a function returns for their parameters, one at a time."""
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    def endpoint(request: Request) -> Response:
+        with mutex:
+            return JSONResponse(answer(dict(request.query_params)))
+
+    return Route(f"/api/{name}", endpoint)
+
+
+def _change_route(name: str, answer: Callable[[dict[str, Any]], Any]) -> Route:
+    """Answer POST requests with what a function returns for their JSON."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def endpoint(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(answer, await _read_body(request)))
+
+    return Route(f"/api/{name}", endpoint, methods=["POST"])
+
+
+def _refuse(request: Request, error: Exception) -> Response:
+    """Answer a request that raised InputError with its message and status 409."""
+    from starlette.responses import JSONResponse
+
+    is_concurrent = isinstance(error, ConcurrentChange)
+    return JSONResponse({"error": escape_controls(str(error)), "meanwhile": is_concurrent}, 409)
 
 
 async def _read_body(request: Request) -> dict[str, Any]:
