@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from golden_sets import settings, truth, write_corpus
+from laplace_fit import fit_posterior
 
 from rankproof.golden.build_status import read_status
 from rankproof.golden.building import Build
 from rankproof.golden.export_files import export_files
 from rankproof.golden.health import Health, count_repeated_pairs, judge_health
 from rankproof.golden.judges import QueryPool
-from rankproof.golden.plackett_luce import Posterior, fit_posterior
+from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.requests import Request
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import Answer

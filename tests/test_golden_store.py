@@ -20,7 +20,6 @@ from rankproof.foundation.database import connect, write_ahead
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.locks import lock_owner
 from rankproof.golden.judgments import Reply
-from rankproof.golden.schema import VERSION
 from rankproof.golden.store import ConcurrentChange, Store, open_if_built
 
 REPLY = Reply(
@@ -191,9 +190,7 @@ def test_a_store_of_a_newer_version_is_one_line(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(
-        InputError, match=rf"newer rankproof \(its format is 99, .* reads {VERSION}\)"
-    ):
+    with pytest.raises(InputError, match=r"newer rankproof \(its format is 99, .* reads 3\)"):
         Store(path)
 
 

@@ -526,7 +526,8 @@ def act(path: Path, docs: list[str], who: str, what: str, item: int, value: int)
             desk.prefer("q0", doc, docs[value])
         else:
             sure, note = (False if what == "unsure" else None), ("?" if what == "note" else None)
-            desk.label("q0", doc, 1 + value % 5 if what == "grade" else None, sure, note)
+            grade = 1 + value % 5 if what == "grade" else None
+            desk.label("q0", doc, grade, sure=sure, note=note)
 
 
 Pairs = set[tuple[str, str]]

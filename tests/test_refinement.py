@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laplace_fit import fit_posterior
 from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 from rankproof.foundation.errors import InputError
-from rankproof.golden.plackett_luce import Posterior, fit_posterior
+from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.prior import (
     PoolStack,
     Scale,
@@ -407,7 +408,7 @@ def test_without_judgements_the_scale_stays_near_the_first_guess() -> None:
 def random_posterior(seed: int, n: int) -> Posterior:
     draw = np.random.default_rng(seed)
     root = draw.normal(size=(n, n))
-    return Posterior(3 * draw.normal(size=n), root @ root.T / n, 0.0)
+    return Posterior(3 * draw.normal(size=n), root @ root.T / n)
 
 
 def stated(posterior: Posterior, depth: int = 5, samples: int = 500) -> Ranking:

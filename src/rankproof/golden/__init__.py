@@ -6,7 +6,7 @@ For evaluation without exhaustive labels. It asks no question about runs; `unjud
 build      building (stages), settings, plan, pooling, pruning, passage_grading
 judges     judges/, requests, parsing, judge_client, judge_combination, instructions
 order      ordering, refinement, prior, plackett_luce, constrained, rag_gs_ordering
-store      store, schema, judgments (replies, corrections)
+store      store (tables: resources/golden.sql), judgments (replies, corrections)
 people     annotators, labels, viewer/
 results    result, build_status, health, stale, judge_agreement, judge_trials, comparison,
            export_files, dataset_card, page

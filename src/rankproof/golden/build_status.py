@@ -18,6 +18,8 @@ from rankproof.golden.store import FINAL_FAILURE, Store, sql_list
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.tables import Column, Table
 
+_MAX_LISTED = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -112,10 +114,10 @@ class GoldenStatus(Displayed):
         return values
 
 
-def shorten_list(names: Sequence[str | Sequence[str]], most: int = 5) -> str:
-    """The first few of many names."""
-    shown = [name if isinstance(name, str) else " ".join(name) for name in names[:most]]
-    return ", ".join([*shown, *(["…"] if len(names) > most else [])])
+def shorten_list(names: Sequence[str | Sequence[str]]) -> str:
+    """The first few of many names; a name in several parts is joined by blanks."""
+    shown = [name if isinstance(name, str) else " ".join(name) for name in names[:_MAX_LISTED]]
+    return ", ".join([*shown, "…"] if len(names) > _MAX_LISTED else shown)
 
 
 def read_status(store: Store, problem: str | None = None) -> GoldenStatus:

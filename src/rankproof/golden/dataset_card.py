@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
+from rankproof.foundation.files import read_text
 from rankproof.foundation.phrasing import plural
 from rankproof.foundation.printable import escape_controls
 from rankproof.foundation.redaction import remove_secrets
@@ -22,6 +24,8 @@ from rankproof.golden.result import Golden
 from rankproof.golden.store import Store
 from rankproof.statistics.agreement import Agreement, Coefficient
 
+_TEMPLATE = Path(__file__).parents[1] / "resources" / "golden_card.md"
+_PANEL_NOTE = "(what several judges say together, each as reliable as it proved to be)\n"
 _SIMULATED = (
     "**SIMULATED. The judge knew the answers beforehand (noise was added). These files are for "
     "trying things out; figures made from them are evidence of nothing.**\n\n"
@@ -39,55 +43,27 @@ def dataset_card(store: Store, golden: Golden, mark: str, *, has_stale: bool) ->
     """Return the text of README.md; `mark` is in the names of a simulated judge's files."""
     counts, judge = golden.counts, golden.judge
     corrections = store.active_corrections()
-    beir = "beir-simulated" if golden.simulated else "beir"
-    warning = _SIMULATED if golden.simulated else ""
-    cost = "not known" if golden.cost is None else f"${golden.cost:.4f}"
-    health = "".join(f"\n\n{line}" for line in health_lines(store))
-    optional_files = (_LABEL_FILES if corrections else "") + (_STALE_FILE if has_stale else "")
     method = golden.config["ranking"]["method"]
-    basis = "its posterior" if method == "posterior" else f"that of `method: {method}`"
-    names = sorted({name for p in golden.passages().values() for name in p.systems})
-    systems = ", ".join(f"`{name}`" for name in names) or "its lists"
-    panel_note = ""
-    if "members" in judge:
-        panel_note = "(what several judges say together, each as reliable as it proved to be)\n"
-    return f"""---
-language: {golden.config.get("language", "en")}
-task_categories: [text-retrieval]
-tags: [relevance-judgements, rankproof]
----
-# Golden set
-
-{warning}Judge: {judge["name"]} ({judge["type"]}). {plural(len(golden.queries), "query")},
-{plural(counts.total, "passage")}: {counts.graded} graded, {counts.failed} failed;
-{counts.validated} validated and {counts.corrected} corrected by people.
-{plural(counts.orders, "call")} for an order, {counts.orders_failed} failed.
-Cost: {cost}.{health}
-
-- `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
-  2 weak, 1 not relevant. `qrels{mark}.txt.scale` says so to `rankproof`; elsewhere say where
-  relevance begins, as in `AP(rel=4)`.
-- `ranking{mark}.trec`: each query's best passages in order, as a TREC run; scores are posterior
-  means, or count down where the order is not theirs (people moved a passage, `method: seed`).
-- `{beir}/`: a BEIR folder; grade 5 → 2, 4 → 1, 3 and below → 0, and `qrels/graded.tsv` with grades
-  1–5, which `rankproof sweep` takes. Its corpus holds the pooled passages only: to search, use the
-  corpus you started from (`corpus:` that, `qrels:` the file above).
-- `golden{mark}.jsonl`: a line for each query, with texts, grades, ranks and their intervals.
-- `replies{mark}.jsonl`: what the judge said.
-- `golden{mark}.csv`: a line for each passage, for spreadsheets.
-- `provenance.tsv`: which systems brought a passage in, for `rankproof holes --provenance`.
-{optional_files}- `index.html`: the same to read. `manifest.json`: how it was made.
-
-A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, and in no qrels.
-
-## How the labels came about
-
-Passages: for each query the best of {systems}, pooled. A grade is the judge's
-{panel_note}unless people gave one; the judge ordered the passages in small batches, and the
-order is {basis} given what people said. Prompts, settings and inputs are in `manifest.json`.
-
-{_annotation_text(golden, corrections)}
-"""
+    systems = sorted({name for p in golden.passages().values() for name in p.systems})
+    files = (_LABEL_FILES if corrections else "") + (_STALE_FILE if has_stale else "")
+    return read_text(_TEMPLATE).format(
+        language=golden.config.get("language", "en"),
+        warning=_SIMULATED if golden.simulated else "",
+        judge=f"{judge['name']} ({judge['type']})",
+        queries=plural(len(golden.queries), "query"),
+        passages=plural(counts.total, "passage"),
+        counts=counts,
+        orders=plural(counts.orders, "call"),
+        cost="not known" if golden.cost is None else f"${golden.cost:.4f}",
+        health="".join(f"\n\n{line}" for line in health_lines(store)),
+        mark=mark,
+        beir="beir-simulated" if golden.simulated else "beir",
+        optional_files=files,
+        systems=", ".join(f"`{name}`" for name in systems) or "its lists",
+        panel_note=_PANEL_NOTE if "members" in judge else "",
+        basis="its posterior" if method == "posterior" else f"that of `method: {method}`",
+        annotation=_annotation_text(golden, corrections),
+    )
 
 
 def _annotation_text(golden: Golden, corrections: Sequence[Correction]) -> str:

@@ -30,7 +30,7 @@ import numpy as np
 
 from rankproof.foundation.phrasing import signed
 from rankproof.golden.judgments import Reply
-from rankproof.golden.plackett_luce import Posterior, fit_posterior
+from rankproof.golden.plackett_luce import OrderTable, Posterior, find_modes
 from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
 
@@ -301,7 +301,7 @@ def _is_circular(pools: Sequence[tuple[int, list[list[int]]]]) -> bool:
         for order in orders:
             for place, better in enumerate(order):
                 wins[better, order[place + 1 :]] += 1
-        mean = fit_posterior(orders, np.zeros(n), 1.0).mean
+        mean, _ = find_modes(OrderTable.from_orders(orders, n), np.zeros(n), np.ones(n))
         is_repeated = np.triu(wins + wins.T > 1, 1)
         contradicts = (wins - wins.T) * (mean[:, None] - mean) < 0
         repeated += int(is_repeated.sum())

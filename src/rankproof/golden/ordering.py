@@ -14,15 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from rankproof.foundation.manifest import digest
 from rankproof.golden.annotators import Key
 from rankproof.golden.judge_client import JudgeClient
 from rankproof.golden.judgments import Reply, Row, group_rows
-from rankproof.golden.refinement import Batch, Known, Part, Pool, Refinement, transitive_reduction
+from rankproof.golden.refinement import Batch, Known, Part, Pool, Refinement
 from rankproof.golden.requests import Request, make_request
-from rankproof.golden.result import posterior_row
+from rankproof.golden.result import lock_rows, posterior_row
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store, sql_list
 
@@ -295,15 +293,12 @@ def _result_tables(subsets: Sequence[Subset], refinement: Refinement) -> dict[st
     results = zip(subsets, refinement.done, refinement.rankings(), strict=True)
     for subset, reason, ranking in results:
         query, docs = subset.query, [passage.doc for passage in subset.passages]
-        posterior, certainty = ranking.posterior, ranking.posterior.certainty()
+        posterior = ranking.posterior
         columns = (posterior.mean, posterior.sd, ranking.low, ranking.high, ranking.top)
         for rank, item in enumerate(ranking.order.tolist(), 1):
             values = [column[item].item() for column in columns]
             tables["ranking"].append((query, docs[item], rank, *values))
-        locks = [
-            [docs[i], docs[j], round(float(certainty[i, j]), 6)]
-            for i, j in np.argwhere(transitive_reduction(ranking.locks())).tolist()
-        ]
+        locks = lock_rows(docs, ranking.locks(), posterior.certainty())
         counts = (ranking.calls, ranking.failed, ranking.overlap)
         tables["refined"].append((query, reason, *counts, json.dumps(locks, ensure_ascii=False)))
         tables["posteriors"].append(posterior_row(query, docs, posterior.covariance))

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from html import escape as escape_html
+from pathlib import Path
+from string import Template
 
+from rankproof.foundation.files import read_text
 from rankproof.foundation.phrasing import plural
 from rankproof.foundation.printable import escape_controls
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery
 
 _MAX_PASSAGE_CHARS = 600  # on the page; golden.jsonl has whole passages
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1b1f24; background: #fff }
-h1 { font-size: 1.5rem } h1, h2, summary { font-weight: 600 }
-.banner { background: #b42318; color: #fff; padding: .75rem 1rem; border-radius: 6px }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem } dt { color: #57606a }
-dd { margin: 0 }
-details { border-top: 1px solid #d0d7de; padding: .6rem 0 } summary { cursor: pointer }
-.note { color: #57606a; font-size: .875rem; font-weight: 400 }
-table { border-collapse: collapse; width: 100%; font-size: .9rem } th { text-align: left }
-th, td { padding: .35rem .5rem; vertical-align: top; border-top: 1px solid #eaeef2 }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-td.text { overflow-wrap: anywhere; white-space: pre-line }
-.g { display: inline-block; min-width: 1.4em; text-align: center; border-radius: 4px;
-  border: 1px solid #57606a }
-.g5 { background: #1a7f37; color: #fff } .g4 { background: #aceebb } .g3 { background: #fff8c5 }
-.failed { color: #b42318 } del { color: #57606a }
-@media (prefers-color-scheme: dark) {
-  body { color: #e6edf3; background: #0d1117 } .note, dt, del { color: #9198a1 }
-  details, th, td { border-color: #30363d } .failed { color: #ff8a80 }
-  .g4, .g3 { color: #1b1f24 }
-}
-"""
+_TEMPLATE = Path(__file__).parents[1] / "resources" / "golden_page.html"
 
 
 def _escape(text: str) -> str:
@@ -56,26 +37,8 @@ def page(golden: Golden) -> str:
     sections = (_query(query, is_open=n == 0) for n, query in enumerate(golden.queries))
     body = "\n".join(sections)
     title = "Golden set (simulated)" if golden.simulated else "Golden set"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{title}</h1>
-{banner}
-<dl>{facts}</dl>
-<p class="note">Grades: 5 answers clearly, 4 highly relevant, 3 partial, 2 weak, 1 not relevant.
-The interval of a rank is where it lies with a probability of 95%, as far as the judge's answers
-and people's labels tell. A grade or rank that people changed stands after the judge's, which is
-struck out; a grade that people gave has a mark.</p>
-{body}
-</body>
-</html>"""
+    template = Template(read_text(_TEMPLATE).rstrip("\n"))
+    return template.substitute(title=title, banner=banner, facts=facts, body=body)
 
 
 def _facts(golden: Golden) -> dict[str, str]:

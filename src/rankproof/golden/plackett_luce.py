@@ -31,11 +31,10 @@ _SINGLE_THREAD_SIZE = 60_000  # multiplications of a product that BLAS computes 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """N(mean, covariance) of the utilities, and the log evidence of the orders (Laplace)."""
+    """N(mean, covariance) of the utilities, by Laplace's approximation."""
 
     mean: Float  # (n,)
     covariance: Float  # (n, n)
-    evidence: float = math.nan  # if it was not computed
 
     @property
     def sd(self) -> Float:
@@ -244,24 +243,3 @@ def invert_symmetric(hessian: Float) -> Float:
     """(…, n, n) the inverse, symmetric to the last bit."""
     inverse = np.linalg.inv(hessian)
     return (inverse + inverse.swapaxes(-1, -2)) / 2
-
-
-def fit_posterior(
-    orders: Sequence[Sequence[int]],
-    prior_mean: Float,
-    prior_precision: Float | float,
-    start: Float | None = None,
-) -> Posterior:
-    """One pool's posterior under the prior N(mean, precision⁻¹), with its log evidence.
-
-    The precision is a number or a diagonal (n,).
-    """
-    mean = np.asarray(prior_mean, np.float64)
-    precision = np.broadcast_to(np.asarray(prior_precision, np.float64), mean.shape)
-    table = OrderTable.from_orders(orders, len(mean))
-    theta, _ = find_modes(table, mean, precision, start)
-    value, _, hessian = table.derivatives(theta)
-    hessian += np.diag(precision)
-    evidence = float(value) - 0.5 * float(np.sum(precision * (theta - mean) ** 2))
-    evidence += 0.5 * float(np.sum(np.log(precision)) - np.linalg.slogdet(hessian)[1])
-    return Posterior(theta, invert_symmetric(hessian), evidence)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.foundation.arrays import Float
+from rankproof.foundation.arrays import Bool, Float
 from rankproof.foundation.errors import InputError
 from rankproof.golden.annotators import JUDGE, Key, PeopleGrade, order_claims, people_grades
 from rankproof.golden.constrained import ConstrainedRanking, consistent_claims, constrain
@@ -324,11 +324,7 @@ def _reorder(
     ranking = constrain(mean, covariance, above, depth=depth, seed=int(config["seed"]))
     for rank, item in enumerate(ranking.order.tolist(), 1):
         passages[docs[item]] = _with_rank(passages[docs[item]], rank, item, ranking)
-    locks = [
-        [docs[i], docs[j], round(float(ranking.certainty[i, j]), 6)]
-        for i, j in np.argwhere(transitive_reduction(ranking.locks(_LOCK_CERTAINTY))).tolist()
-    ]
-    return ranking.overlap, locks
+    return ranking.overlap, lock_rows(docs, ranking.locks(_LOCK_CERTAINTY), ranking.certainty)
 
 
 def _with_rank(
@@ -369,6 +365,14 @@ def _joint_posterior(
         index = np.array([docs.index(p.doc) for p in ranked])
         covariance[: len(ranked), : len(ranked)] = matrix[np.ix_(index, index)]
     return np.array(means), covariance
+
+
+def lock_rows(docs: Sequence[str], locks: Bool, certainty: Float) -> list[list[Any]]:
+    """[above, below, certainty] of locked pairs, without those that follow from others."""
+    return [
+        [docs[i], docs[j], round(float(certainty[i, j]), 6)]
+        for i, j in np.argwhere(transitive_reduction(locks)).tolist()
+    ]
 
 
 def read_posteriors(store: Store) -> Iterator[tuple[str, list[str], Posterior]]:

@@ -28,6 +28,7 @@ from typing import Any
 
 from rankproof.foundation.database import connect, explain_database_errors, transaction, write_ahead
 from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.files import read_text
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest
 from rankproof.foundation.redaction import redact, remove_secrets
@@ -46,8 +47,9 @@ from rankproof.golden.judgments import (
     undone_ids,
     utc_now,
 )
-from rankproof.golden.schema import TABLES, VERSION
 
+_TABLES = Path(__file__).parents[1] / "resources" / "golden.sql"
+_VERSION = 3  # of the tables, stored as SQLite's user_version
 _APPLICATION_ID = 0x72706773  # "rpgs", by which file(1) and we recognize a store
 
 
@@ -107,12 +109,12 @@ class Store:
             raise InputError(
                 "this is not a golden set", place=str(self.path), remedy="name another file"
             )
-        if not is_new and version != VERSION:
+        if not is_new and version != _VERSION:
             age, remedy = "newer", "pip install -U rankproof"
-            if version < VERSION:
+            if version < _VERSION:
                 age, remedy = "older", "build it again"
             raise InputError(
-                f"made by a {age} rankproof (its format is {version}, this one reads {VERSION})",
+                f"made by a {age} rankproof (its format is {version}, this one reads {_VERSION})",
                 place=str(self.path),
                 remedy=remedy,
             )
@@ -124,11 +126,11 @@ class Store:
             write_ahead(self._db, "NORMAL")
         if is_new:
             with self.transaction():
-                for statement in TABLES.split(";\n"):
+                for statement in read_text(_TABLES).split(";\n"):
                     self._db.execute(statement)
                 self.set_meta("made", {"at": utc_now(), "rankproof": __version__})
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                self._db.execute(f"PRAGMA user_version = {VERSION}")
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Write everything into the main file, close it and release the lock."""

@@ -77,10 +77,10 @@ class FileRead:
 
     file: str
     format: str
-    sha256: str
-    size: int
-    state: State
-    change: Literal["new", "changed", "same"]
+    sha256: str = ""  # "" if its bytes cannot be read
+    size: int = 0
+    state: State = "read"
+    change: Literal["new", "changed", "same"] = "new"  # since the last run
     documents: int = 0
     passages: int = 0
     notes: tuple[str, ...] = ()
@@ -435,7 +435,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
 
     def add_unreadable(path: Path, kind: str, reason: str) -> None:
         name = printable_path(path.relative_to(source).as_posix())
-        unreadable.append(_broken_file(name, kind, reason))
+        unreadable.append(FileRead(name, kind, state="broken", notes=(reason,)))
 
     def add_closed_folder(error: OSError) -> None:
         add_unreadable(Path(error.filename), "folder", f"cannot be read ({error.strerror})")
@@ -474,11 +474,9 @@ def _read_documents(
         sha, length = digest_file(path), path.stat().st_size
     except OSError as error:
         reason = f"cannot be read ({error.strerror or error})"
-        return _with_change(_broken_file(label, kind, reason), known), []
-    new_file = FileRead(
-        file=label, format=kind, sha256=sha, size=length, state="read", change="new"
-    )
-    file = _with_change(new_file, known)
+        broken = FileRead(label, kind, state="broken", notes=(reason,))
+        return _with_change(broken, known), []
+    file = _with_change(FileRead(label, kind, sha, length), known)
     try:
         stored = stored_texts.get(sha)
         if stored is not None and stored["version"] == __version__:
@@ -495,19 +493,6 @@ def _read_documents(
             "documents": [asdict(document) for document in contents.documents],
         }
     return replace(file, notes=tuple(contents.notes)), contents.documents
-
-
-def _broken_file(name: str, file_format: str, reason: str) -> FileRead:
-    """A file whose bytes cannot be read."""
-    return FileRead(
-        file=name,
-        format=file_format,
-        sha256="",
-        size=0,
-        state="broken",
-        change="new",
-        notes=(reason,),
-    )
 
 
 def _with_change(file: FileRead, known: Known) -> FileRead:
