@@ -33,7 +33,7 @@ from rankproof.presentation.charts import Chart, Curve, CurveChart, Range, Range
 from rankproof.presentation.svg import to_svg
 from rankproof.unjudged import Bound, holes_of
 from rankproof.unjudged.bounds import WorstCases
-from rankproof.unjudged.judging_order import QueryDocuments, Settling, merged
+from rankproof.unjudged.judging_order import QueryDocuments, Settling, merge_judgments
 
 MEASURES = [
     *("P@10", "Hits@100", "R@100", "F1@100", "SetF", "RBP", "RR", "ERR", "nDCG@10", "nDCG@100"),
@@ -220,27 +220,27 @@ def graded(gap: float, seed: int) -> World:
 class ByEffect(Settling):
     """The largest effect first, whichever run it helps."""
 
-    def first(self, count: int, bound: Bound) -> Int:
-        return self._by(np.abs(self.change), count)
+    def choose_next(self, count: int, bound: Bound) -> Int:
+        return self._by(np.abs(self.effects), count)
 
     def _by(self, weight: Float, count: int) -> Int:
-        first = np.argsort(-np.where(self.open, weight, -np.inf), kind="stable")[:count]
-        return first[self.open[first]]
+        first = np.argsort(-np.where(self.is_open, weight, -np.inf), kind="stable")[:count]
+        return first[self.is_open[first]]
 
 
 class ByRank(ByEffect):
     """From the top of the lists down, as pools are judged."""
 
-    def first(self, count: int, bound: Bound) -> Int:
-        seen = [reach.tied_ranks(self.documents).first for reach in self.view.matched]
+    def choose_next(self, count: int, bound: Bound) -> Int:
+        seen = [reach.tied_ranks(self.documents).first for reach in self.worst_cases.matched]
         return self._by(-np.minimum(*seen).astype(np.float64), count)
 
 
 class AtRandom(ByEffect):
     """In any order."""
 
-    def first(self, count: int, bound: Bound) -> Int:
-        return self._by(np.random.default_rng(1).random(len(self.open)), count)
+    def choose_next(self, count: int, bound: Bound) -> Int:
+        return self._by(np.random.default_rng(1).random(len(self.is_open)), count)
 
 
 ORDERS: dict[str, type[Settling]] = {
@@ -355,7 +355,7 @@ def story() -> list[str]:
     states = []
     for step in steps:
         rows = [(query, doc, truth[query, doc]) for query, doc in asked[:step]]
-        known = merged(qrels, rp.read_qrels(rows)) if rows else qrels
+        known = merge_judgments(qrels, rp.read_qrels(rows)) if rows else qrels
         states.append(WorstCases(runs, known, Policy()))
     everyone = range(len(runs))
     bounds = [[state.run_bound(at, measure, everyone) for state in states] for at in everyone]
@@ -367,7 +367,7 @@ def story() -> list[str]:
     for at, run in enumerate(runs):
         first, true = bounds[at][0], bounds[at][-1].expected
         lines.append(
-            f"| {run.name} | {view.judged(at, measure):.3f} | {first.expected:.3f} | "
+            f"| {run.name} | {view.judged_share(at, measure):.3f} | {first.expected:.3f} | "
             f"{first.lowest:.3f} | {first.highest:.3f} | {true:.3f} |"
         )
         tip = f"{run.name}: reported {first.expected:.3f}, all judged {true:.3f}"

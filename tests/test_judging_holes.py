@@ -24,7 +24,7 @@ from rankproof.unjudged.judging_order import (
     Settling,
     judge_next,
     judging_file,
-    merged,
+    merge_judgments,
     settle,
 )
 from rankproof.unjudged.leave_one_out import contributions, leave_one_out
@@ -55,7 +55,7 @@ class World:
         names = self.qrels.queries.gather(holes.query)
         grades = [self.truth[q][d] for q, d in zip(names, holes.doc, strict=True)]
         frame = pl.DataFrame({"query": names, "doc": holes.doc, "grade": grades})
-        return merged(self.qrels, rp.read_qrels(frame))
+        return merge_judgments(self.qrels, rp.read_qrels(frame))
 
 
 def world(
@@ -98,7 +98,7 @@ def test_an_effect_is_what_the_highest_grade_would_change() -> None:
 
     now = difference(known.qrels)
     for query, doc, effect in listed.head(8).iter_rows():
-        more = merged(known.qrels, rp.read_qrels([(query, doc, 2)]))
+        more = merge_judgments(known.qrels, rp.read_qrels([(query, doc, 2)]))
         assert math.isclose(abs(difference(more) - now), effect, abs_tol=1e-12)
     assert listed.height == known.view().count([0, 1], NDCG)
 
@@ -150,14 +150,14 @@ def test_the_list_is_a_file_that_is_judged_and_read_back(tmp_path: Path, ending:
     path.write_text(text.replace("-1", "2"))
     judged = rp.read_qrels(path)
     assert judged.grade.tolist() == [2, 2, 2, 2]
-    assert len(merged(known.qrels, judged)) == len(known.qrels) + 4
+    assert len(merge_judgments(known.qrels, judged)) == len(known.qrels) + 4
 
 
 def test_two_grades_for_one_document_are_refused() -> None:
     one, other = rp.read_qrels({"q": {"a": 1}}), rp.read_qrels({"q": {"a": 2, "b": 1}})
     with pytest.raises(rp.InputError, match="grade 1 in qrels and 2"):
-        merged(one, other)
-    assert len(merged(one, rp.read_qrels({"q": {"a": 1, "b": 0}, "r": {"c": 1}}))) == 3
+        merge_judgments(one, other)
+    assert len(merge_judgments(one, rp.read_qrels({"q": {"a": 1, "b": 0}, "r": {"c": 1}}))) == 3
 
 
 # -------------------------------------------------------------------------------------- settling
@@ -173,7 +173,11 @@ def test_what_was_pooled_and_not_judged_keeps_inferred_precision_from_being_sett
     qrels = rp.read_qrels({q: {d: g for r, d, g in rows if r == q} for q in known.truth})
     done = settle(known.runs, qrels, parse("infAP"), known.judge, depth=2, scale=2)
     view = WorstCases(
-        known.runs, merged(qrels, rp.read_qrels(done.judgements)), Policy(), depth=2, scale=2
+        known.runs,
+        merge_judgments(qrels, rp.read_qrels(done.judgements)),
+        Policy(),
+        depth=2,
+        scale=2,
     )
     again = view.pair_bound(0, 1, parse("infAP"))
     assert (done.bound.lowest, done.bound.highest) == pytest.approx((again.lowest, again.highest))
@@ -208,7 +212,7 @@ def test_judging_stops_when_no_completion_can_turn_the_lead(name: str, batch: in
     assert str(done).startswith(f"settled after {done.asked} of {done.holes} holes: ")
     assert str(done).endswith("whatever the rest")
     # The same bounds come out of all judgements at once, and the truth lies within.
-    more = merged(known.qrels, rp.read_qrels(done.judgements))
+    more = merge_judgments(known.qrels, rp.read_qrels(done.judgements))
     again = WorstCases(known.runs, more, Policy(), scale=2).pair_bound(0, 1, measure)
     assert math.isclose(again.lowest, done.bound.lowest, abs_tol=1e-12)
     assert math.isclose(again.highest, done.bound.highest, abs_tol=1e-12)

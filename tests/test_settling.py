@@ -19,7 +19,7 @@ from rankproof.foundation.config import read_config
 from rankproof.measures import parse
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import sweep
-from rankproof.unjudged.judging_order import QueryDocuments, fill_holes, on_scale
+from rankproof.unjudged.judging_order import QueryDocuments, fill_holes, map_judge_grades
 
 NDCG = parse("nDCG@10")
 
@@ -211,7 +211,7 @@ def test_documents_to_judge_are_a_run_that_a_golden_set_pools_and_exports(place:
 def test_a_judges_grades_are_taken_to_the_scale_of_the_judgements() -> None:
     def scale(qrels: dict[str, dict[str, int]], measure: str = "nDCG@10") -> list[int]:
         read = rp.read_qrels(qrels)
-        return list(on_scale(parse(measure), read, int(read.grade.max())).values())
+        return list(map_judge_grades(parse(measure), read, int(read.grade.max())).values())
 
     assert scale({"q": {"a": 0, "b": 1}}) == [0, 0, 0, 1, 1]
     assert scale({"q": {"a": 0, "b": 2}}) == [0, 0, 0, 1, 2]

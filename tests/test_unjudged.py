@@ -27,7 +27,7 @@ from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.linear import linear
 from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import Bound, Unjudged, lowest_mean
-from rankproof.unjudged.judging_order import fill_holes, merged, settle
+from rankproof.unjudged.judging_order import fill_holes, merge_judgments, settle
 from rankproof.unjudged.rules import rule_of
 
 GRADED = [
@@ -444,7 +444,7 @@ def _check_compiled(
 def test_what_was_pooled_and_not_judged_stays_so_beside_judgements_made_since() -> None:
     """infAP reads those of negative grade."""
     given = {"q": {"a": 1, "b": 0, "c": -1, "d": -1}}
-    known = merged(rp.read_qrels(given), rp.read_qrels({"q": {"c": 1}}))
+    known = merge_judgments(rp.read_qrels(given), rp.read_qrels({"q": {"c": 1}}))
     run = {"q": {"b": 5.0, "d": 4.0, "c": 3.0, "e": 2.0, "a": 1.0}}
     wanted = rp.evaluate({"q": given["q"] | {"c": 1}}, run, "infAP")
     assert rp.evaluate(known, run, "infAP")["infAP"] == wanted["infAP"]
@@ -566,7 +566,7 @@ def test_judgements_made_since_stay_on_their_scale(tmp_path: Path) -> None:
     scale = '{"grades": [0, 3], "relevant": 1, "gains": 1}'
     (tmp_path / "qrels.scale").write_text(scale, encoding="utf-8")
     known = rp.read_qrels(str(tmp_path / "qrels"))
-    assert merged(known, rp.read_qrels({"q1": {"x": 1}})).scale == known.scale
+    assert merge_judgments(known, rp.read_qrels({"q1": {"x": 1}})).scale == known.scale
     asked: list[tuple[str, str]] = []
 
     def judge(pairs: list[tuple[str, str]]) -> list[int]:

@@ -54,12 +54,12 @@ from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError, check_whole_number
 from rankproof.foundation.progress import advance
 from rankproof.measures import Measure
-from rankproof.unjudged.judged_share import set_beside, with_judged
+from rankproof.unjudged.judged_share import attach_judged, with_judged
 
 ROWS = 1 << 21  # of a task, read or measured
 # The last pieces are split again, so that all workers end at about the same time:
-LAST_PIECES = 2  # per worker
-SPLITS = 4  # of such a piece
+LAST_PIECES = 2  # pieces per worker that are split
+SPLITS = 4  # parts of such a piece
 MIN_ROWS = 1 << 17  # of a part
 
 Measured = Evaluation | list[Pair]  # or the first pair of query and document that occurs twice
@@ -135,7 +135,7 @@ def compare(
             evaluation = evaluate_shards(
                 run, judged, measures_with_judged, policy, name=name, rows_per_task=rows_per_task
             )
-            evaluations.append(set_beside(evaluation, parsed))
+            evaluations.append(attach_judged(evaluation, parsed))
     return compare_evaluations(evaluations, seed=seed)
 
 
@@ -289,12 +289,12 @@ class _PiecesOfRun:
         """Return the error for the first of these pairs that occurs again, with its place."""
         find, locate = self.ray.remote(_find_pairs), self.ray.remote(_place_of_row)
         rows_of_pieces = gather(self.ray, [find.remote(pairs, *piece) for piece in self.pieces])
-        seen: set[Pair] = set()
+        earlier: set[Pair] = set()
         for piece, rows in zip(self.pieces, rows_of_pieces, strict=True):
             for row, pair in rows:
-                if pair in seen:
+                if pair in earlier:
                     return repeated_pair_error(pair, fetch(self.ray, locate.remote(row, *piece)))
-                seen.add(pair)
+                earlier.add(pair)
         return repeated_pair_error(pairs[0], self.label)
 
 

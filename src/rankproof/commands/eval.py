@@ -196,9 +196,9 @@ def _with_bounds(inputs: EvaluationInputs, evaluations: Sequence[Evaluation]) ->
     """Add the bounds over every grade that unjudged documents could have; runs are read again."""
     from rankproof.commands.inputs import reading
     from rankproof.data import read_run
-    from rankproof.unjudged.judged_share import bound_evaluation, check_again
+    from rankproof.unjudged.judged_share import bound_evaluation, check_readable_twice
 
-    check_again(inputs.runs.values())
+    check_readable_twice(inputs.runs.values())
     bounded = []
     with reading(inputs.runs):
         for evaluation, (name, run) in zip(evaluations, inputs.runs.items(), strict=True):
@@ -215,7 +215,7 @@ def _evaluate_on_cluster(inputs: EvaluationInputs, address: str) -> list[Evaluat
     from rankproof.cluster import connected
     from rankproof.cluster.runs import evaluate_shards
     from rankproof.foundation.progress import progress
-    from rankproof.unjudged.judged_share import set_beside, with_judged
+    from rankproof.unjudged.judged_share import attach_judged, with_judged
 
     wanted = with_judged(inputs.measures)
     form: Any = inputs.options.get("input_format")
@@ -228,4 +228,4 @@ def _evaluate_on_cluster(inputs: EvaluationInputs, address: str) -> list[Evaluat
             evaluate_shards(run, inputs.qrels, wanted, inputs.policy, name=name, format=form)
             for name, run in inputs.runs.items()
         ]
-    return [set_beside(evaluation, inputs.measures) for evaluation in evaluations]
+    return [attach_judged(evaluation, inputs.measures) for evaluation in evaluations]

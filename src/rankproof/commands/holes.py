@@ -218,7 +218,7 @@ def _settle(measure: Measure, goal: Any, judge: Any, view: WorstCases) -> Settle
 
     view.check([measure])
     work = Settling(view, measure, goal)
-    with _open_judge(judge, work.pairs(), view, measure) as (grade, batch):
+    with _open_judge(judge, work.open_documents(), view, measure) as (grade, batch):
         return replace(work.run(grade, batch, None), batch=batch)
 
 
@@ -251,15 +251,15 @@ def _open_judge(
     from rankproof.golden.passage_grading import pair_judge
     from rankproof.golden.pooling import read_inputs
     from rankproof.golden.settings import GoldenSettings
-    from rankproof.unjudged.judging_order import on_scale, translated
+    from rankproof.unjudged.judging_order import map_judge_grades, translate_grades
 
     config = Path(judge)
     settings = read_config(config, GoldenSettings)
     corpus = read_inputs(settings).corpus
-    scale = on_scale(measure, view.qrels, view.top(measure))
+    scale = map_judge_grades(measure, view.qrels, view.top(measure))
     with pair_judge(settings, config.with_suffix(".holes"), corpus, pairs) as grader:
         announce(grader.expected)
         if any(judge_grade != grade for judge_grade, grade in scale.items()):
             counted = ", ".join(map(str, scale.values()))
             announce(f"the judge's grades 1 to 5 count as {counted}")
-        yield translated(grader.ask, scale), grader.at_once
+        yield translate_grades(grader.ask, scale), grader.at_once

@@ -39,7 +39,7 @@ from rankproof.statistics.intervals import (
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tradeoffs.candidates import candidates
-from rankproof.unjudged.judged_share import set_beside, with_judged
+from rankproof.unjudged.judged_share import attach_judged, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)
@@ -264,7 +264,7 @@ def ceilings(
     ranks = [candidates(p, order) for p in pools]
     cut_pools = [_top(frame, pool_depth) for frame in ranks]
     policy = Policy(order=order)
-    actual = set_beside(evaluate_tables(own_run, judged, with_judged(parsed), policy), parsed)
+    actual = attach_judged(evaluate_tables(own_run, judged, with_judged(parsed), policy), parsed)
     proc = _best_order(cut_pools, judged, parsed, policy)
     ideal = _best_order([judged.to_frame()], judged, parsed, policy)
     cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in ranks])

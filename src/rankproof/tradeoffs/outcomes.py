@@ -52,7 +52,7 @@ from rankproof.tradeoffs.prices import (
 from rankproof.tradeoffs.results import AT_PROMPT
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
 from rankproof.unjudged.bounds import WorstCases
-from rankproof.unjudged.judged_share import set_beside, with_judged
+from rankproof.unjudged.judged_share import attach_judged, with_judged
 
 SIMILARITY_DEPTH = 10  # overlap and τ to the best configuration are of the top 10
 CEILINGS = ("RAnWG", "NRecall4")
@@ -466,7 +466,7 @@ class Evaluator:
     def _compute(self, ranked: Ranked) -> Scores:
         policy = Policy.of(None, None, False, None, None)
         judged = evaluate_tables(ranked.final, self.qrels, with_judged(self.measures), policy)
-        evaluation = set_beside(judged, self.measures)
+        evaluation = attach_judged(judged, self.measures)
         # Where all candidates tie, the best order is the maximum over orders.
         ceiling = evaluate_tables(with_equal_scores(ranked.pool), self.qrels, self.limited, policy)
         row: Row = {"tied": evaluation.tied}

@@ -1,4 +1,8 @@
-"""Runs × judgements × measures → what unjudged documents could change."""
+"""Bounds of means and of mean differences over the grades that unjudged documents could have.
+
+`WorstCases` takes the bounds of each query from the rules of measures, and finds the lowest and
+highest mean over them; `Unjudged` is what `rankproof holes` reports of every run and pair.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ from rankproof.presentation.lead_wording import (
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 from rankproof.unjudged.differences import difference_bounds, run_pair
-from rankproof.unjudged.judged_share import judged_beside
+from rankproof.unjudged.judged_share import judged_at
 from rankproof.unjudged.rules import bounds
 from rankproof.unjudged.shared_documents import UnjudgedSet, partly_judged
 from rankproof.unjudged.unjudged_documents import MatchedRun, QueryBounds
@@ -78,6 +82,11 @@ class Bound:
         return "exact" if self.exact else "at most"
 
     @property
+    def formatted_mean(self) -> str:
+        """The mean as it is now, with four digits."""
+        return "undefined" if math.isnan(self.expected) else f"{self.expected:.4f}"
+
+    @property
     def span(self) -> str:
         """The interval in words."""
         if math.isnan(self.lowest):
@@ -85,11 +94,6 @@ class Bound:
         if self.exact:
             return f"between {signed(self.lowest)} and {signed(self.highest)}"
         return f"at most between {signed(self.lowest)} and {signed(self.highest)}"
-
-
-def formatted(value: float, form: str) -> str:
-    """A value as text, "undefined" for NaN."""
-    return "undefined" if math.isnan(value) else f"{value:{form}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +207,13 @@ class Unjudged(Displayed):
     is_scale_known: bool  # else `scale` is the largest grade that occurs
     depth: int | None
     policy: Policy
-    # What was asked for beside the bounds; None where it was not.
+    # What was requested beside the bounds; None where it was not.
     settled: Settled | None = None
     to_judge: pl.DataFrame | None = None  # query, doc, effect: documents to judge next
     judgments: pl.DataFrame | None = None  # query, doc, grade: those a judge made for the sample
     sampled: Sampled | None = None  # estimates from a sample of queries
     sample_was_drawn: bool = False  # `to_judge` are all unjudged documents of a sample
-    left_out: pl.DataFrame | None = None  # each run without the judgments it alone brought in
+    leave_one_out: pl.DataFrame | None = None  # each run without the judgments it alone brought in
     pool_depth: int | None = None
     warnings: tuple[str, ...] = ()  # what was guessed of the files
 
@@ -230,7 +234,11 @@ class Unjudged(Displayed):
         by_grades: dict[tuple[int, int] | None, list[str]] = {}
         for m in self.runs[0].measures if self.runs else ():
             by_grades.setdefault(m.definition.grades, []).append(str(m))
-        scales = [f"{own[0]} to {own[1]} for {', '.join(m)}" for own, m in by_grades.items() if own]
+        scales = [
+            f"{grades[0]} to {grades[1]} for {', '.join(names)}"
+            for grades, names in by_grades.items()
+            if grades
+        ]
         if None in by_grades:
             another = "" if self.is_scale_known else " (--scale names another)"
             scales.insert(0, f"{_up_to(self.scale, self.is_scale_known)}{another}")
@@ -269,19 +277,26 @@ class Unjudged(Displayed):
             "policy": self.policy.to_dict(),
             **({} if self.settled is None else {"settled": self.settled.to_dict()}),
             **({} if self.sampled is None else {"sample": self.sampled.to_dict()}),
-            **({} if self.left_out is None else {"leave_one_out": self.left_out.to_dicts()}),
+            **(
+                {}
+                if self.leave_one_out is None
+                else {"leave_one_out": self.leave_one_out.to_dicts()}
+            ),
         }
 
     @property
     def record(self) -> dict[str, Any]:
         """The judge's grades, without which `verify` could not repeat the call."""
-        made = self.judgments if self.settled is None else self.settled.judgements
-        if made is None:
+        new = self.new_judgments
+        if new is None:
             return {}
-        return {
-            "judgements": made.rows(),
-            "batch": 1 if self.settled is None else self.settled.batch,
-        }
+        batch = 1 if self.settled is None else self.settled.batch
+        return {"judgements": new.rows(), "batch": batch}
+
+    @property
+    def new_judgments(self) -> pl.DataFrame | None:
+        """query, doc, grade: what a judge graded for this result; None without a judge."""
+        return self.judgments if self.settled is None else self.settled.judgements
 
     def tables(self) -> list[Table]:
         """Runs, pairs, and whatever was asked for beside them."""
@@ -308,8 +323,7 @@ class Unjudged(Displayed):
         """The documents to judge, or the judgments made, as a file of this ending."""
         from rankproof.unjudged.judging_order import judging_file
 
-        made = self.judgments if self.settled is None else self.settled.judgements
-        frame = self.to_judge if made is None else made
+        frame = self.to_judge if self.new_judgments is None else self.new_judgments
         if frame is None:
             raise InputError(
                 "nothing to write", place="to", remedy="add --judge-next 50 or --judge-sample 15"
@@ -318,7 +332,7 @@ class Unjudged(Displayed):
 
     def __str__(self) -> str:
         lines = [
-            f"{run.name}: {m} {formatted(b.expected, '.4f')}, {b.span}"
+            f"{run.name}: {m} {b.formatted_mean}, {b.span}"
             for run in self.runs
             for m, b in run.measures.items()
         ]
@@ -418,9 +432,9 @@ class WorstCases:
         """Refuse grades off a measure's scale, and runs without a judged query."""
         for measure in measures:
             check_scale(measure, self.qrels.grade, self.qrels.place)
-        for run in self.matched:
-            if not (run.met.listed >= 0).any():
-                raise no_common_query(run.run.name, run.run.queries, self.qrels)
+        for matched in self.matched:
+            if not (matched.matching.listed >= 0).any():
+                raise no_common_query(matched.run.name, matched.run.queries, self.qrels)
 
     def analyze(self, measures: Sequence[Measure]) -> Unjudged:
         """Bound every run and every pair."""
@@ -428,11 +442,11 @@ class WorstCases:
         runs = tuple(
             RunHoles(
                 run.name,
-                judged={m: self.judged(at, m) for m in measures},
-                holes={m: self.count([at], m) for m in measures},
-                measures={m: self.run_bound(at, m) for m in measures},
+                judged={m: self.judged_share(index, m) for m in measures},
+                holes={m: self.count([index], m) for m in measures},
+                measures={m: self.run_bound(index, m) for m in measures},
             )
-            for at, run in enumerate(self.runs)
+            for index, run in enumerate(self.runs)
         )
         pairs = tuple(
             PairHoles(
@@ -448,6 +462,7 @@ class WorstCases:
 
     @cached_property
     def matched(self) -> list[MatchedRun]:
+        """Each run on the judged queries."""
         pairs = zip(self.runs, self._evaluated, strict=True)
         return [MatchedRun(run, self.qrels, self.policy, evaluated) for run, evaluated in pairs]
 
@@ -466,41 +481,43 @@ class WorstCases:
         return self.depth if measure.cutoff is None else measure.cutoff
 
     def unjudged(self, runs: Sequence[int], measure: Measure) -> UnjudgedSet:
-        """The unjudged documents of some of the runs."""
-        key = (tuple(runs), self._depth(measure))
+        """The unjudged documents that these runs list within the depth of a measure."""
+        depth = self._depth(measure)
+        key = (tuple(runs), depth)
         if key not in self._unjudged:
-            self._unjudged[key] = UnjudgedSet([self.matched[at] for at in runs], key[1])
+            self._unjudged[key] = UnjudgedSet([self.matched[run] for run in runs], depth)
         return self._unjudged[key]
 
     def count(self, runs: Sequence[int], measure: Measure) -> int:
-        """How many unjudged documents some of the runs have, in the queries that count."""
-        return int(self.unjudged(runs, measure).count[self._evaluated_queries(runs)].sum())
+        """The number of unjudged documents of these runs, in the queries that count."""
+        return int(self.unjudged(runs, measure).count[self._counted_queries(runs)].sum())
 
-    def _evaluated_queries(self, runs: Sequence[int]) -> Bool:
-        """(Q,) queries on which all of some runs are evaluated."""
-        return np.asarray(np.logical_and.reduce([self.matched[at].counted for at in runs]))
+    def _counted_queries(self, runs: Sequence[int]) -> Bool:
+        """(Q,) queries on which all of these runs are evaluated."""
+        return np.asarray(np.logical_and.reduce([self.matched[run].is_counted for run in runs]))
 
-    def judged(self, at: int, measure: Measure) -> float:
+    def judged_share(self, run: int, measure: Measure) -> float:
         """Judged@k of a run, of whole lists for a measure without k; mean over the queries."""
         depth = self._depth(measure)
-        run = self.matched[at]
-        groups = run.judged_within(depth)
-        inside: Array = groups.judged
-        last = groups.listed if depth is None else np.minimum(depth, groups.listed)
-        if run.top_span(depth).tied:
-            ranks = last[groups.query] - groups.first + 1
-            inside = inside * np.clip(ranks, 0, groups.size) / groups.size
-        counts = groups.sum_by_query(groups.query, inside)
-        share = np.divide(counts, last, out=np.zeros(len(last)), where=last > 0)
-        return _mean(share, run.counted & self._in_mean(at, judged_beside(measure, depth)))
+        matched = self.matched[run]
+        groups = matched.judged_within(depth)
+        judged: Array = groups.judged
+        cutoff = groups.listed if depth is None else np.minimum(depth, groups.listed)
+        if matched.top_span(depth).tied:
+            ranks_left = cutoff[groups.query] - groups.first + 1
+            judged = judged * np.clip(ranks_left, 0, groups.size) / groups.size
+        counts = groups.sum_by_query(groups.query, judged)
+        share = np.divide(counts, cutoff, out=np.zeros(len(cutoff)), where=cutoff > 0)
+        judged_at_k = judged_at(measure, depth)
+        return _mean(share, matched.is_counted & self._in_mean(run, judged_at_k))
 
     def run_bounds_by_query(
-        self, at: int, measure: Measure, among: Sequence[int] | None = None
+        self, run: int, measure: Measure, among: Sequence[int] | None = None
     ) -> QueryBounds:
-        """The bounds of a run by query, over its unjudged documents or those `among` some runs."""
-        documents = self.unjudged([at] if among is None else among, measure)
-        run = partly_judged(self.matched[at], documents, measure.cutoff, self.top(measure))
-        return _only_where(run.any | self._in_mean(at, measure), bounds(measure, run))
+        """The bounds of a run by query, over its unjudged documents or those of runs `among`."""
+        documents = self.unjudged([run] if among is None else among, measure)
+        partly = partly_judged(self.matched[run], documents, measure.cutoff, self.top(measure))
+        return _only_where(partly.any | self._in_mean(run, measure), bounds(measure, partly))
 
     def pair_bounds_by_query(self, a: int, b: int, measure: Measure) -> QueryBounds:
         """The bounds of a − b by query."""
@@ -512,45 +529,53 @@ class WorstCases:
         counts_b = pair.b.run.any | self._in_mean(b, measure)
         return _only_where(counts_a & counts_b, difference_bounds(measure, pair))
 
-    def _in_mean(self, at: int, measure: Measure) -> Bool:
+    def _in_mean(self, run: int, measure: Measure) -> Bool:
         """(Q,) queries that the mean of an evaluation is over."""
         if self.policy.undefined == "zero":
-            return np.ones(self.matched[at].queries, np.bool_)
-        return averaged_queries(self.matched[at].judged, measure)
+            return np.ones(self.matched[run].queries, np.bool_)
+        return averaged_queries(self.matched[run].judged, measure)
 
-    def expected(self, at: int, measure: Measure) -> Float:
-        """(Q,) what is reported now; NaN for queries that the mean leaves out."""
-        now = self.matched[at].reported(measure).expected
-        return np.where(self._in_mean(at, measure), now, np.nan)
+    def expected(self, run: int, measure: Measure) -> Float:
+        """(Q,) what is reported now; NaN for queries that the mean skips."""
+        reported = self.matched[run].reported(measure).expected
+        return np.where(self._in_mean(run, measure), reported, np.nan)
+
+    def pair_differences(self, a: int, b: int, measure: Measure) -> Float:
+        """(Q,) a − b as it is reported now; NaN for queries that the mean of either skips."""
+        return self.expected(a, measure) - self.expected(b, measure)
 
     def run_bound(
-        self, at: int, measure: Measure, among: Sequence[int] | None = None, *, shared: bool = False
+        self,
+        run: int,
+        measure: Measure,
+        among: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Bound:
         """The bound of a run's mean, over its queries or those that all runs share."""
-        by_query = self.run_bounds_by_query(at, measure, among)
-        return self._bound_of([at], measure, by_query, self.expected(at, measure), shared)
+        by_query = self.run_bounds_by_query(run, measure, among)
+        return self._bound_of([run], measure, by_query, self.expected(run, measure), shared)
 
     def pair_bound(self, a: int, b: int, measure: Measure, *, shared: bool = False) -> Bound:
         """The bound of a mean difference, over the queries of both or those that all runs share."""
         by_query = self.pair_bounds_by_query(a, b, measure)
-        expected = self.expected(a, measure) - self.expected(b, measure)
-        return self._bound_of([a, b], measure, by_query, expected, shared)
+        differences = self.pair_differences(a, b, measure)
+        return self._bound_of([a, b], measure, by_query, differences, shared)
 
     def reversal(self, a: int, b: int, measure: Measure) -> Bound | None:
         """The bound if grades could reverse which run is ahead, beyond what ties alone could do."""
         bound = self.pair_bound(a, b, measure)
         ends = (bound.lowest, bound.highest)
-        return (
-            bound if may_change_sign(bound.expected, self.pair_ties(a, b, measure), ends) else None
-        )
+        is_possible = may_change_sign(bound.expected, self.pair_ties(a, b, measure), ends)
+        return bound if is_possible else None
 
     def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
         """Lowest and highest mean difference over orders of ties alone, as it is reported now."""
-        reported_a, reported_b = (self.matched[at].reported(measure) for at in (a, b))
-        now = self.expected(a, measure) - self.expected(b, measure)
-        counted = self._evaluated_queries([a, b]) & ~np.isnan(now)
+        reported_a, reported_b = (self.matched[run].reported(measure) for run in (a, b))
+        is_defined = ~np.isnan(self.pair_differences(a, b, measure))
+        in_mean = self._counted_queries([a, b]) & is_defined
         low, high = reported_a.min - reported_b.max, reported_a.max - reported_b.min
-        return _mean(low, counted), _mean(high, counted)
+        return _mean(low, in_mean), _mean(high, in_mean)
 
     def _bound_of(
         self,
@@ -560,46 +585,48 @@ class WorstCases:
         expected: Float,
         shared: bool,
     ) -> Bound:
+        """The bound of a mean over the queries of these runs or, if `shared`, of all runs."""
         if shared:
             runs = range(len(self.runs))
             # NaN where it is for any run.
-            expected = expected + 0.0 * sum(self.expected(at, measure) for at in runs)
-        return self.bound(by_query, expected, self._evaluated_queries(runs))
+            expected = expected + 0.0 * sum(self.expected(run, measure) for run in runs)
+        return self.bound(by_query, expected, self._counted_queries(runs))
 
-    def bound(self, by_query: QueryBounds, expected: Float, counted: Bool) -> Bound:
+    def bound(self, by_query: QueryBounds, expected: Float, is_counted: Bool) -> Bound:
         """The bound of a mean over the counted queries."""
-        low, high, now = by_query.low[counted], by_query.high[counted], expected[counted]
-        defined = ~np.isnan(now)
+        low, high, now = by_query.low[is_counted], by_query.high[is_counted], expected[is_counted]
+        is_defined = ~np.isnan(now)
         return Bound(
-            expected=_mean(now, defined),
-            lowest=lowest_mean(low, defined),
-            highest=0.0 - lowest_mean(-high, defined),  # never −0
+            expected=_mean(now, is_defined),
+            lowest=lowest_mean(low, is_defined),
+            highest=0.0 - lowest_mean(-high, is_defined),  # never −0
             exact=by_query.exact,
-            queries=int(defined.sum()),
+            queries=int(is_defined.sum()),
         )
 
 
-def _only_where(counted: Bool, by_query: QueryBounds) -> QueryBounds:
-    """NaN for queries that count neither in an evaluation nor with any grades."""
-    if counted.all():
+def _only_where(counts: Bool, by_query: QueryBounds) -> QueryBounds:
+    """The bounds with NaN for queries (Q,) that count neither now nor with any grades."""
+    if counts.all():
         return by_query
-    low, high = (np.where(counted, x, np.nan) for x in (by_query.low, by_query.high))
+    low, high = (np.where(counts, end, np.nan) for end in (by_query.low, by_query.high))
     return QueryBounds(low, high, by_query.exact)
 
 
 def _mean(values: Float, chosen: Bool) -> float:
+    """The exactly rounded mean of the chosen values; NaN if there are none."""
     count = int(chosen.sum())
     return math.fsum(values[chosen].tolist()) / count if count else math.nan
 
 
-def lowest_mean(low: Float, defined: Bool) -> float:
+def lowest_mean(low: Float, is_defined: Bool) -> float:
     """The lowest mean over all grades of queries whose lowest values are `low`.
 
-    A query on which the measure is not `defined` now counts only with grades that define it, so the
+    A query on which the measure is not defined now counts only with grades that define it, so the
     lowest mean takes in as many of these queries, from the lowest up, as bring it down.
     """
-    certain = low[defined]
-    optional = np.sort(low[~defined & ~np.isnan(low)])
+    certain = low[is_defined]
+    optional = np.sort(low[~is_defined & ~np.isnan(low)])
     totals = math.fsum(certain.tolist()) + np.append(0.0, np.cumsum(optional))
     counts = len(certain) + np.arange(len(totals))
     nonempty = counts > 0

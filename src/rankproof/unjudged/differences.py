@@ -84,7 +84,7 @@ class RunPair:
     b: PairSide
     documents: UnjudgedSet
     candidates_only: bool  # each run has relevant documents of its own
-    is_swapped: bool = False  # b is the first of the runs that the documents are of
+    is_swapped: bool = False  # b is the first run of `documents`
     cache: dict[Measure, WeightGap] = field(default_factory=dict)
 
     @property
@@ -124,7 +124,7 @@ class RunPair:
         return identical
 
     def swapped(self) -> RunPair:
-        """b before a."""
+        """The same pair with b as the first run."""
         return RunPair(
             self.b,
             self.a,
@@ -140,9 +140,9 @@ class RunPair:
         weigh: Callable[[Int], Float],
         compute: Callable[[SharedDocuments, Float], WeightGap],
     ) -> WeightGap | None:
-        """The gap of documents that weigh weigh(rank) in each run.
+        """The gap of documents that have the weight weigh(rank) in each run.
 
-        None where the documents must be identified.
+        None if the documents must be identified, since something ties or no compiled code is there.
         """
         shared = self.documents.shared
         if shared is None or not self.is_implicit:
@@ -181,25 +181,25 @@ def difference_bounds(measure: Measure, pair: RunPair) -> QueryBounds:
     low, high = np.full(len(pair.any), -np.inf), np.full(len(pair.any), np.inf)
     if highest is not None:
         high, low = highest(measure, pair), -highest(measure, pair.swapped())
-    open_ = changing(measure, pair.a.run) | changing(measure, pair.b.run)
+    is_open = changing(measure, pair.a.run) | changing(measure, pair.b.run)
     if not exact:  # two bounds: the narrower one
         a, b = bounds(measure, pair.a.run), bounds(measure, pair.b.run)
         low = np.maximum(low, a.low - b.high)
         high = np.minimum(high, a.high - b.low)
     reported_a, reported_b = (side.run.reported(measure) for side in (pair.a, pair.b))
     tied_low, tied_high = reported_a.min - reported_b.max, reported_a.max - reported_b.min
-    barren = pair.a.run.without_relevant(measure) | pair.b.run.without_relevant(measure)
+    without_relevant = pair.a.run.without_relevant(measure) | pair.b.run.without_relevant(measure)
     if not measure.definition.ignores_unjudged:
         # What is reported now is one of the possible values; rounding must not leave it outside.
-        low = np.where(barren, low, np.fmin(low, tied_low))
-        high = np.where(barren, high, np.fmax(high, tied_high))
-    low, high = np.where(open_, low, tied_low), np.where(open_, high, tied_high)
+        low = np.where(without_relevant, low, np.fmin(low, tied_low))
+        high = np.where(without_relevant, high, np.fmax(high, tied_high))
+    low, high = np.where(is_open, low, tied_low), np.where(is_open, high, tied_high)
     if pair.a.run.top < measure.threshold:  # no grade makes these queries count
-        low, high = (np.where(barren, np.nan, x) for x in (low, high))
-    if not exact and open_.any():
+        low, high = (np.where(without_relevant, np.nan, x) for x in (low, high))
+    if not exact and is_open.any():
         low, high = (np.where(pair.identical, 0.0 * x, x) for x in (low, high))
-        open_ = open_ & ~pair.identical
-    return QueryBounds(low, high, exact or not open_.any())
+        is_open = is_open & ~pair.identical
+    return QueryBounds(low, high, exact or not is_open.any())
 
 
 def _exact_rule(measure: Measure) -> Highest | None:
@@ -213,12 +213,15 @@ def _exact_rule(measure: Measure) -> Highest | None:
 
 
 def _highest_additive(measure: Measure, pair: RunPair) -> Float:
-    """P, Hits, RBP: each unjudged document that helps a more than b is relevant, and no other."""
+    """(Q,) the highest a − b of P, Hits, RBP.
+
+    Each unjudged document with δ > 0 is relevant, and no other.
+    """
     rel, scale = measure.threshold, measure.parameters.get("max")
     known = pair.a.run.reported(measure).max - pair.b.run.reported(measure).min
     if scale is None and pair.a.run.top < rel:
         return known
-    worth = min(pair.a.run.top, scale) / scale if isinstance(scale, int) else 1.0
+    top_gain = min(pair.a.run.top, scale) / scale if isinstance(scale, int) else 1.0
     add = measure.definition.additive
     assert add is not None
 
@@ -232,28 +235,29 @@ def _highest_additive(measure: Measure, pair: RunPair) -> Float:
     if pair.is_implicit and is_constant:  # what both have in the top k helps neither
         only_a, only_b = pair.b.run.unlisted, pair.a.run.unlisted
         one = float(first_ranks[0])
-        gained = worth * one * only_a
+        gained = top_gain * one * only_a
         both = pair.documents.count - only_a - only_b
         most = np.where(only_a > 0, one, np.where(both > 0, 0.0, -one))
     elif gap is not None:
-        gained, most = worth * gap.gained, gap.most
+        gained, most = top_gain * gap.gained, gap.most
     else:
         delta = weigh(pair.a.ranks.first) - weigh(pair.b.ranks.last)
-        gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))
+        gained = np.bincount(pair.query, top_gain * np.maximum(delta, 0.0), minlength=len(known))
         most = np.full(len(known), -np.inf)
         np.maximum.at(most, pair.query, delta)
-    barren = pair.a.run.without_relevant(measure)
-    if barren.any():  # at least one is relevant: the one that helps b least
+    without_relevant = pair.a.run.without_relevant(measure)
+    if without_relevant.any():  # at least one is relevant: the one that helps b least
         if isinstance(scale, int):
             most = most * min(rel, scale) / scale
-        gained = np.where(barren & (most <= 0), most, gained)
+        gained = np.where(without_relevant & (most <= 0), most, gained)
     return known + gained
 
 
 def _highest_recall(measure: Measure, pair: RunPair) -> Float:
-    """(h_a − h_b + a)/(R + a), over R + a + c where the numerator is below 0.
+    """(Q,) the highest a − b of R: (h_a − h_b + n_a)/(R + n_a), over R + n_a + n_c if that is < 0.
 
-    `a` counts the documents that only a has in its top k, `c` those that change neither count.
+    h are the relevant documents that a run has in its top k, n_a the unjudged documents that only a
+    has there, n_c those that both or neither has.
     """
     rel = measure.threshold
     relevant = pair.a.run.groups.relevant(rel)
@@ -281,6 +285,7 @@ def _highest_recall(measure: Measure, pair: RunPair) -> Float:
 
 
 def _highest_ndcg(measure: Measure, pair: RunPair) -> Float:
+    """(Q,) the highest a − b of nDCG, as gains.py says."""
     known = pair.a.judged_gain(measure, best=True) - pair.b.judged_gain(measure, best=False)
     levels, cutoff = ndcg_levels(pair.a.run, measure), measure.cutoff
 
@@ -292,5 +297,5 @@ def _highest_ndcg(measure: Measure, pair: RunPair) -> Float:
     if gap is not None:
         return gap.most
     delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
-    none = np.zeros(len(known), np.int64)
-    return ndcg_highest(known, delta[None, :], pair.documents.count, none, levels, cutoff)
+    no_unlisted = np.zeros(len(known), np.int64)
+    return ndcg_highest(known, delta[None, :], pair.documents.count, no_unlisted, levels, cutoff)

@@ -40,7 +40,7 @@ _MAX_STEPS = 200  # of Dinkelbach's algorithm, which needs a handful
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """The grades that occur, and what they are worth."""
+    """The grades that occur, with their gains."""
 
     grade: Int  # (L,) ascending, from the lowest that gains anything to the top of the scale
     step: Float  # (L,) Δ, the gain of each level above the one below
@@ -50,9 +50,9 @@ class Levels:
 
     def cumulative_discounts(self, unjudged: Int, cutoff: int | None) -> Float:
         """W(n) for every n an ideal list can need, with (Q,) unjudged documents in each query."""
-        most = int((self.judged + unjudged).max(initial=0))
-        most = most if cutoff is None else min(most, cutoff)
-        return np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])
+        longest = int((self.judged + unjudged).max(initial=0))
+        longest = longest if cutoff is None else min(longest, cutoff)
+        return np.concatenate([[0.0], np.cumsum(1.0 / log_discount(longest)[1:])])
 
     def gain(self, grade: Int) -> Float:
         """The gain of each grade, scaled by the top grade so that none overflows."""
@@ -71,17 +71,17 @@ def ndcg_levels(run: PartlyJudged, measure: Measure) -> Levels:
 
 
 def _levels(groups: TieGroups, top: int, gain: Gain, rel: int) -> Levels:
-    present = groups.pool.unsorted
-    if 0 <= present.max(initial=0) < len(present):  # to count is faster than to sort
-        present = np.flatnonzero(np.bincount(present))
-    grades = np.unique(np.append(present, top))
+    occurring = groups.pool.unsorted
+    if 0 <= occurring.max(initial=0) < len(occurring):  # counting is faster than sorting
+        occurring = np.flatnonzero(np.bincount(occurring))
+    grades = np.unique(np.append(occurring, top))
     lowest = 0 if not isinstance(gain, str) and dict(gain).get(0) else rel
     grades = grades[grades >= lowest].astype(np.int64)
     if not len(grades):  # nothing can gain: one level that is worth nothing
-        none = np.zeros((1, groups.queries), np.int64)
-        return Levels(np.array([rel]), np.zeros(1), none, gain, rel)
-    worth = gain_of(counted_from(rel, grades), gain, counted_from(rel, grades[-1:]))
-    step = np.diff(worth, prepend=0.0)
+        no_judged = np.zeros((1, groups.queries), np.int64)
+        return Levels(np.array([rel]), np.zeros(1), no_judged, gain, rel)
+    gains = gain_of(counted_from(rel, grades), gain, counted_from(rel, grades[-1:]))
+    step = np.diff(gains, prepend=0.0)
     if (step < 0).any() or not lowest:
         raise MeasureError(
             "gains that fall as the grade rises, or that a grade of 0 has",
@@ -96,7 +96,7 @@ def ndcg_highest(
     known: Float,
     delta: Float,
     count: Int,
-    extra: Int,
+    unlisted: Int,
     levels: Levels,
     cutoff: int | None,
     sign: float = 1.0,
@@ -104,69 +104,44 @@ def ndcg_highest(
     """(Q,) the highest (D + Σ gains · sign · δ)/IDCG; NaN where nothing is ever relevant.
 
     `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, belongs to the
-    unjudged documents, of which each query has `count` (Q,); `extra` (Q,) counts further ones with
-    δ = 0, for queries in which no δ is above that.
+    unjudged documents, of which each query has `count` (Q,); `unlisted` (Q,) counts further ones
+    with δ = 0, for queries in which no δ is above that.
     """
     highest = np.full(len(known), np.nan)
     begin = np.cumsum(count) - count
-    total = levels.cumulative_discounts(count + extra, cutoff)
-    most = len(total) - 1
+    total = levels.cumulative_discounts(count + unlisted, cutoff)  # W
     if kernels.native is not None and len(delta) == 1:
         starts, one_level = np.append(begin, delta.shape[1]), np.ascontiguousarray(delta[0])
         kernels.map_ranges(
             lambda first, last: kernels.native.gain(
-                *(
-                    one_level,
-                    sign,
-                    starts,
-                    known,
-                    levels.judged,
-                    levels.step,
-                    total,
-                    extra,
-                    highest,
-                ),
-                *(first, last),
+                *(one_level, sign, starts, known, levels.judged, levels.step),
+                *(total, unlisted, highest, first, last),
             ),
             *(len(known), kernels.thread_count(delta.shape[1])),
         )
         return highest
     delta = sign * delta
-    # Once the ideal list is full of the highest grade, only what adds to the sum can still help:
+    # Once the ideal list is full of the highest grade, only documents with δ > 0 can still help:
     # so only small numbers of documents matter, and the number of all with δ > 0.
-    room = np.clip(most - levels.judged[-1] - extra, 0, count)
-    query = np.repeat(np.arange(len(extra)), count)
-    helping = np.bincount(query[delta[-1] > 0], minlength=len(extra))
+    longest = len(total) - 1
+    room = np.clip(longest - levels.judged[-1] - unlisted, 0, count)
+    query = np.repeat(np.arange(len(unlisted)), count)
+    helping = np.bincount(query[delta[-1] > 0], minlength=len(unlisted))
     last = np.maximum(room, helping)
-    nested = len(delta) > 1
-    for chosen, column, real in _rows(count):
-        wide = int(room[chosen].max(initial=0))
-        row = np.where(real, begin[chosen, None] + column, 0)
-        rising = np.where(real, delta[:, row], -np.inf)  # what is not there comes last
-        rising.sort(axis=2)
+    for chosen, column, is_cell in _rows(count):
+        row = np.where(is_cell, begin[chosen, None] + column, 0)
+        rising = np.sort(np.where(is_cell, delta[:, row], -np.inf), axis=2)
         sums = np.zeros((len(delta), len(chosen), column.shape[1] + 1))  # S
         np.cumsum(rising[:, :, ::-1], axis=2, out=sums[:, :, 1:])
-        number = np.concatenate(
-            [np.broadcast_to(np.arange(wide + 1), (len(chosen), wide + 1)), last[chosen, None]],
-            axis=1,
-        )
-        number[:, :-1] = np.minimum(number[:, :-1], last[chosen, None])
+        width = int(room[chosen].max(initial=0)) + 1
+        number = np.broadcast_to(np.arange(width), (len(chosen), width))
+        number = np.minimum(number, last[chosen, None])
+        number = np.concatenate([number, last[chosen, None]], axis=1)
         sums = np.take_along_axis(sums, number[None], axis=2)
-        number += extra[chosen, None]
-        ideal = [
-            total[np.minimum(held[:, None] + number, most)] for held in levels.judged[:, chosen]
-        ]
-        level = [sums[at if nested else 0] for at in range(len(ideal))]
-        above = known[chosen, None] + sum(
-            step * s for step, s in zip(levels.step, level, strict=True)
-        )
-        below = sum(step * i for step, i in zip(levels.step, ideal, strict=True))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            corner = np.where(below > 0, above / below, -np.inf)
-        best = corner.max(axis=1)
-        active = np.isfinite(best) & ((best >= 0) | nested)
-        _dinkelbach(best, np.flatnonzero(active), known[chosen], level, ideal, levels.step, nested)
-        highest[chosen] = np.where(np.isfinite(best), best, np.nan)
+        number += unlisted[chosen, None]
+        ideal = total[np.minimum(levels.judged[:, chosen, None] + number, longest)]
+        fraction = _LevelSums(known[chosen], sums, ideal, levels.step)
+        highest[chosen] = fraction.maximum()
     return highest
 
 
@@ -189,59 +164,84 @@ def ndcg_by_rank(
 
 def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:
     """`tables`, and before them the queries without an unjudged document."""
-    none = np.flatnonzero(count == 0)
-    if len(none):
-        yield none, np.zeros((1, 0), np.int64), np.zeros((len(none), 0), np.bool_)
+    empty = np.flatnonzero(count == 0)
+    if len(empty):
+        yield empty, np.zeros((1, 0), np.int64), np.zeros((len(empty), 0), np.bool_)
     yield from tables(count, _CELLS)
 
 
-def _best_counts(worth: list[Float]) -> list[Int]:
-    """How many documents reach each level for the highest total, never more than the level below.
+def _best_counts(worth: Float) -> Int:
+    """(L, rows) how many documents reach each level for the highest total.
 
-    `worth` (rows, n) of each level is what n documents of at least this level are worth.
+    `worth` (L, rows, n) of each level is what n documents of at least this level are worth. No
+    level has more documents than the level below.
     """
-    best: list[Int] = []  # from the highest level down: the best count up to each number
+    best_to: list[Int] = []  # from the highest level down: the best count up to each number
     above = np.zeros_like(worth[0])
-    for own_worth in reversed(worth):
-        total = own_worth + above
+    for level_worth in reversed(worth):
+        total = level_worth + above
         above = np.maximum.accumulate(total, axis=1)
-        at = np.where(total == above, np.arange(total.shape[1]), 0)
-        best.append(np.maximum.accumulate(at, axis=1))
-    row = np.arange(len(worth[0]))
-    counts = [best.pop()[:, -1]]
-    while best:
-        counts.append(best.pop()[row, counts[-1]])
-    return counts
+        is_best = np.where(total == above, np.arange(total.shape[1]), 0)
+        best_to.append(np.maximum.accumulate(is_best, axis=1))
+    row = np.arange(worth.shape[1])
+    counts = [best_to.pop()[:, -1]]
+    while best_to:
+        counts.append(best_to.pop()[row, counts[-1]])
+    return np.stack(counts)
 
 
-def _dinkelbach(
-    best: Float,
-    active: Int,
-    known: Float,
-    level: list[Float],
-    ideal: list[Float],
-    step: Float,
-    nested: bool,
-) -> None:
-    """Dinkelbach's steps in place, for the rows `active`, until none rises.
+@dataclass(frozen=True, slots=True, eq=False)
+class _LevelSums:
+    """(D + Σ_g Δ_g S_g(n_g)) / Σ_g Δ_g W(N_g + n_g) for some queries (rows) and numbers n (N)."""
 
-    UnjudgedSet of a grade are holes of every lower one; where all levels have the same δ that is so
-    without being asked for.
-    """
-    for _ in range(_MAX_STEPS):
-        if not len(active):
-            return
-        above, under = known[active].copy(), np.zeros(len(active))
-        worth = [
-            times * (sums[active] - best[active, None] * norm[active])
-            for sums, norm, times in zip(level, ideal, step, strict=True)
-        ]
-        counts = _best_counts(worth) if nested else [level.argmax(axis=1) for level in worth]
-        for n, sums, norm, times in zip(counts, level, ideal, step, strict=True):
-            above += times * sums[active, n]
-            under += times * norm[active, n]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            reached = np.where(under > 0, above / under, -np.inf)
-        rises = reached > best[active]
-        best[active[rises]] = reached[rises]
-        active = active[rises]
+    known: Float  # (rows,) D
+    sums: Float  # (L, rows, N) S of each level; (1, rows, N) if it is the same for all
+    ideal: Float  # (L, rows, N) W
+    step: Float  # (L,) Δ
+
+    def maximum(self) -> Float:
+        """(rows,) the highest value: from the best corner on, by Dinkelbach's algorithm.
+
+        Documents of a grade are documents of every lower level. If all levels have the same δ, the
+        best numbers fulfill that by themselves; else `_best_counts` chooses among those that do.
+        """
+        depends_on_level = len(self.sums) > 1
+        best = self._best_corner()
+        active = np.flatnonzero(np.isfinite(best) & ((best >= 0) | depends_on_level))
+        for _ in range(_MAX_STEPS):
+            if not len(active):
+                break
+            gap = self.sums[:, active] - best[active, None] * self.ideal[:, active]
+            worth = self.step[:, None, None] * gap
+            counts = _best_counts(worth) if depends_on_level else worth.argmax(axis=2)
+            value = self._value(active, counts)
+            rises = value > best[active]
+            best[active[rises]] = value[rises]
+            active = active[rises]
+        return np.where(np.isfinite(best), best, np.nan)
+
+    def _best_corner(self) -> Float:
+        """(rows,) the highest value with the same number of documents on all levels."""
+        levels = list(zip(self.step, self._sums_by_level(), self.ideal, strict=True))
+        gained = sum(step * sums for step, sums, _ in levels)
+        norm = sum(step * ideal for step, _, ideal in levels)
+        best: Float = _quotient(self.known[:, None] + gained, norm).max(axis=1)
+        return best
+
+    def _value(self, rows: Int, counts: Int) -> Float:
+        """The value of these rows with `counts` (L, rows) documents on each level."""
+        numerator, denominator = self.known[rows].copy(), np.zeros(len(rows))
+        levels = zip(self.step, self._sums_by_level(), self.ideal, counts, strict=True)
+        for step, sums, ideal, count in levels:
+            numerator += step * sums[rows, count]
+            denominator += step * ideal[rows, count]
+        return _quotient(numerator, denominator)
+
+    def _sums_by_level(self) -> Float:
+        return np.broadcast_to(self.sums, self.ideal.shape)
+
+
+def _quotient(numerator: Float, denominator: Float) -> Float:
+    """The quotient; −∞ where the denominator is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(denominator > 0, numerator / denominator, -np.inf)

@@ -1,4 +1,9 @@
-"""What was judged, beside each figure of an evaluation, and its bounds where they are asked for."""
+"""The judged share beside each score of an evaluation, and bounds of scores where requested.
+
+A score is worth little where most of the top k is unjudged, so every evaluation of a measure also
+has Judged@k. Bounds need all runs in memory at once; they are computed on request, or unasked for a
+few runs with unjudged documents.
+"""
 
 from __future__ import annotations
 
@@ -19,34 +24,39 @@ if TYPE_CHECKING:
     from rankproof.unjudged.bounds import WorstCases
 
 
-_WHOLE = 10**17  # a rank past every list
+_UNLIMITED = 10**17  # a cutoff beyond every list
+_MAX_UNREQUESTED = 12  # runs; the bounds of more are computed only on request
 
 
-def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
-    """The Judged@k that belongs beside a measure."""
-    return Judged @ (measure.cutoff or depth or _WHOLE)
+def judged_at(measure: Measure, depth: int | None = None) -> Measure:
+    """Judged@k with the cutoff of a measure; without one, of `depth` or whole lists."""
+    return Judged @ (measure.cutoff or depth or _UNLIMITED)
 
 
 def with_judged(measures: Sequence[Measure]) -> list[Measure]:
     """The measures, and Judged@k for each of their cutoffs."""
-    return list(dict.fromkeys([*measures, *map(judged_beside, measures)]))
+    return list(dict.fromkeys([*measures, *map(judged_at, measures)]))
 
 
-def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluation:
-    """The evaluation of what was asked for, with what is judged beside each figure."""
+def attach_judged(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluation:
+    """Move Judged@k out of an evaluation's outcomes, to stand beside the score of each measure.
+
+    `evaluation` has outcomes for `with_judged(measures)`.
+    """
     return replace(
         evaluation,
-        queries=ids_of(evaluation, "queries"),  # as they are: a replacement looks at each field
+        queries=ids_of(evaluation, "queries"),  # unread: `replace` would load the ids
         outcomes={m: evaluation.outcomes[m] for m in measures},
+<<<<<<< HEAD
         judged={m: evaluation.answered_share(judged_beside(m)) for m in measures},
+=======
+        judged={m: evaluation[judged_at(m)].expected for m in measures},
+>>>>>>> 3d6b03f (Name and describe what the bounds over unjudged documents compute, and divide the long functions)
     )
 
 
-MANY = 12  # runs, of more than which bounds are made on request alone
-
-
-def check_again(sources: Iterable[object]) -> None:
-    """Refuse runs that cannot be read whole a second time, as bounds ask for."""
+def check_readable_twice(sources: Iterable[object]) -> None:
+    """Refuse runs that cannot be read whole a second time, as bounds require."""
     for path in (os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)):
         folder = is_folder(path)
         if folder or is_pipe(path):
@@ -70,60 +80,67 @@ def evaluate_named(
     format: Format | None = None,  # noqa: A002
     reading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[list[Evaluation], WorstCases | None]:
-    """Several runs on the same judgements, each under its name, with what is judged of it.
+    """Evaluate runs by name on the same judgments, with judged shares, and worst cases for bounds.
 
-    One after the other, so that only one need be held, and one too large in parts. With `holes`
-    also all of them for bounds, which those read in parts are read again for; left open (None),
-    where none is, they are few, and what nobody judged may change a verdict.
+    Runs are read one after the other, so that only one need be in memory, a large one in parts.
+    With `holes` the worst cases of all are returned, for which runs that were read in parts are
+    read again, whole. If it is None, they are returned only for a few runs that are in memory
+    anyway and have unjudged documents.
     """
     from rankproof.evaluation.streaming import evaluate_file
 
-    wanted = with_judged(measures)
-    unasked = holes is None and memory is None and len(runs) <= MANY
-    kept: list[EvaluatedRun] | None = [] if holes or unasked else None
-    found = []
+    all_measures = with_judged(measures)
+    is_cheap = memory is None and len(runs) <= _MAX_UNREQUESTED
+    in_memory: list[EvaluatedRun] | None = [] if holes or (holes is None and is_cheap) else None
+    evaluations = []
     with reading():
         for name, run in runs.items():
             if isinstance(run, str | os.PathLike):
-                one = evaluate_file(
-                    *(run, qrels, wanted, policy),
+                evaluation = evaluate_file(
+                    *(run, qrels, all_measures, policy),
                     memory=memory,
                     spill_dir=spill_dir,
                     name=name,
                     format=format,
-                    kept=kept,
+                    kept=in_memory,
                 )
             else:
-                one = evaluate_tables(read_run(run, name=name), qrels, wanted, policy, kept)
-            one = set_beside(one, measures)
-            found.append(one if one.name == name else one.renamed(name))
-    if not holes and not _may_matter(found, kept):
-        return found, None
+                table = read_run(run, name=name)
+                evaluation = evaluate_tables(table, qrels, all_measures, policy, in_memory)
+            evaluation = attach_judged(evaluation, measures)
+            has_name = evaluation.name == name
+            evaluations.append(evaluation if has_name else evaluation.renamed(name))
+    if not holes and not _could_change(evaluations, in_memory):
+        return evaluations, None
     from rankproof.unjudged.bounds import WorstCases
 
-    if kept is not None and len(kept) == len(runs):
-        return found, WorstCases.of(kept, qrels, policy)
-    check_again(runs.values())
+    if in_memory is not None and len(in_memory) == len(runs):
+        return evaluations, WorstCases.of(in_memory, qrels, policy)
+    check_readable_twice(runs.values())
     with reading():
-        read = [read_run(r, format=format, name=n) for n, r in runs.items()]
-    return found, WorstCases(read, qrels, policy)
+        tables = [read_run(run, format=format, name=name) for name, run in runs.items()]
+    return evaluations, WorstCases(tables, qrels, policy)
 
 
-def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[EvaluatedRun] | None) -> bool:
-    """Whether it is worth looking if unjudged documents could change a verdict.
+def _could_change(
+    evaluations: Sequence[Evaluation], in_memory: Sequence[EvaluatedRun] | None
+) -> bool:
+    """True if unjudged documents could change a verdict, and it can be found out cheaply.
 
-    Nobody asked for it: runs that were read in parts are left alone.
+    That needs all runs in memory and measures that have bounds.
     """
-    if not kept or len(kept) < len(evaluations):
+    if not in_memory or len(in_memory) < len(evaluations):
         return False
     from rankproof.unjudged.rules import rule_of
 
     measures = list(evaluations[0].outcomes)
-    plain = all(isinstance(m.parameters.get("gain", ""), str) for m in measures)
-    if not plain or evaluations[0].policy.condensed or any(rule_of(m) is None for m in measures):
+    has_named_gains = all(isinstance(m.parameters.get("gain", ""), str) for m in measures)
+    has_bounds = has_named_gains and all(rule_of(m) is not None for m in measures)
+    if evaluations[0].policy.condensed or not has_bounds:
         return False
-    # A query that does not count, for want of a relevant document, counts in some completion.
-    shares = (each.outcomes[judged_beside(m)].expected for each in kept for m in measures)
+    # Of all queries: one that no mean includes, for want of a relevant document, counts with some
+    # grades of its unjudged documents.
+    shares = (run.outcomes[judged_at(m)].expected for run in in_memory for m in measures)
     return any((share < 1).any() for share in shares)
 
 
@@ -133,6 +150,7 @@ def bound_evaluation(
     """The evaluation with the lowest and highest score over all grades of unjudged documents."""
     from rankproof.unjudged.bounds import WorstCases
 
-    view = WorstCases([run], qrels, evaluation.policy, depth=evaluation.policy.depth)
-    bounds = {measure: view.run_bound(0, measure) for measure in measures}
-    return replace(evaluation, bounds=bounds, grades=view.grades(measures))
+    policy = evaluation.policy
+    worst_cases = WorstCases([run], qrels, policy, depth=policy.depth)
+    bounds = {measure: worst_cases.run_bound(0, measure) for measure in measures}
+    return replace(evaluation, bounds=bounds, grades=worst_cases.grades(measures))

@@ -1,8 +1,9 @@
 """Which unjudged documents to judge first, and judging until the verdict cannot change.
 
 The next document is the one whose grade could change the mean difference most, recomputed after
-each answer (Carterette, Allan and Sitaraman 2006, for AP). Judging ends when no grades of the
-others can change the sign of the difference, or when its bounds are as narrow as requested.
+each grade (Carterette, Allan and Sitaraman 2006, for AP). Judging ends when no grades of the
+remaining documents can change the sign of the difference, or when its bounds are as narrow as
+requested.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from rankproof.data import read_qrels
 from rankproof.data.tables import Qrels, Run, Sampled, build_qrels
-from rankproof.data.ties import pool_of, tie_groups
+from rankproof.data.ties import TieGroups, pool_of, tie_groups
 from rankproof.data.trec import check_trec_ids
 from rankproof.evaluation import Policy, averaged_queries
 from rankproof.foundation import kernels
@@ -31,111 +32,135 @@ from rankproof.unjudged.bounds import Bound, WorstCases, top_grade
 from rankproof.unjudged.shared_documents import UnjudgedSet
 from rankproof.unjudged.unjudged_documents import MatchedRun
 
-_ROWS = 1 << 21  # judgments in memory at a time while documents are tried out
+_ROW_LIMIT = 1 << 21  # judgments in memory at a time while documents are graded one by one
 
-QueryDocuments = list[tuple[str, str]]  # query and document
-Grader = Callable[
-    [QueryDocuments], Sequence[int | None]
-]  # None: the judge failed, and it stays unjudged
+QueryDocuments = list[tuple[str, str]]  # ids of a query and of a document
+Grader = Callable[[QueryDocuments], Sequence[int | None]]  # None: no grade, stays unjudged
 
 
 # ------------------------------------------------------------------------------------- effects
 
 
+class QueryMean(NamedTuple):
+    """A mean over queries, and how many it is over."""
+
+    queries: int
+    mean: float
+
+
 def grading_effects(
-    view: WorstCases, which: Sequence[int], measure: Measure, among: tuple[int, float] | None = None
+    worst_cases: WorstCases,
+    runs: Sequence[int],
+    measure: Measure,
+    whole: QueryMean | None = None,
 ) -> tuple[UnjudgedSet, Float]:
     """Return the unjudged documents of some runs, and what a grade of each alone could change.
 
     (H,) the largest change of the mean difference of any pair of the runs (of the mean, for one
     run) if a document has the highest grade and all others stay unjudged; positive if it helps the
-    first run of the pair. If `view` has only some of the queries, `among` is the number of all and
-    their mean.
+    first run of the pair. If `worst_cases` has only some of the queries, `whole` is the mean of the
+    difference over all of them.
     """
-    documents = view.unjudged(which, measure)
-    grades = [view.top(measure)] if measure.definition.grades is None else [1, 3, 5]
-    is_counted = np.logical_and.reduce([view.matched[at].counted for at in which])
-    now = [view.expected(at, measure) for at in which]
-    pairs = list(combinations(range(len(which)), 2)) or [(0, 0)]
-    furthest = np.zeros(len(documents))
+    documents = worst_cases.unjudged(runs, measure)
+    # A measure of set grades weighs 1, 3 and 5 by their rarity: any of them can change most.
+    grades = [worst_cases.top(measure)] if measure.definition.grades is None else [1, 3, 5]
+    matched = [worst_cases.matched[run] for run in runs]
+    is_counted = np.logical_and.reduce([run.is_counted for run in matched])
+    current = [worst_cases.expected(run, measure) for run in runs]
+    pairs = list(combinations(range(len(runs)), 2)) or [(0, 0)]
+    largest = np.zeros(len(documents))
     for grade in grades:
-        then = [_values_with_one_grade(view.matched[at], documents, grade, measure) for at in which]
+        graded = [_values_with_one_grade(run, documents, grade, measure) for run in matched]
         for a, b in pairs:
-            before = now[a] if a == b else now[a] - now[b]
-            after = then[a] if a == b else then[a] - then[b]
-            change = _mean_changes(before, after, documents.query, is_counted, among)
-            furthest = np.where(np.abs(change) > np.abs(furthest), change, furthest)
-    return documents, furthest
+            before = current[a] if a == b else current[a] - current[b]
+            after = graded[a] if a == b else graded[a] - graded[b]
+            change = _mean_changes(
+                before, after, documents.query, is_counted, whole or _query_mean(before, is_counted)
+            )
+            largest = np.where(np.abs(change) > np.abs(largest), change, largest)
+    return documents, largest
 
 
 def _mean_changes(
-    before: Float, after: Float, query: Int, is_counted: Bool, among: tuple[int, float] | None
+    before: Float, after: Float, query: Int, is_counted: Bool, whole: QueryMean
 ) -> Float:
-    """(H,) how far the mean over queries moves if one query has the value `after`."""
-    total, mean = among or _count_and_mean(before, is_counted)
-    old = np.where(np.isnan(before), mean, before)[query]
-    over = np.maximum(total + np.isnan(before)[query], 1)
-    moved = np.where(is_counted[query], np.nan_to_num(after - old), 0.0)
-    return np.asarray(moved / over, np.float64)
+    """(H,) change of the mean over queries if the query of each document has the value `after`.
+
+    A query without a value before joins the mean: it counts as if it had been at the mean.
+    """
+    previous = np.where(np.isnan(before), whole.mean, before)[query]
+    count = np.maximum(whole.queries + np.isnan(before)[query], 1)
+    change = np.where(is_counted[query], np.nan_to_num(after - previous), 0.0)
+    return np.asarray(change / count, np.float64)
 
 
-def _count_and_mean(values: Float, is_counted: Bool) -> tuple[int, float]:
+def _query_mean(values: Float, is_counted: Bool) -> QueryMean:
+    """The mean over the counted queries that have a value; 0 if there are none."""
     known = values[is_counted & ~np.isnan(values)]
-    return len(known), float(known.mean()) if len(known) else 0.0
+    return QueryMean(len(known), float(known.mean()) if len(known) else 0.0)
 
 
 def _values_with_one_grade(
-    reach: MatchedRun, documents: UnjudgedSet, grade: int, measure: Measure
+    run: MatchedRun, documents: UnjudgedSet, grade: int, measure: Measure
 ) -> Float:
-    """(H,) the query's expected value if this document alone had the grade.
+    """(H,) expected value of each document's query if this document alone has the grade.
 
-    NaN where a mean leaves the query out even then.
+    NaN where a mean skips the query even then.
     """
-    met = reach.met
-    row = reach.rows_of(documents)
-    start = np.searchsorted(met.query, np.arange(reach.queries + 1))
-    pooled = met.sampled if measure.definition.unjudged == "inferred precision" else None
-    held = np.diff(start)[documents.query]
+    row = run.rows_of(documents)
+    uses_sampled = measure.definition.unjudged == "inferred precision"
+    judged = np.bincount(run.matching.query, minlength=run.queries)
+    total_rows = np.cumsum(judged[documents.query] + 1)
     value = np.empty(len(documents))
     low = 0
-    bounds = np.cumsum(held + 1)
     while low < len(documents):
-        before = bounds[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(bounds, before + _ROWS, side="right")))
-        some = np.arange(low, high)
-        # Each document gets a copy of its query, with its grade among the judgments.
-        own, judged = _copies(start, documents.query[some])
-        query = np.concatenate([own, np.arange(len(some))])
-        rows = np.concatenate([met.row[judged], row[some]])
-        grades = np.concatenate([met.grade[judged], np.full(len(some), grade)])
-        by_query = np.argsort(query, kind="stable")
-        query, rows, grades = query[by_query], rows[by_query], grades[by_query]
-        known = rows >= 0 if reach.policy.candidates_only else np.ones(len(rows), np.bool_)
-        most = max(met.pool.max_grade, grade)
-        pool = pool_of(query[known], grades[known], len(some), most)
-        listed = met.listed[documents.query[some]]
-        sampled = None
-        if pooled is not None:
-            of = np.searchsorted(pooled[0], np.arange(reach.queries + 1))
-            own, at = _copies(of, documents.query[some])
-            sampled = own, pooled[1][at]
-        groups = tie_groups(met.ranking, listed, query, rows, grades, pool, sampled)
-        found = measure.outcomes(groups).expected
-        if reach.policy.undefined == "skip":
-            found = np.where(averaged_queries(groups, measure), found, np.nan)
-        value[some] = found
+        before = total_rows[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(total_rows, before + _ROW_LIMIT, side="right")))
+        groups = _groups_with_one_grade(
+            run, documents.query[low:high], row[low:high], grade, uses_sampled
+        )
+        expected = measure.outcomes(groups).expected
+        if run.policy.undefined == "skip":
+            expected = np.where(averaged_queries(groups, measure), expected, np.nan)
+        value[low:high] = expected
         low = high
     return value
 
 
-def _copies(start: Int, query: Int) -> tuple[Int, Int]:
-    """Copy the rows of each of these queries: the copy's number, and the row, of every element."""
-    count = np.diff(start)[query]
-    owner = np.repeat(np.arange(len(query)), count)
-    return owner, np.arange(len(owner)) + (start[query] - np.cumsum(count) + count)[owner]
+def _groups_with_one_grade(
+    run: MatchedRun, query: Int, row: Int, grade: int, uses_sampled: bool
+) -> TieGroups:
+    """Tie groups of one copy of its query for each document, with its grade among the judgments."""
+    matching, copies = run.matching, len(query)
+    copy, judged = _copy_rows(matching.query, run.queries, query)
+    copy = np.concatenate([copy, np.arange(copies)])
+    rows = np.concatenate([matching.row[judged], row])
+    grades = np.concatenate([matching.grade[judged], np.full(copies, grade)])
+    by_copy = np.argsort(copy, kind="stable")
+    copy, rows, grades = copy[by_copy], rows[by_copy], grades[by_copy]
+    pooled = rows >= 0 if run.policy.candidates_only else np.ones(len(rows), np.bool_)
+    pool = pool_of(copy[pooled], grades[pooled], copies, max(matching.pool.max_grade, grade))
+    sampled = None
+    if uses_sampled and matching.sampled is not None:
+        sampled_query, sampled_row = matching.sampled
+        sampled_copy, index = _copy_rows(sampled_query, run.queries, query)
+        sampled = sampled_copy, sampled_row[index]
+    listed = matching.listed[query]
+    return tie_groups(matching.ranking, listed, copy, rows, grades, pool, sampled)
 
 
-def judge_next(view: WorstCases, measure: Measure, count: int | None = None) -> pl.DataFrame:
+def _copy_rows(row_query: Int, queries: int, copied: Int) -> tuple[Int, Int]:
+    """Number of the copy and row of each row, if all rows of the `copied` queries are copied.
+
+    `row_query` is the query of each row, ascending.
+    """
+    start = np.searchsorted(row_query, np.arange(queries + 1))
+    count = np.diff(start)[copied]
+    copy = np.repeat(np.arange(len(copied)), count)
+    return copy, np.arange(len(copy)) + (start[copied] - np.cumsum(count) + count)[copy]
+
+
+def judge_next(worst_cases: WorstCases, measure: Measure, count: int | None = None) -> pl.DataFrame:
     """query, doc, effect: the documents whose grade could change most, largest effect first.
 
     The effect is that of the highest grade on the mean difference of the pair of runs that it
@@ -143,62 +168,60 @@ def judge_next(view: WorstCases, measure: Measure, count: int | None = None) -> 
     """
     if count is not None and count < 1:
         raise InputError(f"{count} documents to judge", remedy="ask for 1 or more")
-    documents, change = grading_effects(view, range(len(view.runs)), measure)
-    return (
-        pl.DataFrame(
-            {
-                "query": view.qrels.queries.gather(documents.query),
-                "doc": documents.doc,
-                "effect": np.abs(change),
-            }
-        )
-        .sort("effect", descending=True, maintain_order=True)
-        .head(len(documents) if count is None else count)
-    )
+    runs = range(len(worst_cases.runs))
+    documents, effects = grading_effects(worst_cases, runs, measure)
+    frame = documents.to_frame(worst_cases.qrels).with_columns(effect=np.abs(effects))
+    frame = frame.sort("effect", descending=True, maintain_order=True)
+    return frame if count is None else frame.head(count)
 
 
 def judging_file(frame: pl.DataFrame, ending: str) -> bytes:
-    """Documents to judge, as a file in which grades are filled in: −1 says "not judged".
+    """Return a file of this ending with documents to judge, or with judgments.
 
-    Or judgments that were made, where there are grades; or a TREC run (.trec), best document
-    first, which a golden set can pool.
+    Without a column `grade`, each document gets grade −1, "not judged", to be replaced by an
+    annotator. A TREC run (.trec) lists the documents in this order, for a golden set to pool.
     """
     if ending == ".trec":
         check_trec_ids(frame["query"], frame["doc"], "documents to judge")
         lines = [
-            f"{row['query']} Q0 {row['doc']} {at} {row.get('effect', 0.0)!r} next\n"
-            for at, row in enumerate(frame.iter_rows(named=True), 1)
+            f"{row['query']} Q0 {row['doc']} {rank} {row.get('effect', 0.0)!r} next\n"
+            for rank, row in enumerate(frame.iter_rows(named=True), 1)
         ]
         return "".join(lines).encode()
     rows = frame if "grade" in frame.columns else frame.with_columns(pl.lit(-1).alias("grade"))
-    if ending == ".tsv":  # no id holds a tab, and whoever reads the file takes a quote for a letter
+    if ending == ".tsv":  # unquoted: no id contains a tab, and readers take a quote literally
         return rows.write_csv(separator="\t", quote_style="never").encode()
     return rows.write_ndjson().encode()
 
 
-def merged(qrels: Qrels, more: Qrels) -> Qrels:
-    """Join judgments and later ones; two grades for one document are an InputError."""
-    frame = qrels.to_frame().join(
-        more.to_frame(), on=["query", "doc"], how="full", coalesce=True, maintain_order="left_right"
+def merge_judgments(earlier: Qrels, later: Qrels) -> Qrels:
+    """Join two sets of judgments; two grades for one document are an InputError."""
+    frame = earlier.to_frame().join(
+        later.to_frame(),
+        on=["query", "doc"],
+        how="full",
+        coalesce=True,
+        maintain_order="left_right",
     )
-    both = frame.filter(pl.col("grade") != pl.col("grade_right"))
-    if both.height:
-        query, doc, old, new = both.row(0)
+    conflicts = frame.filter(pl.col("grade") != pl.col("grade_right"))
+    if conflicts.height:
+        query, doc, old, new = conflicts.row(0)
         raise InputError(
-            f"query {shorten(query)}, document {shorten(doc)} has grade {old} in {qrels.name} and "
-            f"{new} in {more.name}",
+            f"query {shorten(query)}, document {shorten(doc)} has grade {old} in {earlier.name} "
+            f"and {new} in {later.name}",
             remedy="keep one of the two",
         )
     frame = frame.select("query", "doc", pl.coalesce("grade", "grade_right").alias("grade"))
-    frame = pl.concat([frame, _sampled(qrels).join(frame, on=["query", "doc"], how="anti")])
-    return replace(read_qrels(frame, name=qrels.name), scale=qrels.scale)
+    still_sampled = _sampled_documents(earlier).join(frame, on=["query", "doc"], how="anti")
+    frame = pl.concat([frame, still_sampled])
+    return replace(read_qrels(frame, name=earlier.name), scale=earlier.scale)
 
 
-def _sampled(qrels: Qrels) -> pl.DataFrame:
-    """query, doc, grade −1 of documents that were pooled and not judged."""
-    left = qrels.sampled
-    query = np.arange(0) if left is None else left.query
-    doc = qrels.doc.head(0) if left is None else left.doc
+def _sampled_documents(qrels: Qrels) -> pl.DataFrame:
+    """query, doc, grade −1 of documents that were pooled but not judged (for infAP)."""
+    sampled = qrels.sampled
+    query = np.arange(0) if sampled is None else sampled.query
+    doc = qrels.doc.head(0) if sampled is None else sampled.doc
     return pl.DataFrame(
         {"query": qrels.queries.gather(query), "doc": doc, "grade": np.full(len(query), -1)}
     )
@@ -207,7 +230,7 @@ def _sampled(qrels: Qrels) -> pl.DataFrame:
 # ------------------------------------------------------------------------------- a judge's scale
 
 
-def on_scale(measure: Measure, qrels: Qrels, top: int) -> dict[int, int]:
+def map_judge_grades(measure: Measure, qrels: Qrels, top: int) -> dict[int, int]:
     """Map a judge's grades 1–5 to the scale of these judgments.
 
     They stay as they are if the judgments, or the measure, have grades 1–5. Else 5 is the top of
@@ -215,21 +238,21 @@ def on_scale(measure: Measure, qrels: Qrels, top: int) -> dict[int, int]:
     0 0 0 1 2 up to 2, 0 0 1 2 3 up to 3. Longer scales are divided into equal steps.
     """
     grades = range(1, 6)
-    theirs = top == 5 and len(qrels) > 0 and int(qrels.grade.min()) >= 1
-    if measure.definition.grades is not None or theirs:
+    has_judge_scale = top == 5 and len(qrels) > 0 and int(qrels.grade.min()) >= 1
+    if measure.definition.grades is not None or has_judge_scale:
         return {grade: grade for grade in grades}
     if top > 4:
         return {grade: round((grade - 1) * top / 4) for grade in grades}
     return {grade: min(top, max(0, grade - 5 + max(top, 2))) for grade in grades}
 
 
-def translated(judge: Grader, scale: Mapping[int, int]) -> Grader:
-    """The judge, with its grades mapped to another scale."""
+def translate_grades(judge: Grader, scale: Mapping[int, int]) -> Grader:
+    """Return a judge that gives the same grades on another scale."""
 
-    def grades(asked: QueryDocuments) -> list[int | None]:
-        return [None if grade is None else scale[grade] for grade in judge(asked)]
+    def grade_all(documents: QueryDocuments) -> list[int | None]:
+        return [None if grade is None else scale[grade] for grade in judge(documents)]
 
-    return grades
+    return grade_all
 
 
 def fill_holes(
@@ -237,37 +260,33 @@ def fill_holes(
     qrels: Qrels,
     measures: Sequence[Measure],
     judge: Grader,
-    besides: pl.DataFrame | None = None,
+    excluded: pl.DataFrame | None = None,
 ) -> tuple[Qrels, str]:
-    """Have the unjudged documents of all runs judged, for the deepest of the measures.
+    """Have the unjudged documents of all runs judged, to the depth of the deepest measure.
 
     Returns the judgments with the new ones, and a sentence on how many these are. Documents in
-    `besides` (query, doc) stay unjudged.
+    `excluded` (query, doc) stay unjudged.
     """
     cutoffs = [measure.cutoff for measure in measures]
     depth = None if None in cutoffs else max(c for c in cutoffs if c is not None)
     policy = Policy()
-    frames = []
-    for run in runs:
-        documents = UnjudgedSet([MatchedRun(run, qrels, policy)], depth)
-        frames.append(
-            pl.DataFrame({"query": qrels.queries.gather(documents.query), "doc": documents.doc})
-        )
-    asked = pl.concat(frames).unique(maintain_order=True)
-    if besides is not None:
-        asked = asked.join(besides, on=["query", "doc"], how="anti", maintain_order="left")
-    if not asked.height:
+    frames = [UnjudgedSet([MatchedRun(run, qrels, policy)], depth).to_frame(qrels) for run in runs]
+    to_judge = pl.concat(frames).unique(maintain_order=True)
+    if excluded is not None:
+        to_judge = to_judge.join(excluded, on=["query", "doc"], how="anti", maintain_order="left")
+    if not to_judge.height:
         return qrels, "no document in the top k is unjudged"
     graded = next((m for m in measures if m.definition.grades is not None), measures[0])
-    top = top_grade(qrels)
-    grades = translated(judge, on_scale(graded, qrels, top))(asked.rows())
-    made = asked.with_columns(pl.Series("grade", grades, pl.Int64)).drop_nulls()
-    failed = asked.height - made.height
-    judged = plural(made.height, "document")
-    said = f"{judged} that nobody had judged {'was' if made.height == 1 else 'were'} judged"
-    if failed:
-        said += f"; {failed} got no grade and count as not relevant"
-    return (merged(qrels, read_qrels(made)) if made.height else qrels), said
+    scale = map_judge_grades(graded, qrels, top_grade(qrels))
+    grades = translate_grades(judge, scale)(to_judge.rows())
+    judgments = to_judge.with_columns(pl.Series("grade", grades, pl.Int64)).drop_nulls()
+    judged = plural(judgments.height, "document")
+    note = f"{judged} that nobody had judged {'was' if judgments.height == 1 else 'were'} judged"
+    if failed := to_judge.height - judgments.height:
+        note += f"; {failed} got no grade and count as not relevant"
+    if not judgments.height:
+        return qrels, note
+    return merge_judgments(qrels, read_qrels(judgments)), note
 
 
 # -------------------------------------------------------------------------------------- settling
@@ -275,7 +294,7 @@ def fill_holes(
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How far judging went, and the bound that remains."""
+    """The result of judging: how many documents were judged, and the bound that remains."""
 
     a: str
     b: str
@@ -283,13 +302,14 @@ class Settled:
     bound: Bound
     settled: bool
     holes: int  # unjudged documents at the start
-    judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: in the order they were made
-    failed: int = 0  # documents that the judge gave no grade
-    until: Literal["certain"] | float = "certain"  # what was to be reached
+    judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: in the order of judging
+    failed: int = 0  # documents that the judge could not grade
+    until: Literal["certain"] | float = "certain"  # the goal: a certain sign, or a width
     batch: int = 1  # documents judged at a time
 
     @property
     def asked(self) -> int:
+        """Documents given to the judge, those without a grade included."""
         return self.judgements.height + self.failed
 
     def to_dict(self) -> dict[str, Any]:
@@ -335,10 +355,10 @@ def settle(
 ) -> Settled:
     """Have documents judged until the better of two runs, or their difference, is known.
 
-    `until` is "certain" (no grades of the others can change the sign) or a width of the bounds.
-    `judge` gets (query, document) pairs, `batch` at a time, and returns their grades; None is a
-    failure, and the document stays unjudged. After each batch the queries it contains are bounded
-    again. At most `limit` documents are judged.
+    `until` is "certain" (no grades of the other documents can change the sign) or a width of the
+    bounds. `judge` gets (query, document) pairs, `batch` at a time, and returns their grades; None
+    is a failure, and the document stays unjudged. After each batch the queries it contains are
+    bounded again. At most `limit` documents are judged.
 
     >>> from rankproof.unjudged.judging_order import settle
     >>> runs = [rp.read_run({"q": found}, name=found[0]) for found in (["a", "b"], ["b"])]
@@ -350,183 +370,191 @@ def settle(
         raise InputError(f"{plural(len(runs), 'run')} to settle", remedy="name two")
     if batch < 1:
         raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
-    view = WorstCases(runs, qrels, policy or Policy(), depth=depth, scale=scale)
-    view.check([measure])
-    return Settling(view, measure, until).run(judge, batch, limit)
+    worst_cases = WorstCases(runs, qrels, policy or Policy(), depth=depth, scale=scale)
+    worst_cases.check([measure])
+    return Settling(worst_cases, measure, until).run(judge, batch, limit)
 
 
 class Settling:
-    """Judging in progress: bounds by query, which each answer renews for its query."""
+    """Judging in progress: the bounds of each query, renewed when one of its documents is graded.
 
-    def __init__(self, view: WorstCases, measure: Measure, until: Literal["certain"] | float):
+    Documents are numbered as in `documents`, the unjudged ones of both runs (H).
+    """
+
+    def __init__(
+        self, worst_cases: WorstCases, measure: Measure, until: Literal["certain"] | float
+    ):
         if measure.has_open_scale:
-            # Queries are bounded apart, so all must use one scale.
-            measure = measure(**{str(measure.definition.open_scale): view.scale})
-            if view.scale > view.qrels.grade.max(initial=1):
+            # Queries are bounded one by one, so all must use one scale.
+            measure = measure(**{str(measure.definition.open_scale): worst_cases.scale})
+            if worst_cases.scale > worst_cases.qrels.grade.max(initial=1):
                 raise InputError(
                     f"what {measure.name} takes a grade for rests on the highest to be found",
                     remedy=f"name it: {measure}",
                 )
-        self.view, self.measure, self.until = view, measure, until
-        self.counted = view.matched[0].counted & view.matched[1].counted
-        found = view.pair_bounds_by_query(0, 1, measure)
-        self.bounds = found
-        self.now = view.expected(0, measure) - view.expected(1, measure)
-        self.documents, self.change = grading_effects(view, [0, 1], measure)
-        self.open = self.counted[self.documents.query]  # (H,) not judged yet
-        self.holes = int(self.open.sum())
-        self.by_query = np.searchsorted(self.documents.query, np.arange(len(self.now) + 1))
-        self.answers: list[tuple[int, int]] = []  # hole and grade
-        self.failed = 0
+        self.worst_cases, self.measure, self.until = worst_cases, measure, until
+        a, b = worst_cases.matched
+        self.is_counted = a.is_counted & b.is_counted  # (Q,)
+        self.bounds = worst_cases.pair_bounds_by_query(0, 1, measure)
+        self.differences = worst_cases.pair_differences(0, 1, measure)  # (Q,) as judged so far
+        self.documents, self.effects = grading_effects(worst_cases, [0, 1], measure)
+        self.is_open = self.is_counted[self.documents.query]  # (H,) to be judged
+        self.unjudged_at_start = int(self.is_open.sum())
+        self.grades: list[tuple[int, int]] = []  # number of a document, and its grade
+        self.failed = 0  # documents that the judge could not grade
 
-    def pairs(self, which: Int | None = None) -> QueryDocuments:
-        """Query and id of some documents, by default of all that are not judged yet."""
-        chosen = np.flatnonzero(self.open) if which is None else which
-        names = self.view.qrels.queries.gather(self.documents.query[chosen])
-        return list(zip(names, self.documents.doc.gather(chosen), strict=True))
+    def open_documents(self) -> QueryDocuments:
+        """All documents that are not judged yet."""
+        return self._ids(np.flatnonzero(self.is_open))
+
+    def _ids(self, numbers: Int) -> QueryDocuments:
+        queries = self.worst_cases.qrels.queries.gather(self.documents.query[numbers])
+        return list(zip(queries, self.documents.doc.gather(numbers), strict=True))
 
     def bound(self) -> Bound:
-        return self.view.bound(self.bounds, self.now, self.counted)
+        """The bound of the mean difference with the grades so far."""
+        return self.worst_cases.bound(self.bounds, self.differences, self.is_counted)
 
-    def done(self, bound: Bound) -> bool:
+    def is_settled(self, bound: Bound) -> bool:
         return bound.certain if self.until == "certain" else bound.width <= self.until
 
     def run(self, judge: Grader, batch: int, limit: int | None) -> Settled:
-        view, documents = self.view, self.documents
-        names = view.qrels.queries
-        while True:
-            bound = self.bound()
-            asked = len(self.answers) + self.failed
-            room = batch if limit is None else min(batch, limit - asked)
-            settled = self.done(bound)
-            if settled or room < 1 or not self.open.any():
+        """Have documents judged until the bound is reached, none is open, or the limit is."""
+        bound = self.bound()
+        while not self.is_settled(bound) and self.is_open.any():
+            requested = len(self.grades) + self.failed
+            count = batch if limit is None else min(batch, limit - requested)
+            if count < 1:
                 break
-            chosen = self.first(room, bound)
-            pairs = self.pairs(chosen)
-            grades = judge(pairs)
-            if len(grades) != len(pairs):
-                raise InputError(
-                    f"the judge gave {plural(len(grades), 'grade')} for "
-                    f"{plural(len(pairs), 'document')}",
-                    remedy="return one grade, or None, for each",
-                )
-            self.open[chosen] = False
-            known = [(int(h), int(g)) for h, g in zip(chosen, grades, strict=True) if g is not None]
-            self.failed += len(pairs) - len(known)
-            self._check(known)
-            self.answers += known
-            self._renew(np.unique(documents.query[[h for h, _ in known]]) if known else None)
-        made = np.array([h for h, _ in self.answers], np.int64)
+            self._judge(judge, self.choose_next(count, bound))
+            bound = self.bound()
         return Settled(
-            a=view.runs[0].name,
-            b=view.runs[1].name,
+            a=self.worst_cases.runs[0].name,
+            b=self.worst_cases.runs[1].name,
             measure=self.measure,
             bound=bound,
-            settled=settled,
-            holes=self.holes,
-            judgements=pl.DataFrame(
-                {
-                    "query": names.gather(documents.query[made]),
-                    "doc": documents.doc.gather(made),
-                    "grade": np.array([g for _, g in self.answers], np.int64),
-                }
-            ),
+            settled=self.is_settled(bound),
+            holes=self.unjudged_at_start,
+            judgements=self._judgments(),
             failed=self.failed,
             until=self.until,
         )
 
-    def _check(self, known: list[tuple[int, int]]) -> None:
-        low, high = self.measure.definition.grades or (0, self.view.scale)
-        for hole, grade in known:
+    def _judge(self, judge: Grader, chosen: Int) -> None:
+        """Have these documents judged, and bound their queries again."""
+        grades = judge(self._ids(chosen))
+        if len(grades) != len(chosen):
+            raise InputError(
+                f"the judge gave {plural(len(grades), 'grade')} for "
+                f"{plural(len(chosen), 'document')}",
+                remedy="return one grade, or None, for each",
+            )
+        self.is_open[chosen] = False
+        graded = [(int(n), int(g)) for n, g in zip(chosen, grades, strict=True) if g is not None]
+        self.failed += len(chosen) - len(graded)
+        self._check_scale(graded)
+        self.grades += graded
+        if graded:
+            self._update(np.unique(self.documents.query[[number for number, _ in graded]]))
+
+    def _judgments(self) -> pl.DataFrame:
+        """query, doc, grade: the grades so far, in the order in which they were given."""
+        numbers = np.array([number for number, _ in self.grades], np.int64)
+        grades = np.array([grade for _, grade in self.grades], np.int64)
+        queries = self.worst_cases.qrels.queries.gather(self.documents.query[numbers])
+        docs = self.documents.doc.gather(numbers)
+        return pl.DataFrame({"query": queries, "doc": docs, "grade": grades})
+
+    def _check_scale(self, graded: list[tuple[int, int]]) -> None:
+        low, high = self.measure.definition.grades or (0, self.worst_cases.scale)
+        for number, grade in graded:
             if not low <= grade <= high:
-                place = f"document {shorten(self.documents.doc[hole])}"
                 raise InputError(
                     f"the judge gave grade {grade}, outside {low}–{high}",
-                    place=place,
+                    place=f"document {shorten(self.documents.doc[number])}",
                     remedy="name the scale, or have the judge keep to it",
                 )
 
-    def first(self, count: int, bound: Bound) -> Int:
-        """The documents whose judgment matters most, of those not judged yet.
+    def choose_next(self, count: int, bound: Bound) -> Int:
+        """The open documents whose judgment matters most, at most `count` of them.
 
-        A document that could reverse the lead moves the nearer bound if it is not relevant, one
-        that could increase the lead if it is; the answers so far say which is more likely.
+        The effect of a document that could reverse the lead is weighted by the probability that it
+        is not relevant (then the nearer bound moves), of one that could increase the lead by the
+        probability that it is relevant. The share of relevant documents so far estimates it.
         """
-        weight = np.abs(self.change)
+        weight = np.abs(self.effects)
         if self.until == "certain" and bound.expected:
-            good = sum(grade >= self._relevant for _, grade in self.answers)
-            chance = (1 + good) / (2 + len(self.answers))
-            helps = self.change * bound.expected > 0
-            weight = weight * np.where(helps, chance, 1.0 - chance)
-        weight = np.where(self.open, weight, -1.0)
-        first = np.argsort(-weight, kind="stable")[:count]
-        return first[weight[first] >= 0]
+            relevant = sum(grade >= self._relevant_from for _, grade in self.grades)
+            probability = (1 + relevant) / (2 + len(self.grades))
+            helps_leader = self.effects * bound.expected > 0
+            weight = weight * np.where(helps_leader, probability, 1.0 - probability)
+        weight = np.where(self.is_open, weight, -1.0)
+        chosen = np.argsort(-weight, kind="stable")[:count]
+        return chosen[weight[chosen] >= 0]
 
     @property
-    def _relevant(self) -> int:
-        if self.measure.definition.grades is not None:
-            return 4
-        return self.measure.threshold
+    def _relevant_from(self) -> int:
+        """The lowest grade that counts as relevant."""
+        return self.measure.threshold if self.measure.definition.grades is None else 4
 
-    def _renew(self, queries: Int | None) -> None:
-        """Bound these queries again with the answers so far."""
-        if queries is None:
-            return
-        view = self.view
-        answered = np.array(self.answers, np.int64).reshape(-1, 2)
-        touched = answered[np.isin(self.documents.query[answered[:, 0]], queries)]
-        qrels = _select_judgments(view.qrels, queries, self.documents, touched)
-        runs = [_select_lists(r.run, r.met.listed[queries]) for r in view.matched]
-        scale = max(view.scale, view.top(self.measure))  # of what the judge may have given
-        part = WorstCases(runs, qrels, view.policy, depth=view.depth, scale=scale)
+    def _update(self, queries: Int) -> None:
+        """Compute bounds, differences and effects of these queries with the grades so far."""
+        whole = self.worst_cases
+        graded = np.array(self.grades, np.int64).reshape(-1, 2)
+        graded = graded[np.isin(self.documents.query[graded[:, 0]], queries)]
+        qrels = _select_judgments(whole.qrels, queries, self.documents, graded)
+        runs = [_select_lists(run.run, run.matching.listed[queries]) for run in whole.matched]
+        scale = max(whole.scale, whole.top(self.measure))  # the judge may have gone up to either
+        part = WorstCases(runs, qrels, whole.policy, depth=whole.depth, scale=scale)
         bounds = part.pair_bounds_by_query(0, 1, self.measure)
         self.bounds.low[queries], self.bounds.high[queries] = bounds.low, bounds.high
-        values = [part.expected(at, self.measure) for at in (0, 1)]
-        self.now[queries] = values[0] - values[1]
-        among = _count_and_mean(self.now, self.counted)
-        documents, change = grading_effects(part, [0, 1], self.measure, among)
-        left = {
-            (int(queries[q]), doc): c
-            for q, doc, c in zip(documents.query, documents.doc, change, strict=True)
+        self.differences[queries] = part.pair_differences(0, 1, self.measure)
+        documents, effects = grading_effects(
+            part, [0, 1], self.measure, _query_mean(self.differences, self.is_counted)
+        )
+        effect_of = {
+            (int(queries[query]), doc): effect
+            for query, doc, effect in zip(documents.query, documents.doc, effects, strict=True)
         }
-        for query in queries:
-            for row in range(*self.by_query[query : query + 2]):
-                self.change[row] = left.get((int(query), self.documents.doc[row]), 0.0)
+        for number in np.flatnonzero(np.isin(self.documents.query, queries)).tolist():
+            key = int(self.documents.query[number]), self.documents.doc[number]
+            self.effects[number] = effect_of.get(key, 0.0)
 
 
-def _select_judgments(qrels: Qrels, queries: Int, documents: UnjudgedSet, answers: Int) -> Qrels:
-    """The judgments of some queries, with answers (document, grade) added."""
+def _select_judgments(qrels: Qrels, queries: Int, documents: UnjudgedSet, graded: Int) -> Qrels:
+    """The judgments of some queries, with new grades added: rows of document number and grade."""
     rows = np.concatenate([np.arange(*qrels.start[q : q + 2]) for q in queries])
-    held = np.diff(qrels.start)[queries]
+    counts = np.diff(qrels.start)[queries]
+    number, new_grade = graded[:, 0], graded[:, 1]
     codes = np.concatenate(
         [
-            np.repeat(np.arange(len(queries)), held),
-            np.searchsorted(queries, documents.query[answers[:, 0]]),
+            np.repeat(np.arange(len(queries)), counts),
+            np.searchsorted(queries, documents.query[number]),
         ]
     )
-    doc = pl.concat([qrels.doc.gather(rows), documents.doc.gather(answers[:, 0]).alias("doc")])
-    grade = np.concatenate([qrels.grade[rows], answers[:, 1]])
+    doc = pl.concat([qrels.doc.gather(rows), documents.doc.gather(number).alias("doc")])
+    grade = np.concatenate([qrels.grade[rows], new_grade])
     names = qrels.queries.gather(queries)
-    part = build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
+    selected = build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
     if qrels.sampled is None:
-        return part
-    some = np.flatnonzero(np.isin(qrels.sampled.query, queries))
-    query, doc = np.searchsorted(queries, qrels.sampled.query[some]), qrels.sampled.doc.gather(some)
-    still = np.flatnonzero(kernels.find_rows(None, part.doc, part.start, doc, query) < 0)
-    return replace(part, sampled=Sampled(query[still], doc.gather(still)))
+        return selected
+    kept = np.flatnonzero(np.isin(qrels.sampled.query, queries))
+    query, doc = np.searchsorted(queries, qrels.sampled.query[kept]), qrels.sampled.doc.gather(kept)
+    is_judged = kernels.find_rows(None, selected.doc, selected.start, doc, query) >= 0
+    still_sampled = np.flatnonzero(~is_judged)
+    return replace(selected, sampled=Sampled(query[still_sampled], doc.gather(still_sampled)))
 
 
 def _select_lists(run: Run, listed: Int) -> Run:
-    """Some lists of a run, by their index; −1 is a query that it lacks."""
+    """The run with only the lists of these indices; −1 stands for a query without a list."""
     listed = listed[listed >= 0]
     rows = np.concatenate(
-        [np.arange(0), *(np.arange(*run.start[at : at + 2]) for at in listed)]
+        [np.arange(0), *(np.arange(*run.start[index : index + 2]) for index in listed)]
     ).astype(np.int64)
-    start = np.append(0, np.cumsum(np.diff(run.start)[listed]))
     return replace(
         run,
         queries=run.queries.gather(listed),
-        start=start,
+        start=np.append(0, np.cumsum(np.diff(run.start)[listed])),
         doc=run.doc.gather(rows),
         score=run.score[rows],
         rest=None if run.rest is None else run.rest[rows],

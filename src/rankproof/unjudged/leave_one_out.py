@@ -1,7 +1,7 @@
-"""Leave one out: how a system looks on a pool to which it did not contribute.
+"""Leave one out: the score of a system on a pool to which it did not contribute.
 
-A system whose own documents were judged has an advantage over any that comes later. Without the
-judgments that it alone contributed, it is evaluated as these are.
+A system whose own documents were judged has an advantage over any that comes later (Zobel 1998).
+Without the judgments that it alone contributed, it is evaluated as a later system would be.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ def contributions(runs: Sequence[Run], qrels: Qrels, depth: int) -> pl.DataFrame
     """
     if depth < 1:
         raise InputError(f"a pool of depth {depth}", remedy="name a rank such as 20")
-    frames = []
-    for run in runs:
-        met = MatchedRun(run, qrels, Policy()).met
-        found = np.flatnonzero(met.row >= 0)
-        position = met.row[found]
-        if met.ranking.position is not None:
-            position = met.ranking.position[position]
-        group = np.searchsorted(met.ranking.group_start, position, side="right") - 1
-        begin = met.ranking.start[met.listed[met.query[found]]]
-        inside = found[met.ranking.group_start[group] - begin < depth]
-        frames.append(
-            pl.DataFrame(
-                {
-                    "query": qrels.queries.gather(met.query[inside]),
-                    "doc": qrels.doc.gather(inside),
-                    "system": pl.repeat(run.name, len(inside), eager=True),
-                }
-            )
-        )
-    return pl.concat(frames)
+    return pl.concat(_contributions_of(run, qrels, depth) for run in runs)
+
+
+def _contributions_of(run: Run, qrels: Qrels, depth: int) -> pl.DataFrame:
+    """query, doc, system: the judged documents whose tie group begins within the depth."""
+    matching = MatchedRun(run, qrels, Policy()).matching
+    ranking = matching.ranking
+    is_listed = matching.row >= 0
+    position = matching.row[is_listed]
+    if ranking.position is not None:
+        position = ranking.position[position]
+    group = np.searchsorted(ranking.group_start, position, side="right") - 1
+    list_start = ranking.start[matching.listed[matching.query[is_listed]]]
+    judged = np.flatnonzero(is_listed)
+    judged = judged[ranking.group_start[group] - list_start < depth]
+    return pl.DataFrame(
+        {
+            "query": qrels.queries.gather(matching.query[judged]),
+            "doc": qrels.doc.gather(judged),
+            "system": pl.repeat(run.name, len(judged), eager=True),
+        }
+    )
 
 
 def read_provenance(path: Path) -> pl.DataFrame:
@@ -58,15 +60,15 @@ def read_provenance(path: Path) -> pl.DataFrame:
     from rankproof.foundation.files import read_text
 
     rows = [line.split("\t") for line in read_text(path).splitlines()]
-    names = ["query", "doc", "system"]
-    wrong = next((at for at, row in enumerate(rows, 1) if len(row) != len(names)), None)
-    if not rows or rows[0] != names or wrong:
+    columns = ["query", "doc", "system"]
+    wrong_line = next((n for n, row in enumerate(rows, 1) if len(row) != len(columns)), None)
+    if not rows or rows[0] != columns or wrong_line:
         raise InputError(
             "is not the provenance of a golden set",
-            place=f"{path}:{wrong or 1}",
+            place=f"{path}:{wrong_line or 1}",
             remedy="name provenance.tsv of `rankproof golden export`",
         )
-    return pl.DataFrame(rows[1:], dict.fromkeys(names, pl.String), orient="row")
+    return pl.DataFrame(rows[1:], dict.fromkeys(columns, pl.String), orient="row")
 
 
 _SCHEMA = {
@@ -92,8 +94,8 @@ def leave_one_out(
     """What each system loses when the judgments that it alone contributed are removed.
 
     `provenance` has a row of query, doc and system for each contribution. Returns system, measure,
-    judgements (taken away), value, without, change, rank, rank_without: ranks are among all runs,
-    each time on the same judgements; null where nothing relevant is left to measure by.
+    judgements (removed), value, without, change, rank, rank_without: ranks are among all runs,
+    each time on the same judgments; null where no relevant document remains.
 
     >>> from rankproof.unjudged.leave_one_out import contributions, leave_one_out
     >>> runs = [rp.read_run(f"try/{name}.trec", name=name) for name in ("plain", "saturated")]
@@ -102,58 +104,63 @@ def leave_one_out(
     >>> found["rank_without"].to_list()
     [1, 2]
     """
-    lacking = {"query", "doc", "system"} - set(provenance.columns)
-    if lacking:
+    missing = {"query", "doc", "system"} - set(provenance.columns)
+    if missing:
         raise InputError(
-            f"the provenance has no column {shorten(min(lacking))}",
+            f"the provenance has no column {shorten(min(missing))}",
             remedy="give query, doc and system",
         )
     policy = policy or Policy()
-    alone = (
+    unique = (
         provenance.unique(["query", "doc", "system"])
         .group_by("query", "doc")
         .agg(pl.col("system").first(), pl.len().alias("systems"))
         .filter(pl.col("systems") == 1)
     )
-    whole = _evaluate_all(runs, qrels, measures, policy)
+    with_all = _evaluate_all(runs, qrels, measures, policy)
     rows = []
-    for at, run in enumerate(runs):
-        own = alone.filter(pl.col("system") == run.name)
-        shorter, taken = _drop_judgments(qrels, own)
-        figures = _evaluate_all(runs, shorter, measures, policy) if taken else whole
-        for number, measure in enumerate(measures):
-            before, after = whole[:, number], figures[:, number]
+    for index, run in enumerate(runs):
+        reduced, removed = _drop_judgments(qrels, unique.filter(pl.col("system") == run.name))
+        without = _evaluate_all(runs, reduced, measures, policy) if removed else with_all
+        for column, measure in enumerate(measures):
+            before, after = with_all[:, column], without[:, column]
             rows.append(
-                (
-                    *(run.name, str(measure), taken, float(before[at]), float(after[at])),
-                    float(after[at] - before[at]),
-                    *(_rank(measure.sign * values, at) for values in (before, after)),
-                )
+                {
+                    "system": run.name,
+                    "measure": str(measure),
+                    "judgements": removed,
+                    "value": float(before[index]),
+                    "without": float(after[index]),
+                    "change": float(after[index] - before[index]),
+                    "rank": _rank(measure.sign * before, index),
+                    "rank_without": _rank(measure.sign * after, index),
+                }
             )
     return pl.DataFrame(rows, _SCHEMA, orient="row").fill_nan(None)
 
 
-def _rank(values: np.ndarray[tuple[int], np.dtype[np.float64]], at: int) -> int | None:
-    """Among these, from 1; None where nothing relevant is left to measure by."""
-    return None if np.isnan(values[at]) else 1 + int((values > values[at]).sum())
+def _rank(values: np.ndarray[tuple[int], np.dtype[np.float64]], index: int) -> int | None:
+    """The rank of one value among all, from 1; None if it is undefined."""
+    return None if np.isnan(values[index]) else 1 + int((values > values[index]).sum())
 
 
-def words(left: pl.DataFrame) -> list[str]:
-    """Who is ahead of others only at home; from `leave_one_out`."""
-    said = [
+def words(rows: pl.DataFrame) -> list[str]:
+    """Which runs fall behind others without their own judgments, from rows of `leave_one_out`."""
+    sentences = [
         f"{row['measure']}: {row['system']} falls from rank {row['rank']} to {row['rank_without']} "
         f"without the {plural(row['judgements'], 'judgement')} that it alone brought in."
-        for row in left.iter_rows(named=True)
+        for row in rows.iter_rows(named=True)
         if None not in (row["rank_without"], row["rank"]) and row["rank_without"] > row["rank"]
     ]
-    said += [
+    sentences += [
         f"{row['measure']}: without the {plural(row['judgements'], 'judgement')} that "
-        f"{row['system']} alone "
-        "brought in nothing relevant is left."
-        for row in left.iter_rows(named=True)
+        f"{row['system']} alone brought in nothing relevant is left."
+        for row in rows.iter_rows(named=True)
         if row["without"] is None and row["value"] is not None
     ]
-    return said or ["No run falls behind another without the judgements that it alone brought in."]
+    return sentences or [
+        "No run falls behind another without the judgements that it alone brought in."
+    ]
 
 
 def _evaluate_all(
@@ -164,21 +171,24 @@ def _evaluate_all(
     return np.array([[e[m].expected for m in measures] for e in evaluations])
 
 
-def _drop_judgments(qrels: Qrels, rows: pl.DataFrame) -> tuple[Qrels, int]:
-    """The judgements less some, and how many those were; every query stays."""
+def _drop_judgments(qrels: Qrels, dropped: pl.DataFrame) -> tuple[Qrels, int]:
+    """The judgments without those of `dropped` (query, doc), and how many these were.
+
+    A query that loses all its judgments stays.
+    """
     marked = qrels.to_frame().join(
-        rows.select("query", "doc", pl.lit(True).alias("gone")),
+        dropped.select("query", "doc", pl.lit(True).alias("is_dropped")),
         on=["query", "doc"],
         how="left",
         maintain_order="left",
     )
-    keep = marked["gone"].is_null().to_numpy()
-    kept = np.append(0, np.cumsum(keep))
-    shorter = replace(
+    remains = marked["is_dropped"].is_null().to_numpy()
+    remaining_before = np.append(0, np.cumsum(remains))
+    reduced = replace(
         qrels,
-        start=kept[qrels.start],
-        doc=qrels.doc.filter(pl.Series(keep)).rechunk(),
-        grade=qrels.grade[keep],
+        start=remaining_before[qrels.start],
+        doc=qrels.doc.filter(pl.Series(remains)).rechunk(),
+        grade=qrels.grade[remains],
         cache={},
     )
-    return shorter, int((~keep).sum())
+    return reduced, int((~remains).sum())

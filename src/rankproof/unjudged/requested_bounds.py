@@ -1,5 +1,7 @@
-"""Bounds over unjudged documents, and what was asked for beside them: documents to judge next, a
-sample to estimate from, judging until a difference is certain, runs without their own judgments.
+"""Bounds over unjudged documents, and the requests that `rankproof holes` answers beside them.
+
+These are documents to judge next, a sample to estimate from, judging until a difference is certain,
+and the scores of runs without their own judgments.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from rankproof.evaluation import Policy
 from rankproof.measures import Measure
 from rankproof.unjudged import leave_one_out
 from rankproof.unjudged.bounds import Unjudged, WorstCases
-from rankproof.unjudged.judging_order import Settled, judge_next, merged
+from rankproof.unjudged.judging_order import Settled, merge_judgments
+from rankproof.unjudged.judging_order import judge_next as choose_documents
 from rankproof.unjudged.sampling import draw, estimate
 
 Settle = Callable[[WorstCases], Settled]
@@ -39,54 +42,54 @@ def find_holes(
     judge: JudgeSample | None = None,
     seed: int = 0,
 ) -> Unjudged:
-    """Bound every run and pair over what unjudged documents could be, and answer the requests.
+    """Bound every run and pair over the grades of unjudged documents, and answer the requests.
 
-    `judged_since` are judgments made after `qrels`: merged with these, or with `judge_sample` the
-    labels of the sample, which `judge` makes where it is given. `settle` has documents judged
-    before anything is bounded.
+    `judged_since` are judgments made after `qrels`. They are merged with these; with `judge_sample`
+    they are the labels of the sample instead, unless `judge` makes these. `settle` has documents
+    judged before anything is bounded.
     """
     known = qrels
     if judged_since is not None and judge_sample is None:
-        known = merged(known, judged_since)
-    view = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
+        known = merge_judgments(known, judged_since)
+    worst_cases = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
     settled = None
     if settle is not None:
-        settled = settle(view)
+        settled = settle(worst_cases)
         if settled.judgements.height:
-            known = merged(known, read_qrels(settled.judgements))
-        view = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
-    report = replace(view.analyze(measures), settled=settled, warnings=_warnings(known, runs))
+            known = merge_judgments(known, read_qrels(settled.judgements))
+        worst_cases = WorstCases(runs, known, policy, depth=policy.depth, scale=scale)
+    report = replace(
+        worst_cases.analyze(measures), settled=settled, warnings=_warnings(known, runs)
+    )
     if judge_next is not None:
-        report = replace(report, to_judge=_next_to_judge(view, measures[0], judge_next))
+        report = replace(report, to_judge=choose_documents(worst_cases, measures[0], judge_next))
     if judge_sample is not None:
-        report = _add_sample(report, view, measures, judge_sample, judged_since, judge, seed)
+        report = _add_sample(report, worst_cases, measures, judge_sample, judged_since, judge, seed)
     if pool_depth is not None or provenance is not None:
         report = _add_leave_one_out(report, runs, known, measures, pool_depth, provenance)
     return report
 
 
-_next_to_judge = judge_next
-
-
 def _warnings(qrels: Qrels, runs: Sequence[Run]) -> tuple[str, ...]:
+    """What was guessed or skipped while the files were read, each once."""
     return tuple(dict.fromkeys([*qrels.notes, *(note for run in runs for note in run.notes)]))
 
 
 def _add_sample(
     report: Unjudged,
-    view: WorstCases,
+    worst_cases: WorstCases,
     measures: Sequence[Measure],
     count: int,
     labels: Qrels | None,
     judge: JudgeSample | None,
     seed: int,
 ) -> Unjudged:
-    """Draw queries, and estimate from the labels of all their unjudged documents if there are."""
-    to_judge = draw(view, measures, count, seed)
+    """Draw queries; if all their unjudged documents have labels, estimate scores from these."""
+    to_judge = draw(worst_cases, measures, count, seed)
     judgments = None
     if judge is not None:
-        labels, judgments = judge(view, to_judge)
-    sampled = None if labels is None else estimate(view, measures, labels, count, seed=seed)
+        labels, judgments = judge(worst_cases, to_judge)
+    sampled = None if labels is None else estimate(worst_cases, measures, labels, count, seed=seed)
     return replace(
         report, to_judge=to_judge, judgments=judgments, sampled=sampled, sample_was_drawn=True
     )
@@ -107,4 +110,4 @@ def _add_leave_one_out(
         assert pool_depth is not None
         contributions = leave_one_out.contributions(runs, qrels, pool_depth)
     rows = leave_one_out.leave_one_out(runs, qrels, measures, contributions, policy=report.policy)
-    return replace(report, left_out=rows, pool_depth=pool_depth)
+    return replace(report, leave_one_out=rows, pool_depth=pool_depth)

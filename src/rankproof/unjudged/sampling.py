@@ -50,10 +50,11 @@ from rankproof.unjudged.bounds import WorstCases, lowest_mean
 from rankproof.unjudged.shared_documents import UnjudgedSet
 from rankproof.unjudged.unjudged_documents import UNLISTED, QueryBounds
 
-LEAST = 8  # queries, below which the interval does not cover
-DRAWS = 40  # of the model's grades for each document
-TELLING = 3  # queries must differ: fewer show too little of the model's errors
+MIN_QUERIES = 8  # in a sample; with fewer the interval covers too rarely
+_DRAWS = 40  # of the model's grades for each document
+_MIN_DIFFERENT = 3  # sampled queries: fewer show too little of the model's errors
 _RIDGE = 1.0  # keeps the fit finite if a run lists nothing relevant
+_INTERCEPT_RIDGE = 1e-3  # the overall share of a grade is nearly free
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class Estimate:
     ci_new: Interval  # for queries like them
     reported: float  # with unjudged documents as they are: not relevant
 
-    def inside(self, these: Interval, every: Interval) -> Estimate:
-        """The estimate clipped to what these queries, and any queries, can have."""
+    def clipped(self, these: Interval, every: Interval) -> Estimate:
+        """The estimate clipped to the bounds of these queries, and to those of any queries."""
         value, *ci = np.clip([self.estimate, *self.ci], *these).tolist()
         new = np.clip(self.ci_new, *every).tolist()
         return Estimate(value, (ci[0], ci[1]), (new[0], new[1]), self.reported)
@@ -85,20 +86,20 @@ class Sampled:
 
     def words(self) -> list[str]:
         """Which run is ahead by these estimates, in sentences."""
-        said = []
-        for (a, b), found in self.pairs.items():
-            for m, e in found.items():
+        sentences = []
+        for (a, b), estimates in self.pairs.items():
+            for m, e in estimates.items():
                 low, high = e.ci
                 if low <= 0 <= high:
-                    told = f"the sample does not tell {a} and {b} apart"
+                    answer = f"the sample does not tell {a} and {b} apart"
                 else:
                     ahead, behind = (a, b) if m.sign * low > 0 else (b, a)
-                    told = f"{ahead} is ahead of {behind} by {amount(abs(e.estimate))}"
-                said.append(
-                    f"{m}: {told}, as if every hole were judged ({a} − {b} is "
+                    answer = f"{ahead} is ahead of {behind} by {amount(abs(e.estimate))}"
+                sentences.append(
+                    f"{m}: {answer}, as if every hole were judged ({a} − {b} is "
                     f"{signed(e.estimate)}, 95% from {signed(low)} to {signed(high)})."
                 )
-        return said
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -108,174 +109,263 @@ class Sampled:
         }
 
 
-def _all_unjudged(view: WorstCases, measures: Sequence[Measure]) -> UnjudgedSet:
+def _all_unjudged(worst_cases: WorstCases, measures: Sequence[Measure]) -> UnjudgedSet:
     """The unjudged documents of all runs for the deepest of the measures."""
-    everyone = list(range(len(view.runs)))
-    found = [view.unjudged(everyone, m) for m in measures]
-    return max(found, key=len)
+    runs = list(range(len(worst_cases.runs)))
+    return max((worst_cases.unjudged(runs, m) for m in measures), key=len)
 
 
-def draw(view: WorstCases, measures: Sequence[Measure], count: int, seed: int = 0) -> pl.DataFrame:
+def draw(
+    worst_cases: WorstCases, measures: Sequence[Measure], count: int, seed: int = 0
+) -> pl.DataFrame:
     """query, doc: all unjudged documents of `count` queries, drawn from those that have any."""
-    documents = _all_unjudged(view, measures)
-    chosen = _draw_queries(documents, count, seed)
-    rows = np.flatnonzero(np.isin(documents.query, chosen))
-    return pl.DataFrame(
-        {
-            "query": view.qrels.queries.gather(documents.query[rows]),
-            "doc": documents.doc.gather(rows),
-        }
-    )
+    documents = _all_unjudged(worst_cases, measures)
+    sample = _draw_queries(documents, count, seed)
+    return documents.to_frame(worst_cases.qrels).filter(np.isin(documents.query, sample))
 
 
 def _draw_queries(documents: UnjudgedSet, count: int, seed: int) -> Int:
-    open_ = np.unique(documents.query)
-    if count < LEAST:
+    """Draw `count` of the queries that have unjudged documents."""
+    candidates = np.unique(documents.query)
+    if count < MIN_QUERIES:
         raise InputError(
             f"a sample of {plural(count, 'query')} is too small to estimate from",
-            remedy=f"draw {LEAST} or more",
+            remedy=f"draw {MIN_QUERIES} or more",
         )
-    if len(open_) <= count:
+    if len(candidates) <= count:
         raise InputError(
-            f"{plural(len(open_), 'query has', 'queries have')} holes, and {count} were to be "
+            f"{plural(len(candidates), 'query has', 'queries have')} holes, and {count} were to be "
             "drawn",
             remedy="judge all holes: then nothing need be estimated",
         )
-    return draw_sample(open_, count, seed)
+    return draw_sample(candidates, count, seed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Values:
+    """A measure of a run, or its difference of two; NaN where a mean skips the query."""
+
+    predicted: Float  # (DRAWS, Q) with the model's grades for documents without a label
+    judged: Float  # (Q,) with the labels of the sample
+    reported: Float  # (Q,) with unjudged documents as they are: not relevant
+
+    def __sub__(self, other: _Values) -> _Values:
+        return _Values(
+            self.predicted - other.predicted,
+            self.judged - other.judged,
+            self.reported - other.reported,
+        )
 
 
 def estimate(
-    view: WorstCases, measures: Sequence[Measure], labels: Qrels, count: int, *, seed: int = 0
+    worst_cases: WorstCases,
+    measures: Sequence[Measure],
+    labels: Qrels,
+    count: int,
+    *,
+    seed: int = 0,
 ) -> Sampled:
     """Estimate every measure and difference as if all were judged, from `labels` for a sample.
 
     The sample is that of `draw` with the same seed; labels of other queries are not used.
     """
-    view.check(measures)
-    documents = _all_unjudged(view, measures)
-    chosen = _draw_queries(documents, count, seed)
-    inside = np.isin(documents.query, chosen)
-    grade = _sample_grades(view, documents, inside, labels)
-    lowest = min([m.definition.grades[0] for m in measures if m.definition.grades] or [0])
-    top = max(view.top(m) for m in measures)
-    chances = _grade_probabilities(view, documents, inside, grade, range(lowest + 1, top + 1))
-
-    def value(groups: TieGroups, m: Measure) -> Float:
-        """(Q,) as an evaluation takes the mean of them: NaN where a query does not count."""
-        found = m.outcomes(groups).expected
-        if view.policy.undefined == "zero":
-            return np.nan_to_num(found)
-        return np.where(averaged_queries(groups, m), found, np.nan)
-
-    everyone = range(len(view.runs))
-    drawn: dict[tuple[int, Measure], list[Float]] = {(a, m): [] for a in everyone for m in measures}
-    for uniform in uniform_numbers(len(documents), seed, DRAWS):
-        guessed = lowest + (uniform[:, None] < chances).sum(axis=1)
-        for a in everyone:
-            groups = view.matched[a].groups_when_judged(documents, guessed, top)
-            for m in measures:
-                drawn[a, m].append(value(groups, m))
-    known = np.where(inside, grade, -1)
-    truth = {}
-    now = {}
-    for a in everyone:
-        groups = view.matched[a].groups_when_judged(documents, known, top)
-        for m in measures:
-            truth[a, m] = value(groups, m)
-            now[a, m] = value(view.matched[a].judged, m)
-
-    open_ = np.bincount(documents.query, minlength=len(view.qrels.queries)) > 0
-    in_sample = np.zeros(len(open_), np.bool_)
-    in_sample[chosen] = True
-
-    def one(of: tuple[int, ...], m: Measure) -> Estimate:
-        is_counted = np.logical_and.reduce([view.matched[a].counted for a in of])
-        if len(of) == 1:
-            guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
-            bounds, alike = view.run_bounds_by_query(of[0], m, everyone), view.unjudged(everyone, m)
-        else:
-            a, b = of
-            guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
-            true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
-            bounds, alike = view.pair_bounds_by_query(a, b, m), view.unjudged([a, b], m)
-        found = _estimate_mean(guesses, true, reported, bounds, open_, in_sample, is_counted)
-        seen = np.stack([x[a, m] for x in (truth, now) for a in everyone])
-        least, most = possible_range(seen, m.upper)
-        every = (least, most) if len(of) == 1 else (least - most, most - least)
-        within = every
-        if len(alike) == len(documents):
-            settled = in_sample | ~open_
-            low, high = (np.where(settled, true, x)[is_counted] for x in (bounds.low, bounds.high))
-            defined = ~np.isnan(np.where(settled, true, reported))[is_counted]
-            within = (lowest_mean(low, defined), -lowest_mean(-high, defined))
-        return found.inside(within, every)
-
-    names = [run.name for run in view.runs]
+    worst_cases.check(measures)
+    documents = _all_unjudged(worst_cases, measures)
+    sample = _draw_queries(documents, count, seed)
+    is_sampled = np.isin(documents.query, sample)
+    grade = _sample_grades(worst_cases, documents, is_sampled, labels)
+    values = _evaluate(worst_cases, measures, documents, grade, seed)
+    estimator = _Estimator(worst_cases, documents, sample, values)
+    queries = worst_cases.qrels.queries
+    runs = [(index, run.name) for index, run in enumerate(worst_cases.runs)]
     return Sampled(
-        queries=len(view.qrels.queries),
-        sampled=tuple(view.qrels.queries.gather(chosen)),
-        judged=int(inside.sum()),
+        queries=len(queries),
+        sampled=tuple(queries.gather(sample)),
+        judged=int(is_sampled.sum()),
         holes=len(documents),
-        runs={names[a]: {m: one((a,), m) for m in measures} for a in everyone},
+        runs={name: {m: estimator.of_run(a, m) for m in measures} for a, name in runs},
         pairs={
-            (names[a], names[b]): {m: one((a, b), m) for m in measures}
-            for a, b in combinations(everyone, 2)
+            (name_a, name_b): {m: estimator.of_pair(a, b, m) for m in measures}
+            for (a, name_a), (b, name_b) in combinations(runs, 2)
         },
     )
 
 
-def _sample_grades(view: WorstCases, documents: UnjudgedSet, sampled: Bool, labels: Qrels) -> Int:
-    """(H,) the grades of the sample's documents; −1 for the others."""
-    frame = pl.DataFrame(
-        {"query": view.qrels.queries.gather(documents.query), "doc": documents.doc}
-    )
-    found = frame.join(labels.to_frame(), on=["query", "doc"], how="left", maintain_order="left")
-    grade = found["grade"].fill_null(-1).to_numpy().astype(np.int64)
-    missing = np.flatnonzero(sampled & (grade < 0))
+def _evaluate(
+    worst_cases: WorstCases,
+    measures: Sequence[Measure],
+    documents: UnjudgedSet,
+    grade: Int,
+    seed: int,
+) -> dict[tuple[int, Measure], _Values]:
+    """Evaluate each run with the labels of the sample, and with grades drawn from the model.
+
+    `grade` (H,) is −1 for documents outside the sample.
+    """
+    lowest = min([m.definition.grades[0] for m in measures if m.definition.grades] or [0])
+    top = max(worst_cases.top(m) for m in measures)
+    levels = range(lowest + 1, top + 1)
+    probabilities = _grade_probabilities(worst_cases, documents, grade, levels)
+    keys = [(run, m) for run in range(len(worst_cases.runs)) for m in measures]
+
+    def values_with(grades: Int) -> dict[tuple[int, Measure], Float]:
+        groups = [run.groups_when_judged(documents, grades, top) for run in worst_cases.matched]
+        return {(run, m): _query_values(worst_cases, groups[run], m) for run, m in keys}
+
+    draws = [
+        values_with(lowest + (uniform[:, None] < probabilities).sum(axis=1))
+        for uniform in uniform_numbers(len(documents), seed, _DRAWS)
+    ]
+    judged = values_with(grade)
+    return {
+        (run, m): _Values(
+            predicted=np.stack([values[run, m] for values in draws]),
+            judged=judged[run, m],
+            reported=_query_values(worst_cases, worst_cases.matched[run].judged, m),
+        )
+        for run, m in keys
+    }
+
+
+def _query_values(worst_cases: WorstCases, groups: TieGroups, measure: Measure) -> Float:
+    """(Q,) expected values as an evaluation averages them: NaN where a mean skips the query."""
+    expected = measure.outcomes(groups).expected
+    if worst_cases.policy.undefined == "zero":
+        return np.nan_to_num(expected)
+    return np.where(averaged_queries(groups, measure), expected, np.nan)
+
+
+class _Estimator:
+    """Estimates of means and differences from the values of runs on one sample of queries."""
+
+    def __init__(
+        self,
+        worst_cases: WorstCases,
+        documents: UnjudgedSet,
+        sample: Int,
+        values: dict[tuple[int, Measure], _Values],
+    ):
+        self.worst_cases, self.documents, self.values = worst_cases, documents, values
+        self.runs = range(len(worst_cases.runs))
+        queries = len(worst_cases.qrels.queries)
+        self.has_unjudged = np.bincount(documents.query, minlength=queries) > 0  # (Q,)
+        self.in_sample = np.isin(np.arange(queries), sample)  # (Q,)
+
+    def of_run(self, run: int, measure: Measure) -> Estimate:
+        """The estimate of a run's mean."""
+        return self._estimate(
+            self.values[run, measure],
+            self.worst_cases.run_bounds_by_query(run, measure, self.runs),
+            self.worst_cases.matched[run].is_counted,
+            covers_all=len(self.worst_cases.unjudged(self.runs, measure)) == len(self.documents),
+            possible=self._possible_values(measure),
+        )
+
+    def of_pair(self, a: int, b: int, measure: Measure) -> Estimate:
+        """The estimate of the mean of a − b."""
+        matched = self.worst_cases.matched
+        lowest, highest = self._possible_values(measure)
+        return self._estimate(
+            self.values[a, measure] - self.values[b, measure],
+            self.worst_cases.pair_bounds_by_query(a, b, measure),
+            matched[a].is_counted & matched[b].is_counted,
+            covers_all=len(self.worst_cases.unjudged([a, b], measure)) == len(self.documents),
+            possible=(lowest - highest, highest - lowest),
+        )
+
+    def _possible_values(self, measure: Measure) -> Interval:
+        """The lowest and highest value that the measure can have on any query."""
+        values = [self.values[run, measure] for run in self.runs]
+        columns = [*(v.judged for v in values), *(v.reported for v in values)]
+        return possible_range(np.stack(columns), measure.upper)
+
+    def _estimate(
+        self,
+        values: _Values,
+        bounds: QueryBounds,
+        is_counted: Bool,
+        *,
+        covers_all: bool,
+        possible: Interval,
+    ) -> Estimate:
+        """The estimate of a mean over the counted queries, clipped to what is possible.
+
+        Where the bounds cover all documents of the sample, they clip it, too: with the sample's
+        labels only the grades of the other queries are open.
+        """
+        groups = _QueryGroups(
+            judged=self.in_sample & is_counted,
+            predicted=self.has_unjudged & ~self.in_sample & is_counted,
+            complete=~self.has_unjudged & is_counted,
+        )
+        result = _estimate_mean(values, bounds, groups)
+        if not covers_all:
+            return result.clipped(possible, possible)
+        is_known = self.in_sample | ~self.has_unjudged
+        low, high = (
+            np.where(is_known, values.judged, end)[is_counted] for end in (bounds.low, bounds.high)
+        )
+        is_defined = ~np.isnan(np.where(is_known, values.judged, values.reported))[is_counted]
+        within = lowest_mean(low, is_defined), -lowest_mean(-high, is_defined)
+        return result.clipped(within, possible)
+
+
+def _sample_grades(
+    worst_cases: WorstCases, documents: UnjudgedSet, is_sampled: Bool, labels: Qrels
+) -> Int:
+    """(H,) the grades of the sample's documents; −1 for all other documents."""
+    frame = documents.to_frame(worst_cases.qrels)
+    labeled = frame.join(labels.to_frame(), on=["query", "doc"], how="left", maintain_order="left")
+    grade = labeled["grade"].fill_null(-1).to_numpy().astype(np.int64)
+    missing = np.flatnonzero(is_sampled & (grade < 0))
     if len(missing):
         query, doc = frame.row(int(missing[0]))
         raise InputError(
-            f"{out_of(len(missing), int(sampled.sum()), 'hole', 'has', 'have')} no label, such as "
-            f"query {shorten(query)}, document {shorten(doc)}",
+            f"{out_of(len(missing), int(is_sampled.sum()), 'hole', 'has', 'have')} no label, such "
+            f"as query {shorten(query)}, document {shorten(doc)}",
             place=labels.name,
             remedy="judge them all: a sample of the easy ones is not a random one",
         )
-    return np.where(sampled, grade, -1)
+    return np.where(is_sampled, grade, -1)
 
 
 # ------------------------------------------------------------------------------------- the model
 
 
 def _grade_probabilities(
-    view: WorstCases, documents: UnjudgedSet, sampled: Bool, grade: Int, levels: range
+    worst_cases: WorstCases, documents: UnjudgedSet, grade: Int, levels: range
 ) -> Float:
     """(H, L) the probability of at least each grade above the lowest, in falling order.
 
-    A query of the sample is predicted from the others; queries outside it from the whole sample.
+    `grade` is −1 outside the sample. A query of the sample is predicted from the other queries of
+    the sample, a query outside it from the whole sample.
     """
-    features = _features(view, documents)
-    chances = np.zeros((len(documents), len(levels)))
-    for at, level in enumerate(levels):
+    is_sampled = grade >= 0
+    features = _features(worst_cases, documents)
+    probabilities = np.zeros((len(documents), len(levels)))
+    for column, level in enumerate(levels):
         reached = (grade >= level).astype(np.float64)
-        fitted = _fit_logistic(features[sampled], reached[sampled])
-        chances[~sampled, at] = _logistic(features[~sampled], fitted)
-        for query in np.unique(documents.query[sampled]):
-            own = sampled & (documents.query == query)
-            rest = sampled & (documents.query != query)
-            chances[own, at] = _logistic(
-                features[own], _fit_logistic(features[rest], reached[rest], fitted)
-            )
-    return np.minimum.accumulate(chances, axis=1)
+        fitted = _fit_logistic(features[is_sampled], reached[is_sampled])
+        probabilities[~is_sampled, column] = _logistic(features[~is_sampled], fitted)
+        for query in np.unique(documents.query[is_sampled]):
+            held_out = is_sampled & (documents.query == query)
+            remaining = is_sampled & (documents.query != query)
+            refitted = _fit_logistic(features[remaining], reached[remaining], fitted)
+            probabilities[held_out, column] = _logistic(features[held_out], refitted)
+    return np.minimum.accumulate(probabilities, axis=1)
 
 
-def _features(view: WorstCases, documents: UnjudgedSet) -> Float:
-    """(H, 1 + 2·runs) 1, and for each run whether it lists the document, and its log rank."""
+def _features(worst_cases: WorstCases, documents: UnjudgedSet) -> Float:
+    """(H, 1 + 2·runs) 1, and for each run whether it lists the document, and its log rank.
+
+    The rank of a tied document is the middle of its tie group.
+    """
     columns = [np.ones(len(documents))]
-    for reach in view.matched:
-        seen = reach.tied_ranks(documents)
-        listed = seen.first < UNLISTED
-        middle = np.where(listed, seen.first + (seen.size - 1) / 2.0, 1.0)
-        columns += [listed.astype(np.float64), np.where(listed, np.log(middle), 0.0)]
+    for run in worst_cases.matched:
+        ranks = run.tied_ranks(documents)
+        is_listed = ranks.first < UNLISTED
+        middle = np.where(is_listed, ranks.first + (ranks.size - 1) / 2.0, 1.0)
+        columns += [is_listed.astype(np.float64), np.where(is_listed, np.log(middle), 0.0)]
     return np.stack(columns, axis=1)
 
 
@@ -283,12 +373,12 @@ def _fit_logistic(features: Float, reached: Float, begin: Float | None = None) -
     """Fit a logistic regression with a ridge penalty, by Newton's method."""
     beta = np.zeros(features.shape[1]) if begin is None else begin.copy()
     ridge = np.full(features.shape[1], _RIDGE)
-    ridge[0] = 1e-3  # the level is nearly free
+    ridge[0] = _INTERCEPT_RIDGE
     for _ in range(30):
-        chance = _logistic(features, beta)
-        gradient = features.T @ (reached - chance) - ridge * beta
-        hessian = (features * (chance * (1.0 - chance))[:, None]).T @ features + np.diag(ridge)
-        step = np.linalg.solve(hessian, gradient)
+        probability = _logistic(features, beta)
+        gradient = features.T @ (reached - probability) - ridge * beta
+        information = (features * (probability * (1.0 - probability))[:, None]).T @ features
+        step = np.linalg.solve(information + np.diag(ridge), gradient)
         beta += np.clip(step, -4.0, 4.0)
         if np.abs(step).max() < 1e-8:
             break
@@ -296,72 +386,94 @@ def _fit_logistic(features: Float, reached: Float, begin: Float | None = None) -
 
 
 def _logistic(features: Float, beta: Float) -> Float:
+    """1/(1 + exp(−x·β)), without overflow."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(features @ beta, -30.0, 30.0))), np.float64)
 
 
 # ----------------------------------------------------------------------------------- the estimate
 
 
-def _estimate_mean(
-    draws: list[Float],
-    true: Float,
-    reported: Float,
-    bounds: QueryBounds,
-    open_: Bool,
-    in_sample: Bool,
-    is_counted: Bool,
-) -> Estimate:
-    """Estimate one mean: a ratio, since judging also decides which queries count."""
-    stacked = np.stack(draws)
-    defined = ~np.isnan(stacked)
-    counts_true = ~np.isnan(true)
-    judged, other = in_sample & is_counted, open_ & ~in_sample & is_counted
-    whole = ~open_ & is_counted
-    mean_now = reported[is_counted & ~np.isnan(reported)]
-    said = float(mean_now.mean()) if len(mean_now) else math.nan
-    known = true[judged & counts_true]
-    if len(known) < LEAST:
+@dataclass(frozen=True, slots=True, eq=False)
+class _QueryGroups:
+    """The counted queries by how their values are known: (Q,) each."""
+
+    judged: Bool  # in the sample: with labels
+    predicted: Bool  # outside the sample: by the model
+    complete: Bool  # without unjudged documents
+
+
+def _estimate_mean(values: _Values, bounds: QueryBounds, queries: _QueryGroups) -> Estimate:
+    """Estimate one mean: total over count, since judging also decides which queries count.
+
+    The formulas are those of the module's docstring.
+    """
+    has_value = ~np.isnan(values.judged)
+    known = values.judged[queries.judged & has_value]
+    if len(known) < MIN_QUERIES:
         raise InputError(
             f"a measure is defined on {len(known)} of the sampled queries",
-            remedy=f"draw more than {LEAST}",
+            remedy=f"draw more than {MIN_QUERIES}",
         )
-    m, rest = int(judged.sum()), int(other.sum())
-    missed, totals = [], []
-    for truth, model in (
-        (np.nan_to_num(true), np.where(defined, stacked, 0.0).mean(axis=0)),
-        (counts_true.astype(np.float64), defined.mean(axis=0)),
-    ):
-        residual = (truth - model)[judged]
-        missed.append(residual)
-        parts = [truth[whole], truth[judged], model[other] + residual.mean()]
-        totals.append(math.fsum(np.concatenate(parts)))
-    centre, total = totals[0] / totals[1], totals[1]
-    spread = float((missed[0] - centre * missed[1]).std(ddof=1))
-    spread = max(spread, _unseen_spread(true, reported, bounds, judged, other))
-    error = spread * rest / total * math.sqrt(1.0 / m + 1.0 / max(rest, 1))
-    # Whether a query with nothing relevant yet counts is decided by few: a small sample may hold
-    # none that does not. Their number is beta-binomial, from a uniform prior.
-    unsure = np.isnan(reported)
-    seen, ahead = int((judged & unsure).sum()), int((other & unsure).sum())
-    share = (int((judged & unsure & ~counts_true).sum()) + 1.0) / (seen + 2.0)
-    number = ahead * share * (1.0 - share) * (1.0 + ahead / (seen + 2.0))
-    error = math.hypot(error, centre * math.sqrt(number) / total)
-    between = float(known.var(ddof=1)) / total
+    is_defined = ~np.isnan(values.predicted)
+    predicted = np.where(is_defined, values.predicted, 0.0).mean(axis=0)
+    total, total_errors = _correct_total(np.nan_to_num(values.judged), predicted, queries)
+    count, count_errors = _correct_total(
+        has_value.astype(np.float64), is_defined.mean(axis=0), queries
+    )
+    mean = total / count
+    spread = float((total_errors - mean * count_errors).std(ddof=1))
+    spread = max(spread, _unseen_spread(values, bounds, queries))
+    m, remaining = int(queries.judged.sum()), int(queries.predicted.sum())
+    error = spread * remaining / count * math.sqrt(1.0 / m + 1.0 / max(remaining, 1))
+    error = math.hypot(error, mean * math.sqrt(_count_variance(values, queries)) / count)
+    between_queries = float(known.var(ddof=1)) / count
     t = t_quantile((1.0 + CONFIDENCE) / 2.0, m - 1.0)
-    half, wide = t * error, t * math.sqrt(error**2 + between)
-    return Estimate(centre, (centre - half, centre + half), (centre - wide, centre + wide), said)
+    half, half_new = t * error, t * math.sqrt(error**2 + between_queries)
+    is_counted = queries.judged | queries.predicted | queries.complete
+    reported = values.reported[is_counted & ~np.isnan(values.reported)]
+    return Estimate(
+        estimate=mean,
+        ci=(mean - half, mean + half),
+        ci_new=(mean - half_new, mean + half_new),
+        reported=float(reported.mean()) if len(reported) else math.nan,
+    )
 
 
-def _unseen_spread(
-    true: Float, reported: Float, bounds: QueryBounds, judged: Bool, other: Bool
-) -> float:
+def _correct_total(judged: Float, model: Float, queries: _QueryGroups) -> tuple[float, Float]:
+    """The total over queries, the model's values corrected by its mean error; and its errors."""
+    errors = (judged - model)[queries.judged]
+    corrected = model[queries.predicted] + errors.mean()
+    parts = [judged[queries.complete], judged[queries.judged], corrected]
+    return math.fsum(np.concatenate(parts)), errors
+
+
+def _count_variance(values: _Values, queries: _QueryGroups) -> float:
+    """The variance of how many of the predicted queries turn out undefined.
+
+    Whether a query with nothing relevant yet counts is decided by few: a small sample may hold
+    none that does not. Their number is beta-binomial, from a uniform prior.
+    """
+    is_unsure = np.isnan(values.reported)
+    sampled = int((queries.judged & is_unsure).sum())
+    ahead = int((queries.predicted & is_unsure).sum())
+    undefined = int((queries.judged & is_unsure & np.isnan(values.judged)).sum())
+    share = (undefined + 1.0) / (sampled + 2.0)
+    return ahead * share * (1.0 - share) * (1.0 + ahead / (sampled + 2.0))
+
+
+def _unseen_spread(values: _Values, bounds: QueryBounds, queries: _QueryGroups) -> float:
     """The spread of the model's errors if one more query had the largest possible error.
 
     0 if enough of the judged queries differ from what was reported, and from both bounds.
     """
-    truth, now, low, high = map(np.nan_to_num, (true, reported, bounds.low, bounds.high))
-    apart = [int((np.abs(truth - same)[judged] > ZERO).sum()) for same in (now, low, high)]
-    if min(apart) >= TELLING or not other.any():
+    judged, reported, low, high = map(
+        np.nan_to_num, (values.judged, values.reported, bounds.low, bounds.high)
+    )
+    different = [
+        int((np.abs(judged - other)[queries.judged] > ZERO).sum())
+        for other in (reported, low, high)
+    ]
+    if min(different) >= _MIN_DIFFERENT or not queries.predicted.any():
         return 0.0
-    reach = float(np.sqrt(np.square(high - low)[other].mean()))
-    return reach / math.sqrt(judged.sum() + 1.0)
+    largest = float(np.sqrt(np.square(high - low)[queries.predicted].mean()))
+    return largest / math.sqrt(queries.judged.sum() + 1.0)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from rankproof.data.tables import ids_of
+from rankproof.data.tables import Qrels, ids_of
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.unjudged.gains import Levels
@@ -46,6 +46,10 @@ class UnjudgedSet:
         """(H,) ids."""
         return self._documents.ids()
 
+    def to_frame(self, qrels: Qrels) -> pl.DataFrame:
+        """query, doc: the ids of these documents; `qrels` are the judgments they lack."""
+        return pl.DataFrame({"query": qrels.queries.gather(self.query), "doc": self.doc})
+
     @property
     def places(self) -> dict[MatchedRun, Int]:
         """(H,) their places among each run's top documents, or −1."""
@@ -76,8 +80,8 @@ class UnjudgedSet:
         kernels.map_ranges(
             lambda first, last: kernels.native.share(
                 *(ids_a, a.row_at, a.is_judged, span_a.begin, span_a.start),
-                *(b.met.listed, ids_b, b.run.start, table.slot_start, table.slots),
-                *(b.met.ranking.position, b.is_judged, span_b.begin, span_b.start),
+                *(b.matching.listed, ids_b, b.run.start, table.slot_start, table.slots),
+                *(b.matching.ranking.position, b.is_judged, span_b.begin, span_b.start),
                 *(rank_in_b, only_in_b, shared, same_rank, first, last),
             ),
             *(a.queries, kernels.thread_count(len(rank_in_b))),
@@ -184,7 +188,7 @@ def partly_judged(
         unlisted=documents.count,
         top=top_grade,
         skips_undefined=run.policy.undefined == "skip",
-        sampled=run.met.sampled is not None,
+        sampled=run.matching.sampled is not None,
         top_documents=lambda: run.top_documents(cutoff),
         cache=span.cache if is_own else {},
     )

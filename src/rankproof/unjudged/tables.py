@@ -24,8 +24,8 @@ def holes_tables(report: Unjudged) -> list[Table]:
         tables.append(next_table(report.to_judge, str(next(iter(report.runs[0].measures)))))
     if report.sampled is not None:
         tables.append(sample_table(report.sampled))
-    if report.left_out is not None:
-        tables.append(leave_one_out_table(report.left_out, report.pool_depth))
+    if report.leave_one_out is not None:
+        tables.append(leave_one_out_table(report.leave_one_out, report.pool_depth))
     return tables
 
 
@@ -43,8 +43,8 @@ def holes_sentences(report: Unjudged) -> list[str]:
             f"{plural(report.to_judge.height, 'unjudged document')} of "
             f"{'it' if queries == 1 else 'them'}, then run this again with --judged FILE."
         ]
-    if report.left_out is not None:
-        sentences = [*leave_one_out_sentences(report.left_out), *sentences]
+    if report.leave_one_out is not None:
+        sentences = [*leave_one_out_sentences(report.leave_one_out), *sentences]
     return sentences
 
 

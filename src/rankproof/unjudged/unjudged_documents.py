@@ -116,31 +116,31 @@ class MatchedRun:
     ):
         self.run = run
         self.policy = policy
-        matching = replace(policy, missing="zero", condensed=False)
-        reusable = evaluated is not None and evaluated.policy == matching
-        self._evaluated = evaluated if reusable else None
+        matching_policy = replace(policy, missing="zero", condensed=False)
+        is_reusable = evaluated is not None and evaluated.policy == matching_policy
+        self._evaluated = evaluated if is_reusable else None
         self._reported: dict[Measure, Outcomes] = {}
-        self.met: MatchedJudgments
+        self.matching: MatchedJudgments
         if self._evaluated is None:
-            self.met = match_judgments(run, qrels, matching)
+            self.matching = match_judgments(run, qrels, matching_policy)
         else:
-            self.met = self._evaluated.matched
+            self.matching = self._evaluated.matched
             self._reported |= self._evaluated.outcomes
         self._spans: dict[int | None, TopSpan] = {}
         self._judged_within: dict[int | None, TieGroups] = {}
         self._top_documents: dict[int | None, TopDocuments] = {}
-        self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
+        self.is_counted: Bool = np.ones(len(self.matching.listed), np.bool_)
         if policy.missing == "skip":
-            self.counted = self.met.listed >= 0
+            self.is_counted = self.matching.listed >= 0
 
     @property
     def queries(self) -> int:
-        return len(self.met.listed)
+        return len(self.matching.listed)
 
     @cached_property
     def judged(self) -> TieGroups:
         """The tie groups as an evaluation has them, of judged documents alone."""
-        return self.met.groups() if self._evaluated is None else self._evaluated.groups
+        return self.matching.groups() if self._evaluated is None else self._evaluated.groups
 
     def judged_within(self, depth: int | None) -> TieGroups:
         """The tie groups that begin at rank `depth` or before, of judged documents alone."""
@@ -162,7 +162,7 @@ class MatchedRun:
     @cached_property
     def row_at(self) -> Int | None:
         """(N,) the row at each position; None where they are the same."""
-        position = self.met.ranking.position
+        position = self.matching.ranking.position
         if position is None:
             return None
         row = np.empty(len(position), np.int64)
@@ -173,34 +173,38 @@ class MatchedRun:
     def is_judged(self) -> Bool:
         """(N,) True if the document at this position is judged."""
         judged = np.zeros(len(self.run), np.bool_)
-        judged[self._position(self.met.row[self.met.row >= 0])] = True
+        judged[self._position(self.matching.row[self.matching.row >= 0])] = True
         return judged
 
     def _position(self, row: Int) -> Int:
         """Positions in the ranking of some rows of the run."""
-        position = self.met.ranking.position
+        position = self.matching.ranking.position
         return row if position is None else position[row]
 
     def top_span(self, depth: int | None) -> TopSpan:
         """How many documents of each list count for a depth."""
         if depth not in self._spans:
-            ranking, listed = self.met.ranking, self.met.listed
-            is_listed = listed >= 0
-            begin = np.where(is_listed, ranking.start[listed], 0)
-            end = np.where(is_listed, ranking.start[listed + 1], 0)
-            tied = len(ranking.group_start) <= len(self.run)
-            ties = np.zeros(len(begin), np.bool_)
-            if depth is not None:
-                longer = np.flatnonzero(end - begin > depth)
-                end[longer] = begin[longer] + depth
-                if tied:
-                    after = np.searchsorted(ranking.group_start, end[longer] - 1, side="right")
-                    end[longer] = ranking.group_start[after]
-            if tied:
-                low, high = (np.searchsorted(ranking.group_start, x) for x in (begin, end))
-                ties = np.asarray(high - low < end - begin)
-            self._spans[depth] = TopSpan(begin, end - begin, ties)
+            self._spans[depth] = self._measure_top(depth)
         return self._spans[depth]
+
+    def _measure_top(self, depth: int | None) -> TopSpan:
+        """Find where each list ends for a depth: after the tie group that straddles it."""
+        ranking, listed = self.matching.ranking, self.matching.listed
+        is_listed = listed >= 0
+        begin = np.where(is_listed, ranking.start[listed], 0)
+        end = np.where(is_listed, ranking.start[listed + 1], 0)
+        has_ties = len(ranking.group_start) <= len(self.run)
+        if depth is not None:
+            longer = np.flatnonzero(end - begin > depth)
+            end[longer] = begin[longer] + depth
+            if has_ties:
+                next_group = np.searchsorted(ranking.group_start, end[longer] - 1, side="right")
+                end[longer] = ranking.group_start[next_group]
+        ties = np.zeros(len(begin), np.bool_)
+        if has_ties:
+            first, last = (np.searchsorted(ranking.group_start, x) for x in (begin, end))
+            ties = np.asarray(last - first < end - begin)
+        return TopSpan(begin, end - begin, ties)
 
     def top_documents(self, depth: int | None) -> TopDocuments:
         """Every document whose tie group begins at rank `depth` or before."""
@@ -209,7 +213,8 @@ class MatchedRun:
         return self._top_documents[depth]
 
     def _read_top(self, depth: int | None) -> TopDocuments:
-        met, ranking, group_start = self.met, self.met.ranking, self.met.ranking.group_start
+        """Build the tie groups of all documents that count for a depth, unjudged ones included."""
+        ranking, pool = self.matching.ranking, self.matching.pool
         span = self.top_span(depth)
         begin, start = span.begin, span.start
         query = np.repeat(np.arange(self.queries), span.count)
@@ -217,106 +222,111 @@ class MatchedRun:
         position = rank + (begin - 1)[query]
         grade = self._top_grades(span)
         row = position if self.row_at is None else self.row_at[position]
-        sizes = np.append(np.diff(ranking.start), 0)[met.listed]  # −1: a query without a list
-        if len(group_start) > len(self.run):  # nothing ties
-            alone = np.arange(len(query) + 1)
+        sizes = np.append(np.diff(ranking.start), 0)[self.matching.listed]  # −1: not listed
+        if len(ranking.group_start) > len(self.run):  # nothing ties
             one = np.ones(len(query), np.int64)
-            groups = TieGroups(sizes, one, rank, query, alone, grade, rank, met.pool)
+            group_start = np.arange(len(query) + 1)
+            groups = TieGroups(sizes, one, rank, query, group_start, grade, rank, pool)
             return TopDocuments(begin, start, row, groups)
-        low, high = (np.searchsorted(group_start, x) for x in (begin, begin + span.count))
+        low, high = (np.searchsorted(ranking.group_start, x) for x in (begin, begin + span.count))
         count = high - low
         owner = np.repeat(np.arange(self.queries), count)
         group = np.arange(len(owner)) + (low - np.cumsum(count) + count)[owner]
-        size = group_start[group + 1] - group_start[group]
+        size = ranking.group_start[group + 1] - ranking.group_start[group]
         groups = TieGroups(
             listed=sizes,
             size=size,
-            first=group_start[group] - begin[owner] + 1,
+            first=ranking.group_start[group] - begin[owner] + 1,
             query=owner,
             start=np.append(0, np.cumsum(size)),
             grade=grade,
             rank=rank,
-            pool=met.pool,
+            pool=pool,
         )
         return TopDocuments(begin, start, row, groups)
 
     def _top_grades(self, span: TopSpan) -> Int:
         """(F,) the grades of all documents that count, UNJUDGED where there is none."""
-        met = self.met
-        listed = np.flatnonzero(met.row >= 0)
-        at, query = self._position(met.row[listed]), met.query[listed]
-        inside = at < (span.begin + span.count)[query]
+        matching = self.matching
+        listed = np.flatnonzero(matching.row >= 0)
+        position, query = self._position(matching.row[listed]), matching.query[listed]
+        counts = position < (span.begin + span.count)[query]
         grade = np.full(int(span.start[-1]), UNJUDGED)
-        offset = (span.start[:-1] - span.begin)[query[inside]]
-        grade[offset + at[inside]] = met.grade[listed[inside]]
+        offset = (span.start[:-1] - span.begin)[query[counts]]
+        grade[offset + position[counts]] = matching.grade[listed[counts]]
         return grade
 
     def rows_of(self, documents: UnjudgedSet) -> Int:
         """(H,) the row of each document in this run's list of its query, or −1."""
         if self not in documents.rows:
-            run, listed = self.run, self.met.listed[documents.query]
+            run, listed = self.run, self.matching.listed[documents.query]
             documents.rows[self] = kernels.find_rows(
                 run.index, run.doc, run.start, documents.doc, listed
             )
         return documents.rows[self]
 
     def places(self, other: MatchedRun, query: Int, row: Int, depth: int | None) -> Int:
-        """(H,) the place among the top documents of those that another run has at `row`, or −1."""
+        """(H,) the place of another run's documents among this run's top documents, or −1.
+
+        `row` (H,) is where the other run has them, `query` (H,) the evaluated query.
+        """
         run, top = self.run, self.top_documents(depth)
         doc, other_doc = ids_of(run, "doc"), ids_of(other.run, "doc")
-        listed = self.met.listed[query]
-        if 4 * len(row) >= len(other.run):  # most of its documents: none need be copied
-            wanted = np.full(len(other.run), -1)
-            wanted[row] = listed
-            own_row = kernels.find_rows(run.index, doc, run.start, other_doc, wanted)[row]
+        listed = self.matching.listed[query]
+        if 4 * len(row) >= len(other.run):  # most of its documents: looked up without a copy
+            list_of_row = np.full(len(other.run), -1)
+            list_of_row[row] = listed
+            own_row = kernels.find_rows(run.index, doc, run.start, other_doc, list_of_row)[row]
         else:
             own_row = kernels.find_rows(run.index, doc, run.start, other_doc.gather(row), listed)
         place = np.full(len(row), -1)
         shared = np.flatnonzero(own_row >= 0)
         query = query[shared]
-        at = self._position(own_row[shared]) + (top.start[:-1] - top.begin)[query]
-        place[shared] = np.where(at < top.start[query + 1], at, -1)
+        shared_place = self._position(own_row[shared]) + (top.start[:-1] - top.begin)[query]
+        place[shared] = np.where(shared_place < top.start[query + 1], shared_place, -1)
         return place
 
     def tied_ranks(self, documents: UnjudgedSet) -> TiedRanks:
         """The tie groups of these documents in this run."""
         row = self.rows_of(documents)
-        ranking = self.met.ranking
+        ranking = self.matching.ranking
         first = np.full(len(row), UNLISTED)
         size = np.ones(len(row), np.int64)
         listed = np.flatnonzero(row >= 0)
         position = self._position(row[listed])
         group = np.searchsorted(ranking.group_start, position, side="right") - 1
         begin = ranking.group_start[group]
-        first[listed] = begin - ranking.start[self.met.listed[documents.query[listed]]] + 1
+        first[listed] = begin - ranking.start[self.matching.listed[documents.query[listed]]] + 1
         size[listed] = ranking.group_start[group + 1] - begin
         return TiedRanks(first, size)
 
     def groups_with_unjudged(self, query: Int, row: Int) -> TieGroups:
         """The tie groups with these unjudged rows among them, of grade UNJUDGED."""
-        met = self.met
+        matching = self.matching
         return tie_groups(
-            met.ranking,
-            met.listed,
-            np.concatenate([met.query, query]),
-            np.concatenate([met.row, row]),
-            np.concatenate([met.grade, np.full(len(row), UNJUDGED)]),
-            met.pool,
+            matching.ranking,
+            matching.listed,
+            np.concatenate([matching.query, query]),
+            np.concatenate([matching.row, row]),
+            np.concatenate([matching.grade, np.full(len(row), UNJUDGED)]),
+            matching.pool,
         )
 
     def groups_when_judged(self, documents: UnjudgedSet, grade: Int, top_grade: int) -> TieGroups:
         """The tie groups if each of these documents had a grade; below 0 it stays unjudged."""
-        met = self.met
-        query = np.concatenate([met.query, documents.query])
-        row = np.concatenate([met.row, self.rows_of(documents)])
-        grades = np.concatenate([met.grade, grade])
+        matching = self.matching
+        query = np.concatenate([matching.query, documents.query])
+        row = np.concatenate([matching.row, self.rows_of(documents)])
+        grades = np.concatenate([matching.grade, grade])
         judged = grades >= 0
         query, row, grades = query[judged], row[judged], grades[judged]
         pooled = row >= 0 if self.policy.candidates_only else np.ones(len(row), np.bool_)
         by_query = np.argsort(query[pooled], kind="stable")
-        highest = max(met.pool.max_grade, top_grade)
+        highest = max(matching.pool.max_grade, top_grade)
         pool = pool_of(query[pooled][by_query], grades[pooled][by_query], self.queries, highest)
-        return tie_groups(met.ranking, met.listed, query, row, grades, pool, met.sampled)
+        return tie_groups(
+            matching.ranking, matching.listed, query, row, grades, pool, matching.sampled
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +351,7 @@ class PartlyJudged:
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # independent of `unlisted`
 
     def cached(self, key: Hashable, compute: Callable[[], _T]) -> _T:
-        """What depends on the groups alone, computed once for several pairs of runs."""
+        """Return what `compute` returns, computed once: it depends on the groups alone."""
         if (key, self.top) not in self.cache:
             self.cache[key, self.top] = compute()
         value: _T = self.cache[key, self.top]
@@ -361,7 +371,7 @@ class PartlyJudged:
 
     @property
     def is_unjudged(self) -> Bool:
-        """(J,)"""
+        """(J,) True for documents of grade UNJUDGED."""
         return self.cached("hole", lambda: np.asarray(self.groups.grade == UNJUDGED, np.bool_))
 
     @property
@@ -410,20 +420,11 @@ class PartlyJudged:
         return ~averaged_queries(self.groups, measure)
 
     def last_graded(self, grade: int, chosen: Bool) -> TieGroups:
-        """The chosen queries (Q,) with one document: the last unjudged one, with this grade."""
+        """Tie groups of the chosen queries (Q,) if the last unjudged document alone had a grade."""
         groups, pool = self.groups, self.groups.pool
-        end = groups.first + groups.size - 1
-        rank = np.zeros(groups.queries, np.int64)
-        has_unjudged = self.unjudged_in_group > 0
-        np.maximum.at(rank, groups.query[has_unjudged], end[has_unjudged])
-        if self.is_implicit:
-            last, is_first = np.zeros_like(rank), np.diff(groups.query, prepend=-1) != 0
-            np.maximum.at(last, groups.query, end)
-            gap = groups.first > np.where(is_first, 0, np.append(0, end[:-1])) + 1
-            np.maximum.at(rank, groups.query[gap], groups.first[gap] - 1)
-            rank = np.where(last < self.span, self.span, rank)
-        query = np.flatnonzero(chosen & (rank > 0))
-        rank, one = rank[query], np.ones(len(query), np.int64)
+        last_rank = self._last_unjudged_rank()
+        query = np.flatnonzero(chosen & (last_rank > 0))
+        rank, one = last_rank[query], np.ones(len(query), np.int64)
         start = np.append(0, np.cumsum(chosen))
         pool = replace(pool, start=start, unsorted=np.full(int(chosen.sum()), grade))
         return TieGroups(
@@ -436,6 +437,21 @@ class PartlyJudged:
             rank=rank,
             pool=extend_scale(pool, self.top),
         )
+
+    def _last_unjudged_rank(self) -> Int:
+        """(Q,) the last rank that an unjudged document of the list can have; 0 without one."""
+        groups = self.groups
+        end = groups.first + groups.size - 1
+        rank = np.zeros(groups.queries, np.int64)
+        has_unjudged = self.unjudged_in_group > 0
+        np.maximum.at(rank, groups.query[has_unjudged], end[has_unjudged])
+        if self.is_implicit:  # ranks that no group has: between two groups, or behind all
+            last_group_end, is_first = np.zeros_like(rank), np.diff(groups.query, prepend=-1) != 0
+            np.maximum.at(last_group_end, groups.query, end)
+            has_gap = groups.first > np.where(is_first, 0, np.append(0, end[:-1])) + 1
+            np.maximum.at(rank, groups.query[has_gap], groups.first[has_gap] - 1)
+            rank = np.where(last_group_end < self.span, self.span, rank)
+        return rank
 
     def judged_with(self, lowest: int, highest: int | None = None) -> Int:
         """(G,) judged documents of each group with a grade from `lowest` to `highest`."""
@@ -457,7 +473,7 @@ class PartlyJudged:
     def number_in_group(self) -> Int:
         """(J,) the number of each unjudged document among those of its group, from 0."""
         groups = self.groups
-        place = groups.place_by_grade  # UNJUDGED is the lowest grade, so these stand last
+        place = groups.place_by_grade  # UNJUDGED is the lowest grade, so these are last
         return place - (groups.judged - self.unjudged_in_group)[groups.doc_group]
 
     def extreme_order(
