@@ -105,13 +105,13 @@ def _join(audits: list[Audit]) -> Audit:
     readings = [reading for audit in audits for reading in audit.readings]
     sizes = list(dict.fromkeys(reading.dimensions for reading in readings))
     readings.sort(key=lambda reading: sizes.index(reading.dimensions))
-    made = dict(audits[0].made[0])
-    made["formats"] = [form for audit in audits for form in audit.made[0]["formats"]]
-    if "candidates" in made:  # only quantized formats have them
-        made["candidates"] = max(
+    settings = dict(audits[0].made[0])
+    settings["formats"] = [form for audit in audits for form in audit.made[0]["formats"]]
+    if "candidates" in settings:  # only quantized formats have them
+        settings["candidates"] = max(
             (a.made[0]["candidates"] for a in audits if a.made[0]["candidates"]), default=None
         )
-    return Audit.together([Audit(tuple(readings), (), audits[0].notes, (made,))])
+    return Audit.together([Audit(tuple(readings), (), audits[0].notes, (settings,))])
 
 
 def _concatenate(parts: list[logits.Logits]) -> logits.Logits:

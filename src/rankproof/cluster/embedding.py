@@ -343,7 +343,7 @@ def _run_jobs(
     with connected(address) as ray:
         crew = _Crew(ray, worker, settings, workers=workers, gpus=gpus)
         model = fetch(ray, crew.actors[0].fingerprint.remote())
-        made = _claim_folder(out, kind, model)
+        record = _claim_folder(out, kind, model)
         for number, (job, size) in enumerate(jobs):
             key = digest([kind, model, job])
             path = out / f"part-{number:06}-{key[:16]}.parquet"
@@ -359,8 +359,8 @@ def _run_jobs(
         raise InputError("no rows", place=kind, remedy="check how the input was made")
     for stale in set(out.glob("part-*.parquet")) - set(files):
         stale.unlink(missing_ok=True)
-    made["parts"] = [path.name for path in files]
-    _write_manifest(out, made)
+    record["parts"] = [path.name for path in files]
+    _write_manifest(out, record)
     return Shards(out, tuple(files), rows, reused)
 
 
@@ -424,7 +424,7 @@ def _is_complete(path: Path, rows: int) -> bool:
 
 def _claim_folder(out: Path, kind: str, model: str) -> dict[str, Any]:
     """Write the folder's manifest, or refuse a folder with the output of another model."""
-    made = {**manifest(kind, config={"model": model}), "parts": []}
+    record = {**manifest(kind, config={"model": model}), "parts": []}
     path = out / MANIFEST
     if path.exists():
         try:
@@ -439,10 +439,10 @@ def _claim_folder(out: Path, kind: str, model: str) -> dict[str, Any]:
                 remedy="name another folder, or remove this one",
             )
     else:
-        _write_manifest(out, made)
-    return made
+        _write_manifest(out, record)
+    return record
 
 
-def _write_manifest(out: Path, made: dict[str, Any]) -> None:
-    text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+def _write_manifest(out: Path, record: dict[str, Any]) -> None:
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     write_atomically(out / MANIFEST, lambda path: path.write_text(text, "utf-8"))

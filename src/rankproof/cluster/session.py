@@ -20,7 +20,7 @@ from rankproof.foundation.errors import (
     shorten,
 )
 
-_ROOM_REMEDY = "see that there is room on disk, in memory and for open files (ulimit -n)"
+_SPACE_REMEDY = "see that there is room on disk, in memory and for open files (ulimit -n)"
 _CHECK_INTERVAL = 1.0  # seconds between two checks that the cluster is alive
 
 
@@ -97,17 +97,17 @@ def _silenced_stderr() -> Iterator[None]:
     sys.stderr.flush()
     try:
         stderr = os.dup(2)
-    except OSError:  # there is no such stream
+    except OSError:  # standard error is closed
         yield
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null, 2)
         yield
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-        os.close(nowhere)
+        os.close(null)
 
 
 def _check_address(address: str) -> None:
@@ -123,7 +123,7 @@ def _connection_error(address: str, error: Exception) -> InputError:
     if address == "auto":
         return InputError(
             f"Ray does not start on this machine ({shorten(first_line(error), 160)})",
-            remedy=f"{_ROOM_REMEDY}, or leave out --cluster",
+            remedy=f"{_SPACE_REMEDY}, or leave out --cluster",
         )
     return InputError(
         f"no Ray cluster answers at {shorten(address)} ({first_line(error)})",
@@ -153,10 +153,10 @@ def fetch(ray: Any, reference: Any) -> Any:
 
 
 def wait_for_one(ray: Any, references: list[Any]) -> Any:
-    """Wait until one of the tasks is done, and return its reference."""
-    while not (done := ray.wait(references, num_returns=1, timeout=_CHECK_INTERVAL)[0]):
+    """Wait until one of the tasks is finished, and return its reference."""
+    while not (finished := ray.wait(references, num_returns=1, timeout=_CHECK_INTERVAL)[0]):
         check_head(ray)
-    return done[0]
+    return finished[0]
 
 
 def check_head(ray: Any) -> None:
@@ -176,7 +176,7 @@ def check_head(ray: Any) -> None:
         raise InputError(
             f"Ray's {dead} died",
             place="cluster",
-            remedy=_ROOM_REMEDY,
+            remedy=_SPACE_REMEDY,
         )
 
 

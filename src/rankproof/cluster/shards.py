@@ -85,6 +85,7 @@ def find_files(source: ClusterRun) -> list[File]:
 
 
 def _find_remote_files(address: str) -> list[File]:
+    """Return the file at an address of fsspec, or all files of the folder there."""
     fsspec = import_extra("fsspec", "an address", "ray")
     try:
         system, root = fsspec.core.url_to_fs(address)
@@ -96,8 +97,8 @@ def _find_remote_files(address: str) -> list[File]:
             f"cannot list it ({error})", place=address, remedy="check the address"
         ) from None
     prefix = root.rstrip("/")
-    kept = [p for p in paths if not is_hidden(p.removeprefix(prefix).strip("/").split("/"))]
-    return [File(p, system, f"{address.rstrip('/')}: {p}") for p in kept]
+    visible = [p for p in paths if not is_hidden(p.removeprefix(prefix).strip("/").split("/"))]
+    return [File(p, system, f"{address.rstrip('/')}: {p}") for p in visible]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:
 
 
 def is_dataset(source: Any) -> bool:
+    """True for a Ray Dataset, told by its module: Ray may not be installed."""
     return type(source).__module__.startswith("ray.data")
 
 
@@ -169,6 +171,8 @@ def blocks_of(dataset: Any) -> list[Any]:
 
 
 def _chunk_of_block(block: Any, first: int) -> Chunk:
+    """Check the columns of a Dataset's block; `first` is its first row in the Dataset."""
+
     def place(row: int) -> str:
         return f"dataset: row {first + row + 1}"
 
