@@ -1,7 +1,7 @@
-"""What is installed, what each verb needs, and whether what the user named answers.
+"""Check what is installed, what each command needs, and whether the user's servers answer.
 
-Nothing is asked over a network but a server that the user names: an endpoint or a Milvus by its
-address, PostgreSQL by the environment variable that indexes read too.
+Only servers that the user names are called: an endpoint or a Milvus server by its address,
+PostgreSQL by the environment variable that indexes read too.
 """
 
 from __future__ import annotations
@@ -30,34 +30,38 @@ from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 
 POSTGRES = "RANKPROOF_POSTGRES"
-_PATIENCE = 10.0  # seconds for a server to answer
-
-_ASKING = ("pydantic", "yaml", "httpx2", "tenacity")
+_TIMEOUT = 10.0  # seconds for a server to answer
+_CLIENT_MODULES = ("pydantic", "yaml", "httpx2", "tenacity")  # that an endpoint is called with
 
 
 def command_needs() -> dict[str, Needs]:
-    """What each command needs, by its first word; those that need nothing are left out."""
+    """What each command needs, by its first word, for commands that need anything."""
     return {c.name.split()[0]: c.needs for c in all_commands() if c.needs != Needs()}
 
 
-_TITLES = {"system": "", "compiled": "compiled code", "extra": "extras", "verb": "verbs"}
-_TITLES |= {"server": "servers"}
+_TITLES = {
+    "system": "",
+    "compiled": "compiled code",
+    "extra": "extras",
+    "verb": "verbs",
+    "server": "servers",
+}  # of the groups of checks
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is well, or is not; `mend` is the command that would make it well."""
+    """One check of the installation or of a server, and its outcome."""
 
-    about: str  # system, compiled, extra, verb, server
+    about: str  # the group: system, compiled, extra, verb (a command), server
     name: str
     well: bool
-    says: str
-    mend: str = ""
+    says: str  # the outcome in words
+    mend: str = ""  # the command that would repair it
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health(Displayed):
-    """What was looked at; `answers` is whether every server that was named does.
+    """The outcome of all checks.
 
     >>> rp.doctor().answers
     True
@@ -67,6 +71,7 @@ class Health(Displayed):
 
     @property
     def answers(self) -> bool:
+        """True if every server that was named answers."""
         return all(check.well for check in self.checks if check.about == "server")
 
     kind: ClassVar[str] = "doctor"
@@ -77,11 +82,11 @@ class Health(Displayed):
         return 0 if self.answers else 1
 
     def summary(self) -> Summary:
-        """All of it in lines, each command on one of its own."""
+        """All checks as lines of text."""
         return Summary("\n".join(self.words()))
 
     def tables(self) -> list[Table]:
-        """None: the lines say it all."""
+        """None on a terminal: the summary has every check."""
         return []
 
     def full_tables(self) -> list[Table]:
@@ -94,15 +99,16 @@ class Health(Displayed):
         return [Table(columns, rows)]
 
     def words(self) -> list[str]:
-        """All of it in lines that a terminal shows whole, each command on one of its own."""
+        """Lines by group: checks with one outcome share a line, repairs have lines of their own."""
         lines: list[str] = []
         for about, title in _TITLES.items():
-            alike: dict[tuple[str, str], list[str]] = {}
+            names_by_outcome: dict[tuple[str, str], list[str]] = {}
             for check in self.checks:
                 if check.about == about:
-                    alike.setdefault((check.says, check.mend), []).append(check.name)
-            lines += ["", title] if alike and title else []
-            for (says, mend), names in alike.items():
+                    outcome = (check.says, check.mend)
+                    names_by_outcome.setdefault(outcome, []).append(check.name)
+            lines += ["", title] if names_by_outcome and title else []
+            for (says, mend), names in names_by_outcome.items():
                 lines.append(f"  {', '.join(names)}: {says}")
                 lines += [f"      {mend}"] if mend else []
         return lines
@@ -117,49 +123,50 @@ class Health(Displayed):
 def check_health(
     url: str | None, model: str | None, key_env: str | None, milvus: str | None
 ) -> Health:
-    """Look at what is installed, what each command needs, and whether what is named answers."""
-    checks = [*_system(), *_compiled(), *_extras(), *_verbs()]
+    """Check what is installed, what each command needs, and whether the named servers answer."""
+    checks = [*_system(), *_compiled(), *_extras(), *_commands()]
     if url is not None:
         register_address(url)
-        checks.append(_asked("endpoint", lambda: _endpoint(url, model, key_env)))
+        checks.append(_check_server("endpoint", lambda: _endpoint(url, model, key_env)))
     if os.environ.get(POSTGRES):
-        checks.append(_asked("PostgreSQL", _postgres))
+        checks.append(_check_server("PostgreSQL", _postgres))
     if milvus is not None:
         register_address(milvus)
-        checks.append(_asked("Milvus", lambda: _milvus(milvus)))
+        checks.append(_check_server("Milvus", lambda: _milvus(milvus)))
     return Health(tuple(checks))
 
 
 def _system() -> Iterator[Check]:
     version = platform.python_version()
-    where = f"{platform.system()} on {platform.machine()}, {_origin()[0]}"
-    yield Check("system", "rankproof", True, f"{__version__}, Python {version}, {where}")
+    machine = f"{platform.system()} on {platform.machine()}, {_origin()[0]}"
+    yield Check("system", "rankproof", True, f"{__version__}, Python {version}, {machine}")
     yield _gpu()
 
 
 def _origin() -> tuple[str, str]:
-    """Where the package comes from (a checkout, a file, or an index), and what pip calls that."""
+    """Where the package was installed from, in words and as an argument of pip."""
     try:
-        said = importlib.metadata.distribution("rankproof").read_text("direct_url.json")
+        direct_url = importlib.metadata.distribution("rankproof").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         return "not installed", f"--editable {quote(str(Path(__file__).parents[3]))}"
-    found = json.loads(said or "{}")
-    if "vcs_info" in found:
-        return "installed from a repository", quote(f"{found['vcs_info']['vcs']}+{found['url']}")
-    address = urlsplit(found.get("url", ""))
+    origin = json.loads(direct_url or "{}")
+    if "vcs_info" in origin:
+        vcs = origin["vcs_info"]["vcs"]
+        return "installed from a repository", quote(f"{vcs}+{origin['url']}")
+    address = urlsplit(origin.get("url", ""))
     if address.scheme != "file":
         return "installed from an index", "rankproof"
-    place = quote(url2pathname(address.path))
-    if "dir_info" not in found:
-        return "installed from a file", place
-    if found["dir_info"].get("editable"):
-        return "installed from a checkout, which it follows", f"--editable {place}"
-    return "installed from a checkout", place
+    path = quote(url2pathname(address.path))
+    if "dir_info" not in origin:
+        return "installed from a file", path
+    if origin["dir_info"].get("editable"):
+        return "installed from a checkout, which it follows", f"--editable {path}"
+    return "installed from a checkout", path
 
 
 def _gpu() -> Check:
     if find_spec("torch") is None:
-        return Check("system", "GPU", False, "not looked for without torch", mend_of("torch"))
+        return Check("system", "GPU", False, "not looked for without torch", install_line("torch"))
     import torch
 
     if torch.cuda.is_available():
@@ -171,60 +178,67 @@ def _compiled() -> Iterator[Check]:
     from rankproof.foundation import kernels
     from rankproof.precision import fixed_sum, topk
 
-    switched = os.environ.get("RANKPROOF_NATIVE") == "0"
-    again = "pip install --force-reinstall --no-deps --no-cache-dir"  # pip keeps what it built
-    mend = "unset RANKPROOF_NATIVE" if switched else f"{again} {_origin()[1]}"
-    absent = "switched off" if switched else "not built (that takes a C compiler)"
-    for name, module in (
-        ("reading", kernels.native), ("scoring", fixed_sum.native), ("searching", topk.native)
-    ):  # fmt: skip
-        used = module is not None
-        said = "in use" if used else f"{absent}: the same figures, slower"
-        yield Check("compiled", name, used, said, "" if used else mend)
+    is_switched_off = os.environ.get("RANKPROOF_NATIVE") == "0"
+    if is_switched_off:
+        problem, repair = "switched off", "unset RANKPROOF_NATIVE"
+    else:
+        problem = "not built (that takes a C compiler)"
+        # Without --no-cache-dir pip installs the wheel that it built before.
+        options = "--force-reinstall --no-deps --no-cache-dir"
+        repair = f"pip install {options} {_origin()[1]}"
+    modules = {"reading": kernels.native, "scoring": fixed_sum.native, "searching": topk.native}
+    for name, module in modules.items():
+        if module is not None:
+            yield Check("compiled", name, True, "in use")
+        else:
+            yield Check("compiled", name, False, f"{problem}: the same figures, slower", repair)
 
 
-def mend_of(extra: str) -> str:
-    """The command that installs an extra: pip reads it from what is installed."""
+def install_line(extra: str) -> str:
+    """The command that installs an extra."""
     return f"pip install 'rankproof[{extra}]'"
 
 
 @cache
 def required() -> dict[str, tuple[str, ...]]:
-    """Extra → the packages that it names, those of other extras among them."""
+    """The packages of each extra, with those of the extras that it includes."""
     try:
         lines = importlib.metadata.requires("rankproof") or []
     except importlib.metadata.PackageNotFoundError:
         return {}
-    direct: dict[str, list[str]] = {}
+    direct: dict[str, list[str]] = {}  # packages, and other extras as "[extra]"
     for line in lines:
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         name = re.match(r"([\w.-]+)(?:\[([\w, -]+)\])?", line)
-        if extra is None or name is None or _elsewhere(line):
+        if extra is None or name is None or _is_for_another_system(line):
             continue
-        found = direct.setdefault(extra[1], [])
+        requirements = direct.setdefault(extra[1], [])
         if name[1] == "rankproof":
-            found += [f"[{other.strip()}]" for other in name[2].split(",")]
+            requirements += [f"[{included.strip()}]" for included in name[2].split(",")]
         else:
-            found.append(name[1])
+            requirements.append(name[1])
 
-    def packages(extra: str) -> list[str]:
-        return [
-            package
-            for named in direct.get(extra, [])
-            for package in (packages(named[1:-1]) if named.startswith("[") else [named])
-        ]
+    def packages(extra: str) -> Iterator[str]:
+        for requirement in direct.get(extra, []):
+            if requirement.startswith("["):
+                yield from packages(requirement[1:-1])
+            else:
+                yield requirement
 
     return {extra: tuple(dict.fromkeys(packages(extra))) for extra in direct}
 
 
-def _elsewhere(line: str) -> bool:
-    """Whether a requirement is for another system than this one."""
-    system = re.search(r"sys_platform\s*(==|!=)\s*['\"](\w+)['\"]", line)
-    here = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}.get(platform.system())
-    return system is not None and (system[2] == here) != (system[1] == "==")
+def _is_for_another_system(line: str) -> bool:
+    """True if the marker of a requirement excludes this system."""
+    marker = re.search(r"sys_platform\s*(==|!=)\s*['\"](\w+)['\"]", line)
+    if marker is None:
+        return False
+    platforms = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
+    is_named = marker[2] == platforms.get(platform.system())
+    return is_named != (marker[1] == "==")
 
 
-def lacking(extra: str) -> list[str]:
+def missing_packages(extra: str) -> list[str]:
     """Packages of an extra that are not installed."""
     missing = []
     for package in required().get(extra, ()):
@@ -237,67 +251,73 @@ def lacking(extra: str) -> list[str]:
 
 def _extras() -> Iterator[Check]:
     for extra in required():
-        missing = lacking(extra)
-        said = f"lacks {', '.join(missing)}" if missing else "installed"
-        yield Check("extra", extra, not missing, said, mend_of(extra) if missing else "")
+        if missing := missing_packages(extra):
+            lacks = f"lacks {', '.join(missing)}"
+            yield Check("extra", extra, False, lacks, install_line(extra))
+        else:
+            yield Check("extra", extra, True, "installed")
 
 
-def _verbs() -> Iterator[Check]:
-    for verb, needs in command_needs().items():
+def _commands() -> Iterator[Check]:
+    for command, needs in command_needs().items():
         missing = [name for name in needs.modules if find_spec(name) is None]
-        present = f"has what it needs ({needs.extra})" if needs.extra else "needs nothing more"
-        said = f"lacks {', '.join(missing)}" if missing else present
-        more: dict[str, list[str]] = {}  # by what they bring; what is there is no news
-        for other, brings in needs.optional.items():
-            if other not in required() or lacking(other):
-                more.setdefault(brings, []).append(other)
-        if more:
-            each = (f"{', '.join(others)} ({brings})" for brings, others in more.items())
-            said += f"; can do more with {', '.join(each)}"
-        yield Check("verb", verb, not missing, said, mend_of(needs.extra) if missing else "")
+        outcome = f"has what it needs ({needs.extra})" if needs.extra else "needs nothing more"
+        if missing:
+            outcome = f"lacks {', '.join(missing)}"
+        extras_by_benefit: dict[str, list[str]] = {}  # of optional extras that are not installed
+        for extra, benefit in needs.optional.items():
+            if extra not in required() or missing_packages(extra):
+                extras_by_benefit.setdefault(benefit, []).append(extra)
+        if extras_by_benefit:
+            benefits = (f"{', '.join(extras)} ({b})" for b, extras in extras_by_benefit.items())
+            outcome += f"; can do more with {', '.join(benefits)}"
+        repair = install_line(needs.extra) if missing else ""
+        yield Check("verb", command, not missing, outcome, repair)
     yield Check("verb", "all others", True, "need nothing more")
 
 
 # ------------------------------------------------------------------------------------- servers
 
 
-def _asked(name: str, ask: Callable[[], str]) -> Check:
+def _check_server(name: str, connect: Callable[[], str]) -> Check:
+    """Connect to a server; `connect` returns its answer in words or raises an error."""
     try:
-        return Check("server", name, True, redact(ask()))
+        return Check("server", name, True, redact(connect()))
     except MissingExtra as error:
-        says, _, mend = str(error).rpartition(": ")
-        return Check("server", name, False, says, mend)
+        problem, _, remedy = str(error).rpartition(": ")
+        return Check("server", name, False, problem, remedy)
     except InputError as error:
         place = f"{error.place}: " if error.place else ""
         return Check("server", name, False, f"{place}{error.problem}", error.remedy or "")
 
 
 def _endpoint(url: str, model: str | None, key_env: str | None) -> str:
-    """What a chat endpoint says: to a question where a model is named, else its list of models."""
-    absent = next((name for name in _ASKING if find_spec(name) is None), None)
-    if absent is not None:
-        raise MissingExtra("an endpoint", absent, "judge")
+    """The answer of a chat endpoint: to a question if a model is named, else its models."""
+    missing = next((name for name in _CLIENT_MODULES if find_spec(name) is None), None)
+    if missing is not None:
+        raise MissingExtra("an endpoint", missing, "judge")
     from rankproof.retrieval.chat import Chat
     from rankproof.retrieval.http import Address, JsonClient
 
     if model is not None:
-        chat = Chat(model, url, key_env, timeout_s=_PATIENCE, attempts=1, max_tokens=16)
+        chat = Chat(model, url, key_env, timeout_s=_TIMEOUT, attempts=1, max_tokens=16)
         try:
             answer = chat.ask("You are asked whether you are there.", "Reply with the word yes.")
         finally:
             chat.close()
         return f"{answer.model} answers in {answer.seconds:.1f} s"
-    client = JsonClient(Address(url, key_env, _PATIENCE, 1), "/models")
+    client = JsonClient(Address(url, key_env, _TIMEOUT, 1), "/models")
     try:
-        said = client.ask(None, lambda value: value, method="GET").value
+        reply = client.ask(None, lambda value: value, method="GET").value
     finally:
         client.close()
-    rows = said.get("data") if isinstance(said, dict) else None
+    rows = reply.get("data") if isinstance(reply, dict) else None
     names = [str(row.get("id")) for row in rows or [] if isinstance(row, dict)]
     return f"answers; models: {', '.join(names[:5]) or 'none named'}"
 
 
 def _postgres() -> str:
+    """The versions of PostgreSQL and pgvector on the server of the environment variable."""
     if find_spec("psycopg") is None:
         raise MissingExtra("PostgreSQL", "psycopg", "pgvector")
     import psycopg
@@ -305,14 +325,14 @@ def _postgres() -> str:
     dsn = os.environ[POSTGRES]
     register_secret(dsn)
     try:
-        with psycopg.connect(dsn, connect_timeout=int(_PATIENCE)) as connection:
+        with psycopg.connect(dsn, connect_timeout=int(_TIMEOUT)) as connection:
             row = connection.execute(
                 "SELECT current_setting('server_version'), "
                 "(SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
             ).fetchone()
     except (psycopg.Error, UnicodeError) as error:
-        said = redact(" ".join(str(error).split()))[:200]
-        raise InputError(said, remedy=f"start it, or check ${POSTGRES}") from None
+        problem = redact(" ".join(str(error).split()))[:200]
+        raise InputError(problem, remedy=f"start it, or check ${POSTGRES}") from None
     version, vector = row if row is not None else ("?", None)
     if vector is None:
         raise InputError(
@@ -323,6 +343,7 @@ def _postgres() -> str:
 
 
 def _milvus(uri: str) -> str:
+    """The version of a Milvus server."""
     if find_spec("pymilvus") is None:
         raise MissingExtra("Milvus", "pymilvus", "milvus")
     from rankproof.retrieval.indexes.milvus import MilvusServer

@@ -137,9 +137,9 @@ def to_stored(command: Command, arguments: Mapping[str, Any], result: Any) -> di
     """What `--out` writes of a result: manifest, values, and the presentation for reports."""
     from rankproof.presentation.result import KEY, stored
 
-    made = make_manifest(command, arguments, result.kind, getattr(result, "record", {}))
+    manifest = make_manifest(command, arguments, result.kind, getattr(result, "record", {}))
     values = getattr(result, "to_stored_dict", result.to_dict)()
-    return {"manifest": made, **values, KEY: stored(result)}
+    return {"manifest": manifest, **values, KEY: stored(result)}
 
 
 def call_and_store(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

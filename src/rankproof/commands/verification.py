@@ -1,4 +1,8 @@
-"""A result checked: its inputs digested again, its figures made again, compared to the last bit."""
+"""Verify a stored result: digest its inputs, repeat its call, and compare every value.
+
+Values are compared to the last bit. The inputs are found again by their digest or their name; a
+result of a command that cannot be repeated is checked by its inputs alone.
+"""
 
 from __future__ import annotations
 
@@ -23,30 +27,30 @@ from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 
-LARGEST = 4 << 30  # bytes of a result that is read
+MAX_BYTES = 4 << 30  # of a result that is read
 
 
 @dataclass(frozen=True, slots=True)
-class Digested:
-    """An input, as the result tells of it and as it was found."""
+class DigestedInput:
+    """An input of a result, and the file that was found for it."""
 
     role: str
-    file: str
-    found: Path
-    same: bool
+    file: str  # its name when the result was made
+    path: Path
+    same: bool  # the file found has the digest of the input
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure as it was and as it comes out now."""
+    """A value of the result, and the same value of the repeated call."""
 
     place: str  # runs.0.measures.nDCG@10.expected
-    said: Any
-    again: Any
+    said: Any  # in the result
+    again: Any  # of the repeated call
 
     @property
     def same(self) -> bool:
-        """To the last bit: −0.0 is not 0.0, and true is not 1."""
+        """True if both are equal to the last bit: −0.0 is not 0.0, and true is not 1."""
         if isinstance(self.said, bool) or isinstance(self.again, bool):
             return self.said is self.again
         return bool(self.said == self.again) and str(self.said)[:1] == str(self.again)[:1]
@@ -54,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verification(Displayed):
-    """Whether a result is what its inputs give.
+    """Whether a result follows from its inputs.
 
     >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
     >>> found = rp.verify("try/results/comparison.json", inputs)
@@ -65,17 +69,17 @@ class Verification(Displayed):
     kind: ClassVar[str] = "verification"
 
     result: str
-    of_kind: str  # of result
+    of_kind: str  # kind of the result
     made_by: str  # the version that wrote it
-    inputs: tuple[Digested, ...]
+    inputs: tuple[DigestedInput, ...]
     compared: int  # values
     differences: tuple[Difference, ...]
-    unmade: str | None = None  # why the figures were not made again; only the inputs are checked
+    unmade: str | None = None  # why the call was not repeated; only the inputs are checked
 
     @property
     def same(self) -> bool:
-        """Every input has its digest, and every figure that was made again its bits."""
-        return all(given.same for given in self.inputs) and not self.differences
+        """True if every input has its digest and no value differs."""
+        return all(item.same for item in self.inputs) and not self.differences
 
     @property
     def exit_code(self) -> int:
@@ -94,16 +98,17 @@ class Verification(Displayed):
         return [Table(columns, rows)]
 
     def words(self) -> list[str]:
-        changed = [given.file for given in self.inputs if not given.same]
+        """The outcome in sentences: inputs, values, version."""
+        changed = [item.file for item in self.inputs if not item.same]
         lines = []
         if changed:
             lines.append(f"Not the file that was read: {', '.join(changed)}.")
         if self.unmade is not None:
-            kept = ""
             if self.inputs and not changed:
                 has = plural(len(self.inputs), "input has its digest", "inputs have their digests")
-                kept = f"{has}. "
-            lines.append(f"{kept}No figure was made again: {self.unmade}.")
+                lines.append(f"{has}. No figure was made again: {self.unmade}.")
+            else:
+                lines.append(f"No figure was made again: {self.unmade}.")
         elif self.differences:
             first = self.differences[0]
             lines.append(
@@ -122,164 +127,165 @@ class Verification(Displayed):
             **plain_fields(self, "result"),
             "kind": self.of_kind,
             **plain_fields(self, "same"),
-            "inputs": [plain_fields(given, "role", "file", "same") for given in self.inputs],
+            "inputs": [plain_fields(item, "role", "file", "same") for item in self.inputs],
             "figures": self.compared,
             **plain_fields(self, "differences", "unmade"),
         }
 
 
-class _Unmade(Exception):
-    """Why figures are not made again."""
+class _NotRepeatable(Exception):
+    """The call of a result cannot be repeated; the message says why."""
 
 
 def verify_result(
     result: str | os.PathLike[str], inputs: Sequence[str | Path] = ()
 ) -> Verification:
-    """Make a result again from its inputs and compare.
+    """Repeat the call of a stored result with its inputs, and compare the values.
 
     Inputs are those named, known by digest or by name, else those beside the result or in the
-    current folder. The command that made the result is called again; where it cannot be repeated,
-    the inputs alone are digested, and `unmade` says why.
+    current folder. Where the call cannot be repeated, the inputs alone are digested, and `unmade`
+    says why.
     """
     data = _read(result)
-    made = data["manifest"]
-    kind = str(made.get("kind"))
-    compared: list[Difference] = []
+    manifest = data["manifest"]
+    values: list[Difference] = []
     unmade: str | None = None
     try:
         digested = tuple(
-            _find(role, said, Path(result), inputs)
-            for role, said in made["inputs"].items()
-            if said.get("file") is not None  # what came from memory has a digest and no file
+            _find_input(role, recorded, Path(result), inputs)
+            for role, recorded in manifest["inputs"].items()
+            if recorded.get("file") is not None  # an input from memory has a digest and no file
         )
-        again = json.loads(json.dumps(_made_again(data, digested)))
-    except _Unmade as why:
-        unmade = str(why)
+        repeated = json.loads(json.dumps(_repeat(data, digested)))
+    except _NotRepeatable as reason:
+        unmade = str(reason)
     except RankproofError:
         raise
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        raise _misshapen(result, error) from None
+        raise _malformed(result, error) from None
     else:
-        said = {key: value for key, value in data.items() if key != "manifest"}
-        whole = made.get("rankproof") == __version__
-        compared = list(_compared(said, again, "", whole))
-        if not compared:
-            raise _misshapen(result, "no figures")
+        stored = {key: value for key, value in data.items() if key != "manifest"}
+        is_complete = manifest.get("rankproof") == __version__
+        values = list(_compare(stored, repeated, "", is_complete))
+        if not values:
+            raise _malformed(result, "no figures")
     return Verification(
         result=str(result),
-        of_kind=kind,
-        made_by=str(made.get("rankproof")),
+        of_kind=str(manifest.get("kind")),
+        made_by=str(manifest.get("rankproof")),
         inputs=digested,
-        compared=len(compared),
-        differences=tuple(found for found in compared if not found.same),
+        compared=len(values),
+        differences=tuple(value for value in values if not value.same),
         unmade=unmade,
     )
 
 
 def _read(result: str | os.PathLike[str]) -> dict[str, Any]:
-    text = read_text(os.fspath(result), LARGEST)
+    """Read a result, or the manifest.json of a folder of results."""
+    text = read_text(os.fspath(result), MAX_BYTES)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _misshapen(result, error) from None
+        raise _malformed(result, error) from None
     if isinstance(data, dict) and {"kind", "rankproof", "inputs"} <= data.keys():
-        data = {"manifest": data}  # the manifest.json of a folder
+        data = {"manifest": data}
     if not isinstance(data, dict) or not isinstance(data.get("manifest"), dict):
-        raise _misshapen(result, "no manifest")
+        raise _malformed(result, "no manifest")
     return data
 
 
-def _misshapen(result: str | os.PathLike[str], error: Exception | str) -> InputError:
-    said = next(iter(str(error).splitlines()), "")
+def _malformed(result: str | os.PathLike[str], error: Exception | str) -> InputError:
+    """The error for a file that is not a result."""
+    reason = next(iter(str(error).splitlines()), "")
     return InputError(
-        f"not a result that rankproof wrote ({said})",
+        f"not a result that rankproof wrote ({reason})",
         place=str(result),
         remedy="name a file of --out or --format json",
     )
 
 
-def _find(
-    role: str, said: Mapping[str, Any], result: Path, given: Sequence[str | Path]
-) -> Digested:
-    """The file that an input was: by its digest among those given, else by its name."""
-    name = Path(str(said["file"])).name
-    named = [Path(path) for path in given]
+def _find_input(
+    role: str, recorded: Mapping[str, Any], result: Path, inputs: Sequence[str | Path]
+) -> DigestedInput:
+    """Find the file of an input: by its digest among the named files, else by its name."""
+    name = Path(str(recorded["file"])).name
+    paths = [Path(path) for path in inputs]
 
-    def same_name(path: Path) -> bool:
+    def has_name(path: Path) -> bool:
         return printable_path(path.name) == name
 
-    def called_so(folder: Path) -> list[Path]:
-        with suppress(OSError):  # a folder that cannot be listed holds none
-            return sorted(filter(same_name, folder.iterdir()))
-        return []
-
-    for path in named:
+    for path in paths:
         if not path.exists():
             raise InputError("there is no such file", place=str(path), remedy="check the path")
-    places = [
-        *sorted(named, key=lambda path: not same_name(path)),
-        *(f for path in named if path.is_dir() for f in sorted(path.rglob("*")) if same_name(f)),
-        *called_so(result.parent),
-        *called_so(Path()),
+    candidates = [
+        *sorted(paths, key=lambda path: not has_name(path)),
+        *(f for path in paths if path.is_dir() for f in sorted(path.rglob("*")) if has_name(f)),
+        *filter(has_name, _files_in(result.parent)),
+        *filter(has_name, _files_in(Path())),
     ]
-    wanted = said["sha256"]
-    same = next((path for path in places if input_digest(path)["sha256"] == wanted), None)
-    if same is not None:
-        return Digested(role, name, same, True)
-    likely = next((path for path in places if same_name(path)), None)
-    if name == "<stdin>" and len(named) == 1:  # what was piped has no name
-        likely = named[0]
-    if likely is None:
-        absent = f"PATH/{shlex.quote(name)}"
-        raise InputError(
-            f"{role}: {shorten(name)} is not beside the result, nor in this folder",
-            place=str(result),
-            remedy=f"name it: rankproof verify {' '.join([*map(typed, [result, *given]), absent])}",
-        )
-    return Digested(role, name, likely, False)
+    for path in candidates:
+        if input_digest(path)["sha256"] == recorded["sha256"]:
+            return DigestedInput(role, name, path, same=True)
+    if name == "<stdin>" and len(paths) == 1:  # piped data has no name
+        return DigestedInput(role, name, paths[0], same=False)
+    for path in filter(has_name, candidates):
+        return DigestedInput(role, name, path, same=False)
+    command = ["rankproof verify", *map(typed, [result, *inputs]), f"PATH/{shlex.quote(name)}"]
+    raise InputError(
+        f"{role}: {shorten(name)} is not beside the result, nor in this folder",
+        place=str(result),
+        remedy=f"name it: {' '.join(command)}",
+    )
 
 
-def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Difference]:
-    """Every leaf that the result holds, and with `whole` every one that it should hold.
+def _files_in(folder: Path) -> list[Path]:
+    """The files of a folder, sorted; none if it cannot be listed."""
+    with suppress(OSError):
+        return sorted(folder.iterdir())
+    return []
 
-    What a later version adds is not asked of an earlier result.
+
+def _compare(stored: Any, repeated: Any, place: str, is_complete: bool) -> Iterator[Difference]:
+    """Yield every value of the stored result beside that of the repeated call.
+
+    If the stored result is complete (made by this version), values that it lacks are yielded, too;
+    an earlier version may not have had them.
     """
-    if isinstance(said, dict) and isinstance(again, dict):
-        for key in dict.fromkeys([*said, *(again if whole else ())]):
-            if key not in UNCOMPARED and (key in said or key not in MORE):
+    if isinstance(stored, dict) and isinstance(repeated, dict):
+        for key in dict.fromkeys([*stored, *(repeated if is_complete else ())]):
+            if key not in UNCOMPARED and (key in stored or key not in ONLY_IN_FILES):
                 inner = f"{place}{'.' if place else ''}{key}"
-                yield from _compared(said.get(key), again.get(key), inner, whole)
-    elif isinstance(said, list) and isinstance(again, list) and len(said) == len(again):
-        for at, (one, other) in enumerate(zip(said, again, strict=True)):
-            yield from _compared(one, other, f"{place}.{at}", whole)
+                yield from _compare(stored.get(key), repeated.get(key), inner, is_complete)
+    elif isinstance(stored, list) and isinstance(repeated, list) and len(stored) == len(repeated):
+        for index, (value, repeated_value) in enumerate(zip(stored, repeated, strict=True)):
+            yield from _compare(value, repeated_value, f"{place}.{index}", is_complete)
     else:
-        yield Difference(place, said, again)
+        yield Difference(place, stored, repeated)
 
 
-# ------------------------------------------------------------------------------ made again
-
-
-def _made_again(data: dict[str, Any], digested: Sequence[Digested]) -> dict[str, Any]:
-    made = data["manifest"]
-    if "call" not in made:
-        raise _Unmade(UNMADE[str(made.get("kind"))])
-    result = repeat_call(data, {each.role: each.found for each in digested})
+def _repeat(data: dict[str, Any], inputs: Sequence[DigestedInput]) -> dict[str, Any]:
+    """Repeat the call that made a result, with the files found for its inputs."""
+    manifest = data["manifest"]
+    if "call" not in manifest:
+        raise _NotRepeatable(UNMADE[str(manifest.get("kind"))])
+    result = repeat_call(data, {item.role: item.path for item in inputs})
     if isinstance(result, str):
-        raise _Unmade(result)
+        raise _NotRepeatable(result)
     return result
 
 
+_NOTHING_TO_REPEAT = "it holds none that follows from its inputs alone"
 UNMADE = {
     "sweep": "a sweep measures times, which no two runs share",
     "names": "an embedder was run",
     "noise": "an embedder was run",
-    **dict.fromkeys(
-        (
-            *("doctor", "documents", "embed"),
-            *("measures", "plan", "score", "verification"),
-        ),
-        "it holds none that follows from its inputs alone",
-    ),
-}
-MORE = ("per_query", "relevant", "retrieved")  # what --out holds and --format json does not
-UNCOMPARED = ("seconds", "presentation")  # what no two runs share, and what follows from the rest
+    "doctor": _NOTHING_TO_REPEAT,
+    "documents": _NOTHING_TO_REPEAT,
+    "embed": _NOTHING_TO_REPEAT,
+    "measures": _NOTHING_TO_REPEAT,
+    "plan": _NOTHING_TO_REPEAT,
+    "score": _NOTHING_TO_REPEAT,
+    "verification": _NOTHING_TO_REPEAT,
+}  # why the call of a kind of result is not repeated
+ONLY_IN_FILES = ("per_query", "relevant", "retrieved")  # keys that --format json does not print
+UNCOMPARED = ("seconds", "presentation")  # keys: times differ, a presentation follows from values
