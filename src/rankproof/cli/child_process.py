@@ -49,11 +49,12 @@ def run_in_child(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
 
 
 def _report_code(pipe: int, code: int) -> None:
+    """In the child: tell the parent the exit code, before Ray can end this process."""
     os.write(pipe, bytes([code]))
 
 
 def _unreported_end(code: int) -> int:
-    """Say how the child ended without reporting a code; the exit code of this process."""
+    """Print how the child ended without reporting a code; return this process's exit code."""
     if code == INTERRUPTED:
         return code
     reason = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -65,12 +66,12 @@ def _unreported_end(code: int) -> int:
 
 
 def _wait_for(child: int, signals: set[signal.Signals]) -> int:
-    """Wait for the child's status; signals sent to this process alone are passed on."""
+    """Wait for the child's status, passing on signals; a terminal sends its own to both."""
     while True:
         received = signal.sigwaitinfo(signals)
         if received.si_signo == signal.SIGCHLD:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
                 return status
         elif received.si_code != _FROM_TERMINAL:
             with suppress(ProcessLookupError):

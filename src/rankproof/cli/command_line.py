@@ -56,15 +56,15 @@ DELIVERY = (
 
 
 def delivery_arguments(command: Command) -> list[Argument]:
-    """Options that print and write the result, but those the command has a parameter for."""
+    """Options that print and write the result, unless the command has its own of that name."""
     if command.prints:
         return []
-    own = {argument.name for argument in command.arguments()}
+    command_names = {argument.name for argument in command.arguments()}
     outputs = [
         _delivery(output.name, Path, None, output.help, Option(metavar=output.metavar))
         for output in command.outputs
     ]
-    return [argument for argument in (*DELIVERY, *outputs) if argument.name not in own]
+    return [argument for argument in (*DELIVERY, *outputs) if argument.name not in command_names]
 
 
 def split_list(text: str) -> list[str]:
@@ -193,20 +193,23 @@ class GeneratedCommand(click.Command):
         )
 
     def call(self, **values: Any) -> int:
-        """Run the command; the exit code."""
+        """Run the command with the parsed values, and return the exit code."""
         from rankproof.cli.delivery import run_command
 
         for name, flag in self.instead.items():
             self._shift_positional(values, name, values.pop(flag[2:].replace("-", "_")))
         delivery = {a.name: values.pop(a.name) for a in delivery_arguments(self.command)}
-        given = {n: v for n, v in values.items() if v is not None and v not in ([], ())}
+        arguments = {n: v for n, v in values.items() if v is not None and v not in ([], ())}
         try:
-            return run_command(self.command, given, delivery)
-        except KeyboardInterrupt:  # of which click would make an empty line and its own error
+            return run_command(self.command, arguments, delivery)
+        except KeyboardInterrupt:  # click would print an empty line and raise its own error
             return INTERRUPTED
 
     def _shift_positional(self, values: dict[str, Any], name: str, path: str | None) -> None:
-        """Where an option gives the first positional argument, the others move up by one."""
+        """If an option gives the first positional argument, move the other ones up by one.
+
+        `rankproof eval --judge x run.trec`: what was parsed as judgments is the first run.
+        """
         (files,) = (a.name for a in self.arguments if a.is_positional and a.is_list)
         if path is not None:
             first = () if values[name] is None else (values[name],)
@@ -237,7 +240,7 @@ class GeneratedCommand(click.Command):
 
 
 def _docstring_parts(text: str) -> tuple[list[str], list[str]]:
-    """Paragraphs of prose, and the lines that begin with `$`; doctests are for Python alone."""
+    """Split a docstring into paragraphs and the lines that begin with `$`; doctests are dropped."""
     blocks = textwrap.dedent(" " * 4 + text).strip().split("\n\n")
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     examples = [line for line in lines if line.startswith("$ ")]
@@ -279,31 +282,30 @@ def _paragraph(text: str, width: int) -> list[str]:
 
 
 def panel_lines(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Names and what they mean, in a frame as wide as the terminal."""
-    left = min(max(len(name) for name, _ in rows), _WIDEST_NAME) + 2
-    right = max(16, width - left - 4)
+    """Draw names and their meanings in two columns, in a frame as wide as the terminal."""
+    name_width = min(max(len(name) for name, _ in rows), _WIDEST_NAME) + 2
+    text_width = max(16, width - name_width - 4)
     lines = []
     for name, text in rows:
-        shown = name
-        if len(name) > left - 2:
-            lines.append(f"│ {name:<{left + right}} │")
-            shown = ""
-        for part in textwrap.wrap(text, right, break_on_hyphens=False) or [""]:
-            lines.append(f"│ {shown:<{left}}{part:<{right}} │")
-            shown = ""
-    across = "─" * (left + right - len(title) - 1)
-    return [f"╭─ {title} {across}╮", *lines, f"╰{'─' * (left + right + 2)}╯"]
+        if len(name) > name_width - 2:  # on a line of its own
+            lines.append(f"│ {name:<{name_width + text_width}} │")
+            name = ""
+        for part in textwrap.wrap(text, text_width, break_on_hyphens=False) or [""]:
+            lines.append(f"│ {name:<{name_width}}{part:<{text_width}} │")
+            name = ""
+    rule = "─" * (name_width + text_width - len(title) - 1)
+    return [f"╭─ {title} {rule}╮", *lines, f"╰{'─' * (name_width + text_width + 2)}╯"]
 
 
 class CommandGroup(click.Group):
     """The commands by name; "golden build" is `build` in the group `golden`."""
 
-    def __init__(self, name: str, prefix: str = "", **how: Any):
-        super().__init__(name, context_settings=_HELP_NAMES, no_args_is_help=True, **how)
+    def __init__(self, name: str, prefix: str = "", **settings: Any):
+        super().__init__(name, context_settings=_HELP_NAMES, no_args_is_help=True, **settings)
         self.prefix = prefix
 
     def registered(self) -> list[Command]:
-        """The commands inside, imported."""
+        """The commands of the group; their modules are imported."""
         if self.prefix:
             return load_commands(self.prefix.strip())
         return all_commands()
@@ -345,8 +347,8 @@ class CommandGroup(click.Group):
         return "\n".join([*lines, "", *_paragraph(self.epilog or "", width), ""])
 
 
-def _print_version(ctx: Any, param: Any, wanted: bool) -> None:
-    if wanted:
+def _print_version(ctx: Any, param: Any, is_requested: bool) -> None:
+    if is_requested:
         print(__version__)
         ctx.exit()
 

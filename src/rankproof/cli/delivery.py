@@ -35,7 +35,7 @@ from rankproof.presentation.result import Presentation
 
 @dataclass(frozen=True)
 class _Delivery:
-    """How the user wants a result."""
+    """Where and how a result is printed and written."""
 
     format: str
     out: Path | None
@@ -60,7 +60,7 @@ class _Delivery:
 
 
 def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str, Any]) -> int:
-    """Call a command with what was typed, and deliver what it returns; the exit code."""
+    """Call a command, print and write its result, and return the exit code."""
     delivery = _Delivery.of(command, values)
     _name_several_files(command, arguments)
     roles = input_roles(command, arguments)
@@ -72,8 +72,8 @@ def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str
     if delivery.out is not None or delivery.format == "json":
         from rankproof.foundation.manifest import digest_ahead
 
-        digest_ahead(roles.values())  # on another core, beside the work
-    if pending_paths():  # runs that other threads read while Python imports
+        digest_ahead(roles.values())  # in a thread, while the command runs
+    if pending_paths():  # runs that threads began to read while Python imported modules
         from rankproof.data.trec import group_ahead
 
         group_ahead()
@@ -99,7 +99,6 @@ def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:
             paths = [str(path) for path in paths]
             if argument.source.takes_names:
                 named = name_given_files(paths)
-                expand = argument.source.expand
                 paths = list(named.values())
                 paths = expand(paths, arguments) if expand else paths
                 arguments[argument.name] = dict(zip(named, paths, strict=True))
@@ -118,16 +117,16 @@ def check_stdin(paths: Iterable[str]) -> None:
 
 def check_outputs(inputs: Iterable[str], outputs: Iterable[Path | None]) -> None:
     """Refuse, before any work, files that cannot be written, are inputs, or are named twice."""
-    sources, seen = list(inputs), []
+    sources, targets = list(inputs), []
     for path in outputs:
         if path is None:
             continue
         target = check_output(path, sources)
-        if target in seen and str(path) == STDOUT:
+        if target in targets and str(path) == STDOUT:
             raise InputError("standard output (-) is named twice", remedy="name a file")
-        if target in seen:
+        if target in targets:
             raise InputError("it is named twice", place=str(path), remedy="name two files")
-        seen.append(target)
+        targets.append(target)
 
 
 def _deliver(
@@ -150,22 +149,22 @@ def _deliver(
         _write(delivery.out, f"{text}\n", inputs)
     if hasattr(result, "markdown"):
         _append_job_summary(result.markdown(), inputs)
-    own_files = [arguments.get(a.name) for a in command.arguments() if a.kind is Path]
-    if not delivery.takes_stdout and STDOUT not in map(str, own_files):
+    output_files = [arguments.get(a.name) for a in command.arguments() if a.kind is Path]
+    if not delivery.takes_stdout and STDOUT not in map(str, output_files):
         _print_result(command, arguments, result, delivery)
 
 
 def _print_result(
     command: Command, arguments: Mapping[str, Any], result: Any, delivery: _Delivery
 ) -> None:
-    """Print a result in the form asked for.
+    """Print a result in the requested format.
 
     CSV and --wide have every column. A result may have its own Markdown.
     """
     form = delivery.format
     if form == "json":
-        made = make_manifest(command, arguments, result.kind, getattr(result, "record", {}))
-        print(to_json({"manifest": made, **result.to_dict()}))
+        manifest = make_manifest(command, arguments, result.kind, getattr(result, "record", {}))
+        print(to_json({"manifest": manifest, **result.to_dict()}))
     elif form == "md" and hasattr(result, "markdown"):
         print(result.markdown())
     else:
@@ -177,7 +176,7 @@ def _print_result(
 
 
 def _append_job_summary(text: str, inputs: Iterable[str]) -> None:
-    """Append Markdown to the summary of a GitHub job, where this is one."""
+    """Append Markdown to the summary of a GitHub job; do nothing outside of one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return
@@ -196,7 +195,7 @@ def _write(path: Path, content: str | bytes, inputs: Iterable[str]) -> None:
 
 
 def to_json(data: Any, unicode: bool | None = None) -> str:
-    """JSON without secrets; in ASCII where standard output is not Unicode."""
+    """Format as JSON without secrets; in ASCII if standard output is not Unicode."""
     if unicode is None:
         unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     return json.dumps(remove_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)

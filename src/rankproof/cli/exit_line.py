@@ -102,7 +102,7 @@ def _message(error: BaseException) -> tuple[str, int]:
 
 
 def _usage_message(error: BaseException) -> str:
-    """What is wrong with the arguments, and where the help is."""
+    """The error of the argument parser on one line, with the command that prints the help."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())  # type: ignore[attr-defined]
@@ -181,7 +181,10 @@ _ASCII = str.maketrans(
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """rankproof's own signs in ASCII; other characters by their numbers."""
+    """Replace rankproof's own signs by ASCII, other characters by their numbers.
+
+    The codec's error handler of this name: returns the replacement and where to go on.
+    """
     if isinstance(error, UnicodeEncodeError):
         text = error.object[error.start : error.end].translate(_ASCII)
         return text.encode("ascii", "backslashreplace").decode(), error.end
@@ -189,6 +192,7 @@ def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _escape_unencodable(stream: TextIO) -> None:
+    """Have a stream escape characters that its encoding lacks."""
     with suppress(AttributeError, ValueError):  # a test's stream has no such method
         stream.reconfigure(errors="rankproof")  # type: ignore[attr-defined]
 

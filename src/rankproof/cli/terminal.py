@@ -67,18 +67,18 @@ def progress_bar(label: str, total: float) -> Iterator[Callable[[float], None]]:
     started = time.monotonic()
     is_terminal = sys.stderr.isatty()
     lock = Lock()
-    done = 0.0
+    completed = 0.0
     bar: Any = None
 
     def advance(amount: float) -> None:
-        nonlocal done, bar
+        nonlocal completed, bar
         with lock:
-            done += amount
+            completed += amount
             if not is_terminal or time.monotonic() - started < _SILENCE:
                 return
             if bar is None:
                 bar = _start_bar(label, total)
-            bar.update(bar.task_ids[0], completed=min(done, total))
+            bar.update(bar.task_ids[0], completed=min(completed, total))
 
     try:
         yield advance

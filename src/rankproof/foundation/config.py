@@ -188,15 +188,15 @@ class _Strict(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
-        seen: set[tuple[str, str]] = set()
+        earlier: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
                 continue
-            if (key.tag, key.value) in seen:
+            if (key.tag, key.value) in earlier:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key.value!r} is given twice", key.start_mark
                 )
-            seen.add((key.tag, key.value))
+            earlier.add((key.tag, key.value))
         return node
 
 

@@ -111,7 +111,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 def disk_remedy(remedy: str, error: OSError) -> str:
-    """Return the remedy of a failed write: to make room on a full disk or in a full quota."""
+    """Return the remedy of a failed write: to free space if the disk or a quota is full."""
     return "make room" if error.errno in _DISK_FULL else remedy
 
 
@@ -122,8 +122,8 @@ def first_line(error: BaseException) -> str:
 
 def first_few(names: Sequence[str], limit: int = 3) -> str:
     """Return the first names of a list and the number of the others."""
-    others = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + others
+    remaining = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + remaining
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -177,6 +177,8 @@ class DocumentIndex:
 
 
 class _RowError(Exception):
+    """An error of one row, which the caller knows how to name to the user."""
+
     def __init__(self, row: int):
         self.row = row
         super().__init__(row)
@@ -236,17 +238,17 @@ def first_repeated_row(query: Array, doc: Ids) -> int | None:
     return int(repeats.arg_max() or 0) if repeats.any() else None
 
 
-def find_rows(table: DocumentIndex | None, doc: Ids, start: Int, wanted: Ids, query: Int) -> Int:
-    """Return the row of `doc` with wanted[i] in the list of query[i], or −1."""
+def find_rows(table: DocumentIndex | None, doc: Ids, start: Int, searched: Ids, query: Int) -> Int:
+    """Return the row (W,) of `doc` that holds searched[i] in the list of query[i], or −1."""
     if native is not None and table is not None:
-        rows = np.empty(len(wanted), np.int64)
-        doc, wanted, query = contiguous(doc), contiguous(wanted), np.ascontiguousarray(query)
+        rows = np.empty(len(searched), np.int64)
+        doc, searched, query = contiguous(doc), contiguous(searched), np.ascontiguousarray(query)
         map_ranges(
             lambda first, last: native.lookup(
-                doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
+                doc, start, table.slot_start, table.slots, searched, query, rows, first, last
             ),
-            len(wanted),
-            thread_count(len(wanted)),
+            len(searched),
+            thread_count(len(searched)),
         )
         return rows
     listed = pl.DataFrame(
@@ -256,17 +258,17 @@ def find_rows(table: DocumentIndex | None, doc: Ids, start: Int, wanted: Ids, qu
             "row": np.arange(len(doc)),
         }
     )
-    rows_found = pl.DataFrame({"query": query, "doc": as_polars(wanted, "doc")}).join(
+    matches = pl.DataFrame({"query": query, "doc": as_polars(searched, "doc")}).join(
         listed, on=["query", "doc"], how="left", maintain_order="left"
     )
-    return rows_found["row"].fill_null(-1).to_numpy().astype(np.int64)
+    return matches["row"].fill_null(-1).to_numpy().astype(np.int64)
 
 
-def match_ids(wanted: Ids, among: Ids) -> Int:
-    """Return the position (W,) of each wanted id among distinct ids, or −1."""
+def match_ids(searched: Ids, among: Ids) -> Int:
+    """Return the position (W,) of each searched id among distinct ids, or −1."""
     start = np.array([0, len(among)])
     return find_rows(
-        index_documents(among, start), among, start, wanted, np.zeros(len(wanted), np.int64)
+        index_documents(among, start), among, start, searched, np.zeros(len(searched), np.int64)
     )
 
 
@@ -441,11 +443,11 @@ def select_groups(
         grade, rank = (column[:documents] for column in by_document)
         return GroupColumns(size, first, query, by_group[3][: groups + 1], grade, rank)
     judged = np.diff(start)
-    kept = np.repeat(flags, judged)
-    kept_start = np.zeros(int(flags.sum()) + 1, np.int64)
-    np.cumsum(judged[flags], out=kept_start[1:])
+    in_group = np.repeat(flags, judged)
+    selected_start = np.zeros(int(flags.sum()) + 1, np.int64)
+    np.cumsum(judged[flags], out=selected_start[1:])
     return GroupColumns(
-        size[flags], first[flags], query[flags], kept_start, grade[kept], rank[kept]
+        size[flags], first[flags], query[flags], selected_start, grade[in_group], rank[in_group]
     )
 
 

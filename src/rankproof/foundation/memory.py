@@ -56,7 +56,7 @@ def _cgroup() -> int | None:
     folder = "/sys/fs/cgroup"
     try:
         return max(0, int(_read(f"{folder}/memory.max")) - int(_read(f"{folder}/memory.current")))
-    except (OSError, ValueError):  # "max" is no limit
+    except (OSError, ValueError):  # "max" stands for no limit
         return None
 
 

@@ -214,7 +214,7 @@ def _without_pieces(text: str, secret: str) -> str:
             piece = secret[start : start + _WORDY_PIECE]
             if len(piece) < _WORDY_PIECE:
                 continue
-        while piece in text:  # again, since a mark that is part of a secret can form it anew
+        while piece in text:  # again, since a mark that is part of a secret can form it again
             text = _without_piece(text, secret, start, piece)
     return text
 
@@ -222,8 +222,8 @@ def _without_pieces(text: str, secret: str) -> str:
 def _without_piece(text: str, secret: str, start: int, piece: str) -> str:
     """Remove a piece and the characters of the secret that follow it."""
     parts: list[str] = []
-    done = 0
-    while (position := text.find(piece, done)) >= 0:
+    copied_to = 0
+    while (position := text.find(piece, copied_to)) >= 0:
         length = len(piece)
         while (
             secret[start + length : start + length + 1]
@@ -231,9 +231,9 @@ def _without_piece(text: str, secret: str, start: int, piece: str) -> str:
             != ""
         ):
             length += 1
-        parts += [text[done:position], MARK]
-        done = position + length
-    return "".join([*parts, text[done:]])
+        parts += [text[copied_to:position], MARK]
+        copied_to = position + length
+    return "".join([*parts, text[copied_to:]])
 
 
 def _without_starred(text: str, secret: str) -> str:
@@ -242,19 +242,19 @@ def _without_starred(text: str, secret: str) -> str:
     The search starts from the stars, because the words around them may be long.
     """
     parts: list[str] = []
-    done = 0
+    copied_to = 0
     for stars in _STARS.finditer(text):
         start, end = stars.span()
-        if start < done:
+        if start < copied_to:
             continue
         lengths = range(len(secret), 2, -1)
-        before = next((n for n in lengths if text.endswith(secret[:n], done, start)), 0)
+        before = next((n for n in lengths if text.endswith(secret[:n], copied_to, start)), 0)
         lengths = range(len(secret), 0 if before else 2, -1)
         after = next((n for n in lengths if text.startswith(secret[-n:], end)), 0)
         if before or after:
-            parts += [text[done : start - before], MARK]
-            done = end + after
-    return "".join([*parts, text[done:]])
+            parts += [text[copied_to : start - before], MARK]
+            copied_to = end + after
+    return "".join([*parts, text[copied_to:]])
 
 
 def _without_address_secrets(text: str) -> str:
