@@ -1,4 +1,4 @@
-"""doctor says what is there, what is missing and how to mend it, and asks nobody unnamed."""
+"""`doctor` reports what is installed and what is missing, and calls only servers that are named."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ from rankproof.cli import terminal
 from rankproof.commands import health, registry
 
 
-def test_what_needs_something_is_a_verb() -> None:
-    words = {command.name.split()[0] for command in registry.all_commands()}
-    assert set(health.command_needs()) <= words
+def test_everything_that_has_needs_is_a_command() -> None:
+    first_words = {command.name.split()[0] for command in registry.all_commands()}
+    assert set(health.command_needs()) <= first_words
 
 
-def test_nobody_is_asked_who_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_server_is_called_that_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a connection")
 
     monkeypatch.delenv(health.POSTGRES, raising=False)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    found = rp.doctor()
-    assert found.answers
-    assert {check.about for check in found.checks} == {"system", "compiled", "extra", "verb"}
+    result = rp.doctor()
+    assert result.answers
+    assert {check.about for check in result.checks} == {"system", "compiled", "extra", "verb"}
 
 
-def test_what_is_installed_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "lacking", lambda extra: ["x"] if extra == "viewer" else [])
-    found = {c.name: c.says for c in rp.doctor().checks if c.about == "verb"}
-    assert found["holes"] == "needs nothing more"
+def test_extras_that_are_installed_are_not_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        health, "missing_packages", lambda extra: ["x"] if extra == "viewer" else []
+    )
+    outcomes = {c.name: c.says for c in rp.doctor().checks if c.about == "verb"}
+    assert outcomes["holes"] == "needs nothing more"
     golden = "has what it needs (retrieval); can do more with viewer (corrections in the browser)"
-    assert found["golden"] == golden
+    assert outcomes["golden"] == golden
 
 
-def test_an_extra_that_is_not_there_is_named_with_its_command(
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = ["numpy>=1", "good>=2; extra == 'judge'", "rankproof[judge]; extra == 'retrieval'"]
@@ -51,20 +53,22 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     health.required.cache_clear()
     try:
         assert health.required() == {"judge": ("good",), "retrieval": ("good",)}
-        found = {(c.about, c.name): c for c in rp.doctor().checks}
+        checks = {(c.about, c.name): c for c in rp.doctor().checks}
     finally:
         health.required.cache_clear()
-    assert found["extra", "judge"].says == "lacks good"
-    assert found["verb", "holes"].says == "needs nothing more; can do more with judge (judges them)"
-    assert found["verb", "report"].well
-    assert found["verb", "sweep"].says.startswith("lacks bm25s; can do more with torch")
-    assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
-    assert found["verb", "init"].mend == "pip install 'rankproof[retrieval]'"  # it reads text so
-    assert found["verb", "all others"].well
+    assert checks["extra", "judge"].says == "lacks good"
+    assert (
+        checks["verb", "holes"].says == "needs nothing more; can do more with judge (judges them)"
+    )
+    assert checks["verb", "report"].well
+    assert checks["verb", "sweep"].says.startswith("lacks bm25s; can do more with torch")
+    assert checks["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
+    assert checks["verb", "init"].mend == "pip install 'rankproof[retrieval]'"  # it reads text so
+    assert checks["verb", "all others"].well
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("direct_url", "requirement"),
     [
         (None, "rankproof"),
         (
@@ -76,27 +80,27 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
         ({"url": "file:///dist/x.whl", "archive_info": {}}, "/dist/x.whl"),
     ],
 )
-def test_compiled_code_that_is_not_there_is_built_from_where_the_package_comes(
-    said: dict[str, Any] | None, asked: str, monkeypatch: pytest.MonkeyPatch
+def test_missing_compiled_code_is_rebuilt_from_the_origin_of_the_package(
+    direct_url: dict[str, Any] | None, requirement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rankproof.precision import topk
 
     class Distribution:
         def read_text(self, name: str) -> str | None:
-            return None if said is None else json.dumps(said)
+            return None if direct_url is None else json.dumps(direct_url)
 
     monkeypatch.delenv("RANKPROOF_NATIVE", raising=False)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Distribution())
     monkeypatch.setattr(topk, "native", None)
-    found = {c.name: c for c in health._compiled()}
+    checks = {c.name: c for c in health._compiled()}
     assert (
-        found["searching"].says == "not built (that takes a C compiler): the same figures, slower"
+        checks["searching"].says == "not built (that takes a C compiler): the same figures, slower"
     )
     options = "--force-reinstall --no-deps --no-cache-dir"
-    assert found["searching"].mend == f"pip install {options} {asked}"
+    assert checks["searching"].mend == f"pip install {options} {requirement}"
 
 
-def test_a_narrow_terminal_shows_every_command_whole(
+def test_commands_are_not_wrapped_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -110,37 +114,37 @@ def test_a_narrow_terminal_shows_every_command_whole(
 
 
 @pytest.mark.slow
-def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:
+def test_a_named_endpoint_is_called_and_exits_with_1_if_it_does_not_answer() -> None:
     def answer(request: Request) -> Reply:
         if request.method == "GET":
             return Reply.of({"data": [{"id": "small"}]})
         return Reply.of({"choices": [{"message": {"content": "yes"}}], "model": "small"})
 
     with loopback(answer) as server:
-        done = rankproof("doctor", "--url", server.url, "--format", "json")
-        asked = rp.doctor(server.url, model="small").checks[-1]
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
+        answered = rankproof("doctor", "--url", server.url, "--format", "json")
+        check = rp.doctor(server.url, model="small").checks[-1]
+    assert answered.returncode == 0, answered.stderr
+    data = json.loads(answered.stdout)
     assert data["manifest"]["kind"] == "doctor"
     assert data["checks"][-1]["says"] == "answers; models: small"
-    assert asked.says.startswith("small answers in ")
-    gone = rankproof("doctor", "--url", server.url, "--format", "json")
-    assert gone.returncode == 1
-    assert not json.loads(gone.stdout)["checks"][-1]["well"]
+    assert check.says.startswith("small answers in ")
+    silent = rankproof("doctor", "--url", server.url, "--format", "json")
+    assert silent.returncode == 1
+    assert not json.loads(silent.stdout)["checks"][-1]["well"]
 
 
-def test_a_named_server_names_the_extra_that_asks_it_and_no_other(
+def test_each_named_server_names_the_extra_that_its_client_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(health.POSTGRES, "postgresql://me:covert@127.0.0.1:9/x")
     monkeypatch.setattr(health, "find_spec", lambda name: None)
     monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
-    found = rp.doctor("http://127.0.0.1:9/v1", milvus="http://127.0.0.1:9")
-    servers = {c.name: (c.says, c.mend) for c in found.checks if c.about == "server"}
+    result = rp.doctor("http://127.0.0.1:9/v1", milvus="http://127.0.0.1:9")
+    servers = {c.name: (c.says, c.mend) for c in result.checks if c.about == "server"}
     assert servers == {
         "endpoint": ("an endpoint needs pydantic", "pip install 'rankproof[judge]'"),
         "PostgreSQL": ("PostgreSQL needs psycopg", "pip install 'rankproof[pgvector]'"),
         "Milvus": ("Milvus needs pymilvus", "pip install 'rankproof[milvus]'"),
     }
-    assert not found.answers
-    assert "covert" not in str(found)
+    assert not result.answers
+    assert "covert" not in str(result)
