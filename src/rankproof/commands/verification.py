@@ -61,8 +61,8 @@ class Verification(Displayed):
     """Whether a result follows from its inputs.
 
     >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
-    >>> found = rp.verify("try/results/comparison.json", inputs)
-    >>> found.of_kind, found.same
+    >>> verification = rp.verify("try/results/comparison.json", inputs)
+    >>> verification.of_kind, verification.same
     ('comparison', True)
     """
 

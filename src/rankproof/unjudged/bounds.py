@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 class Bound:
     """A mean over queries as it is now, and its worst cases over unjudged documents.
 
-    >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"])
-    >>> bound = found.runs[0].measures[rp.RR]
+    >>> report = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"])
+    >>> bound = report.runs[0].measures[rp.RR]
     >>> bound.lowest <= bound.expected <= bound.highest
     True
     """
@@ -100,8 +100,8 @@ class Bound:
 class RunHoles:
     """The bounds of one run over its unjudged documents.
 
-    >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"]).runs[0]
-    >>> found.name, found.holes[rp.RR]
+    >>> run = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"]).runs[0]
+    >>> run.name, run.holes[rp.RR]
     ('a', 960)
     """
 
@@ -129,8 +129,8 @@ class PairHoles:
     """The bounds of a − b over the unjudged documents of two runs.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> found = rp.holes("try/qrels.txt", runs, ["nDCG@5"]).pairs[0]
-    >>> found.measures[rp.nDCG @ 5].certain
+    >>> pair = rp.holes("try/qrels.txt", runs, ["nDCG@5"]).pairs[0]
+    >>> pair.measures[rp.nDCG @ 5].certain
     False
     """
 
@@ -593,7 +593,10 @@ class WorstCases:
         return self.bound(by_query, expected, self._counted_queries(runs))
 
     def bound(self, by_query: QueryBounds, expected: Float, is_counted: Bool) -> Bound:
-        """The bound of a mean over the counted queries."""
+        """The bound of a mean from the bounds (Q,) and the reported value (Q,) of each query.
+
+        The mean is over the counted queries; NaN is a query that the mean skips now.
+        """
         low, high, now = by_query.low[is_counted], by_query.high[is_counted], expected[is_counted]
         is_defined = ~np.isnan(now)
         return Bound(

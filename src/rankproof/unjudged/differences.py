@@ -285,7 +285,11 @@ def _highest_recall(measure: Measure, pair: RunPair) -> Float:
 
 
 def _highest_ndcg(measure: Measure, pair: RunPair) -> Float:
-    """(Q,) the highest a − b of nDCG, as gains.py says."""
+    """(Q,) the highest a − b of nDCG.
+
+    It is one nDCG (gains.py) with D = DCG_a − DCG_b of the judged documents and δ the difference of
+    an unjudged document's discounts, since both runs are divided by the same ideal.
+    """
     known = pair.a.judged_gain(measure, best=True) - pair.b.judged_gain(measure, best=False)
     levels, cutoff = ndcg_levels(pair.a.run, measure), measure.cutoff
 

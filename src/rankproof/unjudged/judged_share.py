@@ -58,9 +58,9 @@ def attach_judged(evaluation: Evaluation, measures: Sequence[Measure]) -> Evalua
 def check_readable_twice(sources: Iterable[object]) -> None:
     """Refuse runs that cannot be read whole a second time, as bounds require."""
     for path in (os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)):
-        folder = is_folder(path)
-        if folder or is_pipe(path):
-            why = "a folder is read in parts" if folder else "this can be read only once"
+        is_read_in_parts = is_folder(path)
+        if is_read_in_parts or is_pipe(path):
+            why = "a folder is read in parts" if is_read_in_parts else "this can be read only once"
             raise InputError(
                 f"what unjudged documents could change (holes) takes a second look, and {why}",
                 place=path,

@@ -361,9 +361,10 @@ def settle(
     bounded again. At most `limit` documents are judged.
 
     >>> from rankproof.unjudged.judging_order import settle
-    >>> runs = [rp.read_run({"q": found}, name=found[0]) for found in (["a", "b"], ["b"])]
-    >>> done = settle(runs, rp.read_qrels({"q": {"b": 1}}), rp.RR, lambda pairs: [1 for _ in pairs])
-    >>> done.settled, done.bound.certain
+    >>> runs = [rp.read_run({"q": docs}, name=docs[0]) for docs in (["a", "b"], ["b"])]
+    >>> qrels = rp.read_qrels({"q": {"b": 1}})
+    >>> result = settle(runs, qrels, rp.RR, lambda pairs: [1 for _ in pairs])
+    >>> result.settled, result.bound.certain
     (True, True)
     """
     if len(runs) != 2:
@@ -500,6 +501,7 @@ class Settling:
     def _update(self, queries: Int) -> None:
         """Compute bounds, differences and effects of these queries with the grades so far."""
         whole = self.worst_cases
+        # Only these queries, with only the judgments and lists that they have.
         graded = np.array(self.grades, np.int64).reshape(-1, 2)
         graded = graded[np.isin(self.documents.query[graded[:, 0]], queries)]
         qrels = _select_judgments(whole.qrels, queries, self.documents, graded)
@@ -512,6 +514,7 @@ class Settling:
         documents, effects = grading_effects(
             part, [0, 1], self.measure, _query_mean(self.differences, self.is_counted)
         )
+        # `part` numbers queries and documents differently, and lacks those judged by now.
         effect_of = {
             (int(queries[query]), doc): effect
             for query, doc, effect in zip(documents.query, documents.doc, effects, strict=True)

@@ -100,8 +100,8 @@ def leave_one_out(
     >>> from rankproof.unjudged.leave_one_out import contributions, leave_one_out
     >>> runs = [rp.read_run(f"try/{name}.trec", name=name) for name in ("plain", "saturated")]
     >>> qrels = rp.read_qrels("try/qrels.txt")
-    >>> found = leave_one_out(runs, qrels, [rp.nDCG @ 5], contributions(runs, qrels, depth=5))
-    >>> found["rank_without"].to_list()
+    >>> rows = leave_one_out(runs, qrels, [rp.nDCG @ 5], contributions(runs, qrels, depth=5))
+    >>> rows["rank_without"].to_list()
     [1, 2]
     """
     missing = {"query", "doc", "system"} - set(provenance.columns)

@@ -66,7 +66,7 @@ class UnjudgedSet:
 
     @cached_property
     def shared(self) -> SharedDocuments | None:
-        """What two runs share; None for other numbers of runs, and without compiled code."""
+        """Which documents two runs share; None for more or fewer runs, or without compiled code."""
         if kernels.native is None or len(self.runs) != 2 or self.runs[1].run.index is None:
             return None
         a, b = self.runs

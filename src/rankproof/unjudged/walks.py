@@ -344,8 +344,10 @@ class _PreferenceBounds:
         self.nonrelevant_before = self.nonrelevant_to - in_group
         self.unjudged_to = running_total(run.unjudged_in_group, groups.query)
         self.unjudged_before = self.unjudged_to - run.unjudged_in_group
-        good = np.flatnonzero(groups.grade >= rel)
-        self.good_group, self.good_query = groups.doc_group[good], groups.doc_query[good]
+        judged_relevant = np.flatnonzero(groups.grade >= rel)
+        self.relevant_group, self.relevant_query = (
+            column[judged_relevant] for column in (groups.doc_group, groups.doc_query)
+        )
         unjudged = np.flatnonzero(run.is_unjudged)
         self.unjudged_group = groups.doc_group[unjudged]
         self.unjudged_query = groups.doc_query[unjudged]
@@ -369,27 +371,29 @@ class _PreferenceBounds:
     def _with_first(self, count: Int, cap: Int, relevant: Int) -> Float:
         """bpref if the first `count` (Q,) unjudged documents are relevant, ties broken for it."""
         chosen = self.number <= count[self.unjudged_query]
-        skipped = self.unjudged_before[self.good_group] - count[self.good_query]
-        above_good = self.nonrelevant_before[self.good_group] + np.maximum(skipped, 0)
+        skipped = self.unjudged_before[self.relevant_group] - count[self.relevant_query]
+        above_relevant = self.nonrelevant_before[self.relevant_group] + np.maximum(skipped, 0)
         above_chosen = self.nonrelevant_before[self.unjudged_group[chosen]]
-        return self._value(above_good, above_chosen, chosen, cap, relevant)
+        return self._value(above_relevant, above_chosen, chosen, cap, relevant)
 
     def _with_last(self, count: Int, cap: Int, relevant: Int) -> Float:
         """bpref if all but the first `count` (Q,) are relevant, ties broken against it."""
         chosen = self.number > count[self.unjudged_query]
-        unjudged_above = np.minimum(self.unjudged_to[self.good_group], count[self.good_query])
-        above_good = self.nonrelevant_to[self.good_group] + unjudged_above
+        unjudged_above = np.minimum(
+            self.unjudged_to[self.relevant_group], count[self.relevant_query]
+        )
+        above_relevant = self.nonrelevant_to[self.relevant_group] + unjudged_above
         above_chosen = self.nonrelevant_to[self.unjudged_group[chosen]]
         above_chosen = above_chosen + count[self.unjudged_query[chosen]]
-        return self._value(above_good, above_chosen, chosen, cap, relevant)
+        return self._value(above_relevant, above_chosen, chosen, cap, relevant)
 
     def _value(
-        self, above_good: Int, above_chosen: Int, chosen: Bool, cap: Int, relevant: Int
+        self, above_relevant: Int, above_chosen: Int, chosen: Bool, cap: Int, relevant: Int
     ) -> Float:
         """(Q,) bpref from the non-relevant documents above each relevant one."""
         groups = self.run.groups
-        above = np.concatenate([above_good, above_chosen])
-        query = np.concatenate([self.good_query, self.unjudged_query[chosen]])
+        above = np.concatenate([above_relevant, above_chosen])
+        query = np.concatenate([self.relevant_query, self.unjudged_query[chosen]])
         listed = np.bincount(query, minlength=groups.queries)
         cost = groups.sum_by_query(query, np.minimum(above, cap[query]))
         total = np.where(cap > 0, listed * 1.0 * cap - cost, listed)

@@ -80,10 +80,10 @@ typedef struct {
  * adds more than the one before, so the ratio falls and then rises: it is highest before or after
  * all of them. (Rank 1 may add more than rank 2.) */
 static double highest_precision(const OpenList *list, int64_t q, int64_t rel, const RankSums *sums,
-                                int64_t cut, double none, int64_t known) {
+                                int64_t cut, double base_sum, int64_t known) {
     const int64_t *g = list->grade + list->begin[q], *r = list->rank + list->begin[q];
-    int64_t count = list->begin[q + 1] - list->begin[q], above = 0, taken = 0;
-    double best = known > 0 ? none / (double)known : NAN, sum = none, behind = 0.0;
+    int64_t count = list->begin[q + 1] - list->begin[q], above = 0, relevant_holes = 0;
+    double best = known > 0 ? base_sum / (double)known : NAN, sum = base_sum, behind = 0.0;
     for (int64_t i = 0; i < count; i++)
         if (g[i] >= rel && r[i] <= cut) behind += sums->weight[r[i]];
     for (int64_t i = 0; i <= count; i++) {
@@ -93,13 +93,13 @@ static double highest_precision(const OpenList *list, int64_t q, int64_t rel, co
         while (from <= to) {
             int64_t end = from == 1 ? 1 : from <= cut && to > cut ? cut : to;
             /* Documents down to these ranks that are not relevant. */
-            int64_t off = from - above - taken - 1;
+            int64_t off = from - above - relevant_holes - 1;
             if (from <= cut) {
                 sum += behind * (double)(end - from + 1) + sums->ranked[end] - sums->ranked[from - 1] -
                        (double)off * (sums->weights[end] - sums->weights[from - 1]);
             }
-            taken += end - from + 1;
-            double share = sum / (double)(known + taken);
+            relevant_holes += end - from + 1;
+            double share = sum / (double)(known + relevant_holes);
             if (!(share <= best)) best = share;
             from = end + 1;
         }
@@ -114,10 +114,10 @@ static double highest_precision(const OpenList *list, int64_t q, int64_t rel, co
 /* Return the lowest average precision of a query. From the last hole up, each adds more than the
  * one before, so the ratio falls and then rises. */
 static double lowest_precision(const OpenList *list, int64_t q, int64_t rel, const RankSums *sums,
-                               int64_t cut, double none, int64_t above, int64_t known) {
+                               int64_t cut, double base_sum, int64_t above, int64_t known) {
     const int64_t *g = list->grade + list->begin[q], *r = list->rank + list->begin[q];
     int64_t count = list->begin[q + 1] - list->begin[q];
-    double sum = none, behind = 0.0; /* weights of all relevant documents further down */
+    double sum = base_sum, behind = 0.0; /* weights of all relevant documents further down */
     for (int64_t i = count; i >= 0; i--) {
         int64_t to = i == count ? list->reach[q] : r[i] - 1, from = to + 1;
         if (list->gaps) from = i == 0 ? 1 : r[i - 1] + 1;
@@ -134,16 +134,17 @@ static double lowest_precision(const OpenList *list, int64_t q, int64_t rel, con
         /* Bisect for the number of holes worth less than the ratio before them; first try all. */
         for (;;) {
             int64_t n = low < high ? (low + high) / 2 : low, rank = to - n;
-            double own = n > 0 ? sums->weights[to] - sums->weights[rank] : 0.0, more = sum;
+            double own_weights = n > 0 ? sums->weights[to] - sums->weights[rank] : 0.0, total = sum;
             if (n > 0)
-                more += (double)(above + 1) * own + sums->rests[to] - sums->rests[rank] +
+                total += (double)(above + 1) * own_weights + sums->rests[to] - sums->rests[rank] +
                         (behind + sums->weights[to]) * (double)n - sums->twice[to] + sums->twice[rank];
             if (low >= high) {
-                sum = more, behind += own, known += n > 0 ? n : 0;
+                sum = total, behind += own_weights, known += n > 0 ? n : 0;
                 break;
             }
-            double next = (double)(above + 1) * sums->weight[rank] + sums->rest[rank] + behind + own;
-            if (known + n > 0 && next * (double)(known + n) >= more) high = n;
+            double next_worth = (double)(above + 1) * sums->weight[rank] + sums->rest[rank] + behind +
+                                own_weights;
+            if (known + n > 0 && next_worth * (double)(known + n) >= total) high = n;
             else low = n + 1;
         }
         if (low < to - from + 1) break;
@@ -155,19 +156,19 @@ static double lowest_precision(const OpenList *list, int64_t q, int64_t rel, con
     return known > 0 ? sum / (double)known : NAN;
 }
 
-/* precision(grade, rank, begin, reach, gaps, rel, sums, cut, relevant, extra, highest, value,
+/* precision(grade, rank, begin, reach, gaps, rel, sums, cut, relevant, unlisted, highest, value,
  * first, last)
  *
  * Set value[q] to the highest or lowest average precision of each query over the number of its
  * holes that are relevant: the first of the list, or the last of the list and all that are not
- * listed (extra). sums (6, ranks) are those of RankSums; past the cut nothing counts. Twin:
- * `_precision_bound`. */
+ * listed (unlisted). sums (6, ranks) are those of RankSums; past the cut nothing counts. Twin:
+ * `_precision_bound_by_rows`. */
 static PyObject *native_precision(PyObject *self, PyObject *args) {
-    PyObject *grade_, *rank_, *begin_, *reach_, *sums_, *cut_, *relevant_, *extra_, *value_;
+    PyObject *grade_, *rank_, *begin_, *reach_, *sums_, *cut_, *relevant_, *unlisted_, *value_;
     long long rel, first, last;
     int highest, gaps;
     if (!PyArg_ParseTuple(args, "OOOOpLOOOOpOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
-                          &sums_, &cut_, &relevant_, &extra_, &highest, &value_, &first, &last))
+                          &sums_, &cut_, &relevant_, &unlisted_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease;
@@ -178,7 +179,7 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
     lease_require(&lease, last_rank(&lease, &list, first, last) < ranks, "sums for every rank");
     const int64_t *cut = lease_array(&lease, cut_, I64, last, READ);
     const int64_t *relevant = lease_array(&lease, relevant_, I64, last, READ);
-    const int64_t *extra = lease_array(&lease, extra_, I64, last, READ);
+    const int64_t *unlisted = lease_array(&lease, unlisted_, I64, last, READ);
     double *value = lease_array(&lease, value_, F64, last, WRITE);
     if (lease.failed) return lease_close(&lease);
     RankSums sums = {table,             table + ranks,     table + 2 * ranks,
@@ -193,9 +194,9 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
                 none += sums.weight[r[i]] * (double)above + sums.rest[r[i]];
         if (highest) {
             double best = highest_precision(&list, q, rel, &sums, cutoff, none, relevant[q]);
-            value[q] = isnan(best) && extra[q] > 0 ? 0.0 : best;
+            value[q] = isnan(best) && unlisted[q] > 0 ? 0.0 : best;
         } else {
-            int64_t known = relevant[q] + extra[q];
+            int64_t known = relevant[q] + unlisted[q];
             value[q] = lowest_precision(&list, q, rel, &sums, cutoff, none, above, known);
         }
     }
@@ -208,7 +209,8 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
 /* cascade(stop, rank, begin, reach, gap, cut, value, first, last)
  *
  * Set value[q] = Σ_r stop_r / r · Π_{s<r} (1 − stop_s) over ranks up to the cut: ERR. Every rank up
- * to the reach that is not listed stops with probability `gap`. Twin: `stopping_early`. */
+ * to the reach that is not listed stops with probability `gap`. Twin: `stopping` in
+ * measures/expected_reciprocal_rank.py. */
 static PyObject *native_cascade(PyObject *self, PyObject *args) {
     PyObject *stop_, *rank_, *begin_, *reach_, *cut_, *value_;
     long long first, last;
@@ -236,9 +238,9 @@ static PyObject *native_cascade(PyObject *self, PyObject *args) {
                 r = list.rank[at] - 1;
                 continue;
             }
-            double here = known ? stop[at++] : gap;
-            sum += passed * here / (double)r;
-            passed *= 1.0 - here;
+            double stop_here = known ? stop[at++] : gap;
+            sum += passed * stop_here / (double)r;
+            passed *= 1.0 - stop_here;
         }
         value[q] = sum;
     }
@@ -250,9 +252,9 @@ static PyObject *native_cascade(PyObject *self, PyObject *args) {
 
 /* Counts of one query that bpref needs, and memory. */
 typedef struct {
-    int64_t relevant, others, extra;
+    int64_t relevant, nonrelevant, unlisted;
     int possible;
-    int64_t *room, most;
+    int64_t *memory, most;
 } BprefQuery;
 
 /* Runs of holes with the same number of documents above that are not relevant, and the position
@@ -272,78 +274,80 @@ static inline int64_t sum_of_first_holes(HoleRuns *rows, int64_t holes) {
 
 /* Return the highest or lowest bpref of a query, over the number n of relevant holes.
  *
- * bpref = 1/R Σ (1 − min(above, cap)/cap) with R relevant documents and cap = min(R, others). The n
- * relevant holes are the first of the list, or those not listed and the last of the list. From n to
- * n + 1 the costs change little, so their sums are updated instead of computed again. */
+ * bpref = 1/R Σ (1 − min(above, cap)/cap) with R relevant documents and cap = min(R, those that are
+ * not). The n relevant holes are the first of the list, or those not listed and the last of the
+ * list. From n to n + 1 the costs change little, so their sums are updated, not computed again. */
 static inline double extreme_bpref(const OpenList *list, int64_t count, const BprefQuery *of,
                                const int highest) {
-    /* By relevant document: others and holes above it, and sums of the former and of both. By run
-     * of holes: holes before it, others above it, and sums. */
-    int64_t *bad = of->room, *open = bad + of->most, *bads = open + of->most;
-    int64_t *both = bads + of->most + 1, *before = both + of->most + 1, *over = before + of->most + 1;
-    int64_t *overs = over + of->most + 1;
-    int64_t good = 0, inside = 0, above = 0, rows = 0, held = 0;
-    bads[0] = both[0] = 0;
+    /* By relevant document: others and holes above it, and sums of the former and of both. By run of
+     * holes: holes before it, others above it, and sums. */
+    int64_t *others_above = of->memory, *open = others_above + of->most, *others_sum = open + of->most;
+    int64_t *all_sum = others_sum + of->most + 1, *before = all_sum + of->most + 1, *over = before + of->most + 1;
+    int64_t *above_sum = over + of->most + 1;
+    int64_t good = 0, inside = 0, above = 0, rows = 0, sum_above = 0;
+    others_sum[0] = all_sum[0] = 0;
     for (int64_t i = 0; i < count; i++) {
         if (list->ranges[i].kind == RELEVANT) {
-            bad[good] = above, open[good] = inside;
-            bads[good + 1] = bads[good] + above;
-            both[good + 1] = both[good] + above + inside;
+            others_above[good] = above, open[good] = inside;
+            others_sum[good + 1] = others_sum[good] + above;
+            all_sum[good + 1] = all_sum[good] + above + inside;
             good++;
         } else if (list->ranges[i].kind == OPEN) {
             if (!rows || over[rows - 1] != above)
-                before[rows] = inside, over[rows] = above, overs[rows++] = held;
-            held += above * list->ranges[i].count;
+                before[rows] = inside, over[rows] = above, above_sum[rows++] = sum_above;
+            sum_above += above * list->ranges[i].count;
             inside += list->ranges[i].count;
         } else {
             above++;
         }
     }
-    HoleRuns from_ = {before, over, overs, rows, 0}, to_ = from_;
-    int64_t total = inside + of->extra, under = 0, whole = 0, free_ = 0, end = of->possible ? total : 0;
+    HoleRuns from_ = {before, over, above_sum, rows, 0}, to_ = from_;
+    int64_t total = inside + of->unlisted, under = 0, whole = 0, free_ = 0, end = of->possible ? total : 0;
     int64_t start = of->relevant > 0 ? 0 : 1, samples = (end - start) / 24 < 10 ? (end - start) / 24 : 10;
     /* 1 over the highest cap. */
-    double best = NAN, highest_cap = 2.0 / (double)(of->relevant + of->others + total);
+    double best = NAN, highest_cap = 2.0 / (double)(of->relevant + of->nonrelevant + total);
     /* Try a few numbers first: with a good value at hand most others can be skipped. */
     for (int64_t n = start, step = 0; n <= end; n++, step++) {
         if (step < samples) n = start + (end - start) * (step + 1) / (samples + 1);
         else if (step == samples) n = start;
-        int64_t r = of->relevant + n, rest = of->others + total - n;
-        int64_t cap = r < rest ? r : rest, cost = 0;
-        int64_t taken = n < inside ? n : inside;
-        if (!highest) taken = n > of->extra ? n - of->extra : 0;
-        int64_t left = inside - taken; /* holes that are not relevant */
-        /* Above a relevant document count `bad` and the holes beyond `taken`, or up to `left`. */
-        int64_t limit = highest ? taken : left;
+        int64_t r = of->relevant + n, nonrelevant = of->nonrelevant + total - n;
+        int64_t cap = r < nonrelevant ? r : nonrelevant, cost = 0;
+        int64_t first_holes = n < inside ? n : inside;
+        if (!highest) first_holes = n > of->unlisted ? n - of->unlisted : 0;
+        int64_t other_holes = inside - first_holes; /* holes that are not relevant */
+        /* Above a relevant document count `others_above` and the holes beyond `first_holes`, or up
+         * to `other_holes`. */
+        int64_t limit = highest ? first_holes : other_holes;
         while (whole < good && open[whole] <= limit) whole++;
         while (whole > 0 && open[whole - 1] > limit) whole--;
-#define ABOVE(d) (bad[d] + (highest ? (open[d] > limit ? open[d] - limit : 0) \
+#define ABOVE(d) (others_above[d] + (highest ? (open[d] > limit ? open[d] - limit : 0) \
                                 : (open[d] < limit ? open[d] : limit)))
         while (under < good && ABOVE(under) < cap) under++;
         while (under > 0 && ABOVE(under - 1) >= cap) under--;
 #undef ABOVE
         int64_t low = whole < under ? whole : under;
         if (highest)
-            cost = bads[low] + both[under] - both[low] - limit * (under - low);
+            cost = others_sum[low] + all_sum[under] - all_sum[low] - limit * (under - low);
         else
-            cost = both[low] + bads[under] - bads[low] + limit * (under - low);
+            cost = all_sum[low] + others_sum[under] - others_sum[low] + limit * (under - low);
         cost += cap * (good - under);
-        /* The relevant holes: the first with what is above them, or the last with `left` more. */
-        int64_t from = highest ? 0 : left, to = highest ? taken : inside;
-        int64_t more = highest ? 0 : left;
-        while (free_ < rows && over[free_] + more < cap) free_++;
-        while (free_ > 0 && over[free_ - 1] + more >= cap) free_--;
+        /* The relevant holes: the first with what is above them, or the last with `other_holes`
+         * more. */
+        int64_t from = highest ? 0 : other_holes, to = highest ? first_holes : inside;
+        int64_t holes_above = highest ? 0 : other_holes;
+        while (free_ < rows && over[free_] + holes_above < cap) free_++;
+        while (free_ > 0 && over[free_ - 1] + holes_above >= cap) free_--;
         int64_t middle = free_ < rows ? before[free_] : inside;
         middle = middle < from ? from : middle > to ? to : middle;
         cost += sum_of_first_holes(&to_, middle) - (from ? sum_of_first_holes(&from_, from) : 0);
-        cost += more * (middle - from) + cap * (to - middle);
-        int64_t found = good + to - from;
+        cost += holes_above * (middle - from) + cap * (to - middle);
+        int64_t counted = good + to - from;
         double shrink = cap > 0 ? 1.0 / (double)cap : 0.0, lost = (double)cost * shrink;
-        double apart = (best * (double)r - ((double)found - lost)) * (highest ? 1.0 : -1.0);
+        double apart = (best * (double)r - ((double)counted - lost)) * (highest ? 1.0 : -1.0);
         if (!(apart > 1e-12 * (double)r)) {
-            double share = (double)found / (double)r;
+            double share = (double)counted / (double)r;
             if (cap > 0)
-                share = ((double)found * (double)cap - (double)cost) / ((double)cap * (double)r);
+                share = ((double)counted * (double)cap - (double)cost) / ((double)cap * (double)r);
             if (highest ? !(share <= best) : !(share >= best)) best = share;
             if (best == (highest ? 1.0 : 0.0)) break;
             continue;
@@ -357,14 +361,14 @@ static inline double extreme_bpref(const OpenList *list, int64_t count, const Bp
          * - No document loses anything unless the cap falls, by k. Then those whose `above` does
          * not fall lose at most their share of half the cap, while k is no more than that half. */
         double each = best;
-        int64_t room = highest ? end - n : r >= rest ? cap / 2 : rest - r;
+        int64_t room = highest ? end - n : r >= nonrelevant ? cap / 2 : nonrelevant - r;
         if (highest) {
             double next = 0.0;
             if (n < inside)
-                next = fmax(0.0, 1.0 - (double)over[to_.at] * (r < rest ? highest_cap : shrink));
-            each = next + ((double)(good - whole) + (r < rest ? lost : 0.0)) * shrink - best;
-        } else if (r >= rest) {
-            if (n >= of->extra) lost = (double)both[low] * shrink;
+                next = fmax(0.0, 1.0 - (double)over[to_.at] * (r < nonrelevant ? highest_cap : shrink));
+            each = next + ((double)(good - whole) + (r < nonrelevant ? lost : 0.0)) * shrink - best;
+        } else if (r >= nonrelevant) {
+            if (n >= of->unlisted) lost = (double)all_sum[low] * shrink;
             each += 2.0 * lost * shrink;
         }
         if (!(each > 0.0) || apart >= each * (double)room) n += room;
@@ -373,17 +377,17 @@ static inline double extreme_bpref(const OpenList *list, int64_t count, const Bp
     return best;
 }
 
-/* preference(grade, rank, begin, reach, gaps, rel, relevant, others, extra, possible, highest,
- * value, first, last)
+/* preference(grade, rank, begin, reach, gaps, rel, relevant, nonrelevant, unlisted, possible,
+ * highest, value, first, last)
  *
  * Set value[q] to the highest or lowest bpref of each query over the number of relevant holes (0
- * only, unless `possible`). Twin: `preference`. */
+ * only, unless `possible`). Twin: `_PreferenceBounds`. */
 static PyObject *native_preference(PyObject *self, PyObject *args) {
-    PyObject *grade_, *rank_, *begin_, *reach_, *relevant_, *others_, *extra_, *value_;
+    PyObject *grade_, *rank_, *begin_, *reach_, *relevant_, *nonrelevant_, *unlisted_, *value_;
     long long rel, first, last;
     int highest, gaps, possible;
     if (!PyArg_ParseTuple(args, "OOOOpLOOOppOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
-                          &relevant_, &others_, &extra_, &possible, &highest, &value_, &first,
+                          &relevant_, &nonrelevant_, &unlisted_, &possible, &highest, &value_, &first,
                           &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
@@ -391,14 +395,14 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
     lease_open(&lease);
     OpenList list = lease_list(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
     const int64_t *relevant = lease_array(&lease, relevant_, I64, last, READ);
-    const int64_t *others = lease_array(&lease, others_, I64, last, READ);
-    const int64_t *extra = lease_array(&lease, extra_, I64, last, READ);
+    const int64_t *nonrelevant = lease_array(&lease, nonrelevant_, I64, last, READ);
+    const int64_t *unlisted = lease_array(&lease, unlisted_, I64, last, READ);
     double *value = lease_array(&lease, value_, F64, last, WRITE);
-    int64_t *room = lease_memory(&lease, 7 * list.most + 4, sizeof *room, 0);
+    int64_t *memory = lease_memory(&lease, 7 * list.most + 4, sizeof *memory, 0);
     if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        BprefQuery of = {relevant[q], others[q], extra[q], possible, room, list.most};
+        BprefQuery of = {relevant[q], nonrelevant[q], unlisted[q], possible, memory, list.most};
         int64_t count = list_ranges(&list, q, rel);
         value[q] = highest ? extreme_bpref(&list, count, &of, 1) : extreme_bpref(&list, count, &of, 0);
     }
@@ -414,17 +418,17 @@ static inline int64_t recall_target(double level, int64_t relevant) {
     return number < 1 ? 1 : number;
 }
 
-/* interpolated(grade, rank, begin, reach, gaps, rel, levels, relevant, extra, highest, value,
+/* interpolated(grade, rank, begin, reach, gaps, rel, levels, relevant, unlisted, highest, value,
  * first, last)
  *
  * Set value[q] to the mean, over ascending levels of recall, of the highest or lowest interpolated
  * precision. The method is explained at the twin, `interpolated`. */
 static PyObject *native_interpolated(PyObject *self, PyObject *args) {
-    PyObject *grade_, *rank_, *begin_, *reach_, *levels_, *relevant_, *extra_, *value_;
+    PyObject *grade_, *rank_, *begin_, *reach_, *levels_, *relevant_, *unlisted_, *value_;
     long long rel, first, last;
     int highest, gaps;
     if (!PyArg_ParseTuple(args, "OOOOpLOOOpOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
-                          &levels_, &relevant_, &extra_, &highest, &value_, &first, &last))
+                          &levels_, &relevant_, &unlisted_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease;
@@ -433,12 +437,12 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
     const double *level = lease_array(&lease, levels_, F64, 1, READ);
     int64_t levels = lease.items;
     const int64_t *relevant = lease_array(&lease, relevant_, I64, last, READ);
-    const int64_t *extra = lease_array(&lease, extra_, I64, last, READ);
+    const int64_t *unlisted = lease_array(&lease, unlisted_, I64, last, READ);
     double *value = lease_array(&lease, value_, F64, last, WRITE);
-    double *room = lease_memory(&lease, (list.most + 2) * 4 + levels, sizeof *room, 0);
+    double *memory = lease_memory(&lease, (list.most + 2) * 4 + levels, sizeof *memory, 0);
     if (lease.failed) return lease_close(&lease);
     /* Highest precision of judged relevant documents from each number on. */
-    double *best = room, *rising = best + levels;
+    double *best = memory, *rising = best + levels;
     int64_t *rank = (int64_t *)(rising + list.most + 2), *number = rank + list.most + 2;
     int64_t *next = number + list.most + 2;
     Py_BEGIN_ALLOW_THREADS;
@@ -460,8 +464,8 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
                 if (l + 1 < levels && best[l + 1] > best[l]) best[l] = best[l + 1];
                 sum += best[l];
             }
-            int some = relevant[q] > 0 || all > 0 || extra[q] > 0;
-            value[q] = some ? sum / (double)levels : NAN;
+            int is_defined = relevant[q] > 0 || all > 0 || unlisted[q] > 0;
+            value[q] = is_defined ? sum / (double)levels : NAN;
             continue;
         }
         /* Of adjacent documents the last has the highest share; the others are skipped. */
@@ -486,7 +490,7 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
                 to = next[to];
             next[n] = to;
         }
-        int64_t holes = all - good, known = relevant[q] + extra[q], least = known > 0 ? 0 : 1;
+        int64_t holes = all - good, known = relevant[q] + unlisted[q], least = known > 0 ? 0 : 1;
         if (least > holes) {
             value[q] = NAN;
             continue;
@@ -514,8 +518,8 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
                         j = next[j];
                     open = (double)(number[j] - off) / (double)rank[j];
                 }
-                double here = sure > open ? sure : open;
-                if (here < lowest) lowest = here;
+                double level_precision = sure > open ? sure : open;
+                if (level_precision < lowest) lowest = level_precision;
                 if (open >= sure)
                     high = n;
                 else
@@ -720,25 +724,25 @@ typedef struct {
 /* Fill in the weights of a query; return 0 if the ranks in b are invalid. */
 static int weigh_holes(const HolePair *pair, int64_t q, HoleWeights *holes) {
     const int32_t *rank_in_b = pair->rank_in_b + pair->start_a[q];
-    const uint8_t *left = pair->own + pair->start_b[q];
+    const uint8_t *is_only_in_b = pair->own + pair->start_b[q];
     const double *weight = pair->weight;
     int64_t a = pair->start_a[q + 1] - pair->start_a[q], b = pair->start_b[q + 1] - pair->start_b[q];
-    double *own = pair->delta, *shared = own + a + 1, *other = shared + a + 1;
-    int64_t owned = 0, both = 0, others = 0;
+    double *only_a = pair->delta, *in_both = only_a + a + 1, *only_b = in_both + a + 1;
+    int64_t only_a_count = 0, both_count = 0, only_b_count = 0;
     int32_t most = 0;
     for (int64_t i = 0; i < a; i++) most = rank_in_b[i] > most ? rank_in_b[i] : most;
     if (most > b) return 0;
     for (int64_t i = 0; i < a; i++) {
-        own[owned] = weight[i + 1];
-        owned += rank_in_b[i] == 0;
-        shared[both] = weight[i + 1] - weight[rank_in_b[i] > 0 ? rank_in_b[i] : 0];
-        both += rank_in_b[i] > 0;
+        only_a[only_a_count] = weight[i + 1];
+        only_a_count += rank_in_b[i] == 0;
+        in_both[both_count] = weight[i + 1] - weight[rank_in_b[i] > 0 ? rank_in_b[i] : 0];
+        both_count += rank_in_b[i] > 0;
     }
     for (int64_t i = 0; i < b; i++) {
-        other[others] = weight[i + 1];
-        others += left[i] != 0;
+        only_b[only_b_count] = weight[i + 1];
+        only_b_count += is_only_in_b[i] != 0;
     }
-    *holes = (HoleWeights){own, shared, other, owned, both, others};
+    *holes = (HoleWeights){only_a, in_both, only_b, only_a_count, both_count, only_b_count};
     return 1;
 }
 
@@ -802,23 +806,23 @@ static void sort_descending(double *a, int64_t count) {
             do low++; while (a[low] > pivot);
             do high--; while (a[high] < pivot);
             if (low >= high) break;
-            double held = a[low];
-            a[low] = a[high], a[high] = held;
+            double moved = a[low];
+            a[low] = a[high], a[high] = moved;
         }
-        int64_t left = high + 1; /* recurse into the smaller part */
-        if (left < count - left) {
-            sort_descending(a, left);
-            a += left, count -= left;
+        int64_t middle = high + 1; /* recurse into the smaller part */
+        if (middle < count - middle) {
+            sort_descending(a, middle);
+            a += middle, count -= middle;
         } else {
-            sort_descending(a + left, count - left);
-            count = left;
+            sort_descending(a + middle, count - middle);
+            count = middle;
         }
     }
     for (int64_t i = 1; i < count; i++) {
-        double held = a[i];
+        double moved = a[i];
         int64_t j = i;
-        for (; j > 0 && a[j - 1] < held; j--) a[j] = a[j - 1];
-        a[j] = held;
+        for (; j > 0 && a[j - 1] < moved; j--) a[j] = a[j - 1];
+        a[j] = moved;
     }
 }
 
@@ -868,24 +872,24 @@ static void radix_sort_descending(double *a, double *space, int64_t count) {
 /* The ideal DCG of each query; unjudged/gains.py explains the method. */
 typedef struct {
     const double *step, *total; /* gain that each level adds; sums of discounts over ideal ranks */
-    const int64_t *held;        /* (levels, queries) documents of each level or a higher one */
+    const int64_t *judged;      /* (levels, queries) documents of each level or a higher one */
     int64_t levels, queries, most;
     int64_t *limit;
 } Ideal;
 
-static Ideal lease_ideal(Lease *lease, PyObject *held, PyObject *step, PyObject *total, long long first,
+static Ideal lease_ideal(Lease *lease, PyObject *judged, PyObject *step, PyObject *total, long long first,
                          long long last) {
     Ideal ideal = {.step = lease_array(lease, step, F64, 1, READ)};
     ideal.levels = lease->items;
     ideal.total = lease_array(lease, total, F64, 1, READ);
     ideal.most = lease->items - 1;
-    ideal.held = lease_array(lease, held, I64, ideal.levels * last, READ);
+    ideal.judged = lease_array(lease, judged, I64, ideal.levels * last, READ);
     ideal.queries = ideal.levels ? lease->items / ideal.levels : 0;
     int ok = 1;
     for (int64_t q = first; q < last && !lease->failed; q++)
         for (int64_t l = 0; l < ideal.levels; l++) {
-            int64_t here = ideal.held[l * ideal.queries + q];
-            ok &= here >= 0 && here <= INT32_MAX;
+            int64_t count = ideal.judged[l * ideal.queries + q];
+            ok &= count >= 0 && count <= INT32_MAX;
         }
     lease_require(lease, ok, "these are no numbers of documents");
     ideal.limit = lease_memory(lease, ideal.levels, sizeof *ideal.limit, 0);
@@ -896,7 +900,7 @@ static Ideal lease_ideal(Lease *lease, PyObject *held, PyObject *step, PyObject 
 static inline double ideal_with(const Ideal *ideal, int64_t q, int64_t n) {
     double sum = 0.0;
     for (int64_t l = 0; l < ideal->levels; l++) {
-        int64_t full = ideal->held[l * ideal->queries + q] + n;
+        int64_t full = ideal->judged[l * ideal->queries + q] + n;
         sum += ideal->step[l] * ideal->total[full < ideal->most ? full : ideal->most];
     }
     return sum;
@@ -911,7 +915,7 @@ static double maximize_ratio(const Ideal *ideal, int64_t q, double known, const 
     for (int tries = 0; tries < 200; tries++) {
         double above = known, below = 0.0;
         for (int64_t l = 0; l < ideal->levels; l++) {
-            int64_t base = ideal->held[l * ideal->queries + q], chosen = 0, i = 0;
+            int64_t base = ideal->judged[l * ideal->queries + q], chosen = 0, i = 0;
             double most_worth = -INFINITY;
             /* No more holes than at a lower value, and than of a lower grade. */
             int64_t *limit = ideal->limit + l;
@@ -965,29 +969,29 @@ static double highest_gain(const Ideal *ideal, int64_t q, double known, HoleWeig
         if (below > 0.0 && known + v * all > best * below) best = (known + v * all) / below;
         if (!isfinite(best)) return NAN;
         /* A hole that weighs less than its place in the ideal costs does not help. */
-        int64_t last = ideal->held[q] + helping, kept = 0, owned = holes.only_a_count;
+        int64_t last = ideal->judged[q] + helping, shared_count = 0, alone_count = holes.only_a_count;
         double price = 0.0;
         if (last <= ideal->most && best > 0.0)
             price = best * (ideal->total[last] - ideal->total[last - 1]) * (1.0 - 1e-9);
         for (int64_t i = 0; i < holes.both_count; i++) {
-            fall[kept] = sign * holes.in_both[i];
-            kept += fall[kept] > price;
+            fall[shared_count] = sign * holes.in_both[i];
+            shared_count += fall[shared_count] > price;
         }
-        while (owned > 0 && !(holes.only_a[owned - 1] > price)) owned--;
-        radix_sort_descending(fall, sums, kept);
-        fall[kept] = -1.0;
+        while (alone_count > 0 && !(holes.only_a[alone_count - 1] > price)) alone_count--;
+        radix_sort_descending(fall, sums, shared_count);
+        fall[shared_count] = -1.0;
         sums[0] = 0.0;
-        for (int64_t i = 0, j = 0, n = 0; n < owned + kept; n++) { /* merge the two */
-            double one = i < owned ? holes.only_a[i] : -1.0, other = fall[j];
+        for (int64_t i = 0, j = 0, n = 0; n < alone_count + shared_count; n++) { /* merge the two */
+            double one = i < alone_count ? holes.only_a[i] : -1.0, other = fall[j];
             int first = one >= other;
             sums[n + 1] = sums[n] + (first ? one : other);
             i += first, j += !first;
         }
-        return maximize_ratio(ideal, q, known, sums, NULL, owned + kept, best);
+        return maximize_ratio(ideal, q, known, sums, NULL, alone_count + shared_count, best);
     }
     /* Beyond the holes that help, more of them only increase the ideal. That helps if the value is
      * below 0, or nothing is relevant yet; then all of them get the highest grade. */
-    int64_t room = ideal->most - ideal->held[(ideal->levels - 1) * ideal->queries + q] - lead;
+    int64_t room = ideal->most - ideal->judged[(ideal->levels - 1) * ideal->queries + q] - lead;
     if (room > count) room = count;
     if (holes.only_a_count) memcpy(fall, holes.only_a, (size_t)holes.only_a_count * sizeof *fall);
     for (int64_t i = 0; i < holes.both_count; i++) fall[holes.only_a_count + i] = sign * holes.in_both[i];
@@ -1004,7 +1008,7 @@ static double highest_gain(const Ideal *ideal, int64_t q, double known, HoleWeig
     return isfinite(best) ? best : NAN;
 }
 
-/* gain(delta, sign, begin, known, held, step, total, lead, value, first, last)
+/* gain(delta, sign, begin, known, judged, step, total, lead, value, first, last)
  *
  * Set value[q] to the highest (known + Σ gain · sign · delta) / ideal over all grades of the holes
  * of each query. Twin: `ndcg_highest`. */
@@ -1039,7 +1043,7 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
     return lease_close(&lease);
 }
 
-/* gains(rank_in_b, own, start_a, start_b, weight, known, held, step, total, high, low, first, last)
+/* gains(rank_in_b, own, start_a, start_b, weight, known, judged, step, total, high, low, first, last)
  *
  * Set high[q] and low[q] to both ends of the difference of two runs: `gain` of the weights of their
  * holes, and minus that of the reversed difference. Twin: `ndcg_highest`, called for both. */
@@ -1079,7 +1083,7 @@ static PyObject *native_gains(PyObject *self, PyObject *args) {
 /* Return the lowest nDCG of a query. From the last hole up, each adds more to the sum than the one
  * before, and less to the ideal, so the ratio falls and then rises. */
 static double lowest_discounted(const OpenList *list, const Ideal *ideal, int64_t q, const double *sums,
-                                double known, double worth, int64_t extra) {
+                                double known, double worth, int64_t unlisted) {
     const int64_t *r = list->rank + list->begin[q];
     int64_t count = list->begin[q + 1] - list->begin[q];
     double sum = known;
@@ -1087,33 +1091,33 @@ static double lowest_discounted(const OpenList *list, const Ideal *ideal, int64_
         int64_t to = i == count ? list->reach[q] : r[i] - 1, length = to - (i ? r[i - 1] : 0);
         int64_t low = 0, high = length, n = length - 1; /* first try all */
         while (low < high) {
-            double ideal_n = ideal_with(ideal, q, extra + n), next = sums[to - n] - sums[to - n - 1];
-            double more = ideal_with(ideal, q, extra + n + 1) - ideal_n;
-            double here = sum + worth * (sums[to] - sums[to - n]);
-            if (ideal_n > 0.0 && worth * next * ideal_n >= here * more) high = n;
+            double ideal_n = ideal_with(ideal, q, unlisted + n), next = sums[to - n] - sums[to - n - 1];
+            double ideal_step = ideal_with(ideal, q, unlisted + n + 1) - ideal_n;
+            double gained = sum + worth * (sums[to] - sums[to - n]);
+            if (ideal_n > 0.0 && worth * next * ideal_n >= gained * ideal_step) high = n;
             else low = n + 1;
             n = (low + high) / 2;
         }
         sum += worth * (sums[to] - sums[to - low]);
-        extra += low;
+        unlisted += low;
         if (low < length) break;
     }
-    double below = ideal_with(ideal, q, extra);
+    double below = ideal_with(ideal, q, unlisted);
     return below > 0.0 ? sum / below : NAN;
 }
 
-/* gain_in_rows(rank, begin, reach, sums, known, held, step, total, extra, highest, value, first,
+/* gain_in_rows(rank, begin, reach, sums, known, judged, step, total, unlisted, highest, value, first,
  * last)
  *
  * Set value[q] to the highest or lowest nDCG of each query in which every rank that is not given is
  * a hole. For the highest, of adjacent holes all are relevant or none: from the first down, each
  * costs less of the ideal than it loses in discount. Twin: `ndcg_by_rank`. */
 static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
-    PyObject *rank_, *begin_, *reach_, *sums_, *known_, *held_, *step_, *total_, *extra_, *value_;
+    PyObject *rank_, *begin_, *reach_, *sums_, *known_, *held_, *step_, *total_, *unlisted_, *value_;
     long long first, last;
     int highest;
     if (!PyArg_ParseTuple(args, "OOOOOOOOOpOLL", &rank_, &begin_, &reach_, &sums_, &known_, &held_,
-                          &step_, &total_, &extra_, &highest, &value_, &first, &last))
+                          &step_, &total_, &unlisted_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease;
@@ -1123,7 +1127,7 @@ static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
     const double *sums = lease_array(&lease, sums_, F64, reach + 1, READ);
     Ideal ideal = lease_ideal(&lease, held_, step_, total_, first, last);
     const double *known = lease_array(&lease, known_, F64, last, READ);
-    const int64_t *extra = lease_array(&lease, extra_, I64, last, READ);
+    const int64_t *unlisted = lease_array(&lease, unlisted_, I64, last, READ);
     double *value = lease_array(&lease, value_, F64, last, WRITE);
     int64_t *at = lease_memory(&lease, (list.most + 2) * 2, sizeof *at, 0);
     if (lease.failed) return lease_close(&lease);
@@ -1132,7 +1136,7 @@ static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         if (!highest) {
-            value[q] = lowest_discounted(&list, &ideal, q, sums, known[q], worth, extra[q]);
+            value[q] = lowest_discounted(&list, &ideal, q, sums, known[q], worth, unlisted[q]);
             continue;
         }
         int64_t rows = 0, rank = 0;

@@ -80,18 +80,18 @@ static int order_tie(TiedDocument *tied, int64_t count, int64_t some, int64_t *b
 }
 
 /* Return memory for `count` numbers, with some to spare; NULL if out of memory. */
-static int64_t *grow_column(int64_t *memory, int64_t *room, int64_t count) {
-    if (memory && count <= *room) return memory;
-    int64_t size = *room * 2 > count ? *room * 2 : count + 1024;
+static int64_t *grow_column(int64_t *memory, int64_t *capacity, int64_t count) {
+    if (memory && count <= *capacity) return memory;
+    int64_t size = *capacity * 2 > count ? *capacity * 2 : count + 1024;
     int64_t *more = realloc(memory, (size_t)size * sizeof *more);
     if (!more) return NULL;
-    *room = size;
+    *capacity = size;
     return more;
 }
 
 /* Memory to rank one list. */
 typedef struct {
-    int64_t room;
+    int64_t capacity;
     Item *items, *space;
     TiedDocument *tied;
     PyObject **docs, **known; /* of each row: its id, and its grade or NULL */
@@ -105,14 +105,14 @@ typedef struct {
 } Workspace;
 
 static int workspace_reserve(Workspace *d, int64_t count) {
-    if (d->items && count < d->room) return 1; /* `before` needs one more */
+    if (d->items && count < d->capacity) return 1; /* `before` needs one more */
     free(d->items);
-    d->room = 2 * count + 1;
-    d->items = malloc((size_t)d->room * (2 * sizeof(Item) + sizeof(TiedDocument) + 4 * 8));
+    d->capacity = 2 * count + 1;
+    d->items = malloc((size_t)d->capacity * (2 * sizeof(Item) + sizeof(TiedDocument) + 4 * 8));
     if (!d->items) return 0;
-    d->space = d->items + d->room, d->tied = (TiedDocument *)(d->space + d->room);
-    d->docs = (PyObject **)(d->tied + d->room), d->known = d->docs + d->room;
-    d->score = (double *)(d->known + d->room), d->before = (int64_t *)(d->score + d->room);
+    d->space = d->items + d->capacity, d->tied = (TiedDocument *)(d->space + d->capacity);
+    d->docs = (PyObject **)(d->tied + d->capacity), d->known = d->docs + d->capacity;
+    d->score = (double *)(d->known + d->capacity), d->before = (int64_t *)(d->score + d->capacity);
     return 1;
 }
 
@@ -248,36 +248,37 @@ static int next_query(PyObject *run, PyObject *qrels, Py_ssize_t *place, PyObjec
  *
  * Rank the judged documents of every query that both dicts of dicts have: numbers of documents
  * listed and judged, the grades of all judgments, and query, rank and grade of those that are
- * listed. None if something is not a plain dict, id, score or grade. Called by compat.dict_groups. */
+ * listed. None if something is not a plain dict, id, score or grade. Twin: compat/dict_groups.py,
+ * which then reads the dicts as any others. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     PyObject *run, *qrels, *query, *list, *judged;
     int narrow, by_id;
     if (!PyArg_ParseTuple(args, "O!O!ii", &PyDict_Type, &run, &PyDict_Type, &qrels, &narrow, &by_id))
         return NULL;
-    enum { LISTED, JUDGED, GRADE, QUERY, RANK, HELD, COLUMNS };
-    int64_t *column[COLUMNS] = {0}, room[COLUMNS] = {0};
+    enum { LISTED, JUDGED, GRADE, QUERY, RANK, LISTED_GRADE, COLUMNS };
+    int64_t *column[COLUMNS] = {0}, capacity[COLUMNS] = {0};
     int64_t total = 0, listed = 0, queries = 0;
     Workspace workspace = {.items = NULL};
     PyObject *names = PyList_New(0), *result = NULL;
     int good = names != NULL;
     Py_ssize_t place = 0;
     while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
-        int64_t own = PyDict_Size(judged);
+        int64_t judgments = PyDict_Size(judged);
         for (int c = 0; c < COLUMNS && good; c++) {
-            int64_t *more = grow_column(column[c], &room[c], c < GRADE ? queries + 1 : total + own);
-            good = more != NULL;
-            if (more) column[c] = more;
+            int64_t *grown = grow_column(column[c], &capacity[c], c < GRADE ? queries + 1 : total + judgments);
+            good = grown != NULL;
+            if (grown) column[c] = grown;
         }
         if (!good) PyErr_NoMemory();
         if (!good || PyList_Append(names, query)) break;
-        int64_t found = rank_judged(&workspace, list, judged, narrow, by_id, column[GRADE] + total,
-                                    column[RANK] + listed, column[HELD] + listed);
-        good = found >= 0;
-        for (int64_t i = 0; i < found; i++) column[QUERY][listed + i] = queries;
+        int64_t ranked = rank_judged(&workspace, list, judged, narrow, by_id, column[GRADE] + total,
+                                    column[RANK] + listed, column[LISTED_GRADE] + listed);
+        good = ranked >= 0;
+        for (int64_t i = 0; i < ranked; i++) column[QUERY][listed + i] = queries;
         column[LISTED][queries] = PyDict_Size(list);
-        column[JUDGED][queries++] = own;
-        listed += found;
-        total += own;
+        column[JUDGED][queries++] = judgments;
+        listed += ranked;
+        total += judgments;
     }
     free(workspace.items);
     int failed = PyErr_Occurred() != NULL;
@@ -306,47 +307,48 @@ static PyObject *native_nest(PyObject *self, PyObject *args) {
     PyObject *rows, *last = NULL, *inner = NULL;
     Py_ssize_t at[3];
     if (!PyArg_ParseTuple(args, "O!nnn", &PyList_Type, &rows, &at[0], &at[1], &at[2])) return NULL;
-    PyObject *made = PyDict_New();
+    PyObject *nested = PyDict_New();
     Py_ssize_t count = PyList_Size(rows);
-    for (Py_ssize_t r = 0; made && r < count; r++) {
+    for (Py_ssize_t r = 0; nested && r < count; r++) {
         PyObject *row = PyList_GetItem(rows, r), *field[3];
         int bad = !PyTuple_Check(row);
         if (bad) PyErr_SetString(PyExc_TypeError, "expected tuples");
         for (int f = 0; f < 3 && !bad; f++) bad = !(field[f] = PyTuple_GetItem(row, at[f]));
         if (!bad && field[0] != last) {
             last = field[0];
-            inner = PyDict_GetItemWithError(made, last);
+            inner = PyDict_GetItemWithError(nested, last);
             bad = !inner && PyErr_Occurred();
             if (!inner && !bad) {
                 PyObject *fresh = PyDict_New();
-                bad = !fresh || PyDict_SetItem(made, last, fresh);
-                inner = fresh; /* held by `made` */
+                bad = !fresh || PyDict_SetItem(nested, last, fresh);
+                inner = fresh; /* held by `nested` */
                 Py_XDECREF(fresh);
             }
         }
-        if (bad || PyDict_SetItem(inner, field[1], field[2])) Py_CLEAR(made);
+        if (bad || PyDict_SetItem(inner, field[1], field[2])) Py_CLEAR(nested);
     }
-    return made;
+    return nested;
 }
 
 /* Rows of a table as dicts. Values repeat often, so their Python objects are cached. */
-enum { KEPT_BITS = 12 };
+enum { CACHE_BITS = 12 };
 
 typedef struct {
-    PyObject *made, *template, *names;
+    PyObject *result, *template, *names;
     Py_ssize_t width;
     double *earlier; /* the values in the template */
     struct {
         double number;
         PyObject *object;
-    } kept[1 << KEPT_BITS];
+    } cache[1 << CACHE_BITS];
 } Rows;
 
+/* Return rows for a template whose keys `names` get the values; NULL with an error set. */
 static Rows *rows_new(PyObject *template, PyObject *names) {
     Rows *rows = calloc(1, sizeof *rows);
     if (!rows) return (Rows *)PyErr_NoMemory();
     rows->template = template, rows->names = names, rows->width = PyList_Size(names);
-    rows->made = PyDict_New();
+    rows->result = PyDict_New();
     rows->earlier = malloc((size_t)(rows->width + 1) * sizeof(double));
     if (!rows->earlier) PyErr_NoMemory();
     return rows;
@@ -355,31 +357,32 @@ static Rows *rows_new(PyObject *template, PyObject *names) {
 /* Return the dict of rows, a new reference; NULL with an error set. */
 static PyObject *rows_finish(Rows *rows) {
     if (!rows) return NULL;
-    PyObject *made = rows->made;
-    for (int at = 0; at < 1 << KEPT_BITS; at++) Py_XDECREF(rows->kept[at].object);
+    PyObject *result = rows->result;
+    for (int at = 0; at < 1 << CACHE_BITS; at++) Py_XDECREF(rows->cache[at].object);
     free(rows->earlier);
     free(rows);
-    if (PyErr_Occurred()) Py_CLEAR(made);
-    return made;
+    if (PyErr_Occurred()) Py_CLEAR(result);
+    return result;
 }
 
+/* Return the float of a number, a borrowed reference; NULL with an error set. */
 static PyObject *rows_float(Rows *rows, double number) {
     uint64_t word;
     memcpy(&word, &number, 8);
-    size_t at = word * 0x9E3779B97F4A7C15u >> (64 - KEPT_BITS);
-    if (!rows->kept[at].object || memcmp(&rows->kept[at].number, &number, 8)) {
+    size_t at = word * 0x9E3779B97F4A7C15u >> (64 - CACHE_BITS);
+    if (!rows->cache[at].object || memcmp(&rows->cache[at].number, &number, 8)) {
         PyObject *object = PyFloat_FromDouble(number);
         if (!object) return NULL;
-        Py_XDECREF(rows->kept[at].object);
-        rows->kept[at].number = number;
-        rows->kept[at].object = object;
+        Py_XDECREF(rows->cache[at].object);
+        rows->cache[at].number = number;
+        rows->cache[at].object = object;
     }
-    return rows->kept[at].object;
+    return rows->cache[at].object;
 }
 
 /* Add {query: a copy of the template with these values}; return 0 with an error set. */
 static int rows_add(Rows *rows, PyObject *query, const double *figures) {
-    int first = !PyDict_Size(rows->made);
+    int first = !PyDict_Size(rows->result);
     for (Py_ssize_t n = 0; n < rows->width; n++) {
         if (!first && !memcmp(&figures[n], &rows->earlier[n], 8)) continue;
         PyObject *number = rows_float(rows, figures[n]);
@@ -388,7 +391,7 @@ static int rows_add(Rows *rows, PyObject *query, const double *figures) {
         rows->earlier[n] = figures[n];
     }
     PyObject *row = PyDict_Copy(rows->template);
-    int good = row && !PyDict_SetItem(rows->made, query, row);
+    int good = row && !PyDict_SetItem(rows->result, query, row);
     Py_XDECREF(row);
     return good;
 }
@@ -431,7 +434,7 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     Rows *rows = good ? rows_new(template, names) : NULL;
     RankedQuery q = {.memory = NULL};
     Workspace workspace = {.items = NULL};
-    int64_t *room = NULL, most = 0;
+    int64_t *memory = NULL, most = 0;
     double *figures = lease_memory(&lease, w.count, sizeof *figures, 0);
     good = rows && figures;
     int collects = PyGC_Disable(); /* no reference cycles are made here */
@@ -439,32 +442,32 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
         int64_t pool = PyDict_Size(judged);
         if (!pool) continue;
-        if (!room || pool > most) {
-            free(room);
+        if (!memory || pool > most) {
+            free(memory);
             most = 2 * pool + 1;
-            room = malloc((size_t)most * 3 * sizeof *room);
+            memory = malloc((size_t)most * 3 * sizeof *memory);
         }
-        int64_t *pooled = room, *rank = room + most, *grade = rank + most;
-        int64_t found = room ? rank_judged(&workspace, list, judged, 1, 1, pooled, rank, grade) : -1;
-        good = found >= 0;
+        int64_t *pooled = memory, *rank = memory + most, *grade = rank + most;
+        int64_t ranked = memory ? rank_judged(&workspace, list, judged, 1, 1, pooled, rank, grade) : -1;
+        good = ranked >= 0;
         for (int64_t i = 0; i < pool && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
         if (!good) {
-            if (!room) PyErr_NoMemory();
+            if (!memory) PyErr_NoMemory();
             break;
         }
-        if (!compute_values(&q, &w, PyDict_Size(list), rank, grade, found, pooled, pool, figures)) {
+        if (!compute_values(&q, &w, PyDict_Size(list), rank, grade, ranked, pooled, pool, figures)) {
             PyErr_NoMemory();
             break;
         }
         good = rows_add(rows, query, figures);
     }
     if (collects) PyGC_Enable();
-    free(room);
+    free(memory);
     free(workspace.items);
     ranked_query_free(&q);
     Py_XDECREF(lease_close(&lease));
-    PyObject *made = rows_finish(rows);
-    if (!made || good) return made;
-    Py_DECREF(made);
+    PyObject *result = rows_finish(rows);
+    if (!result || good) return result;
+    Py_DECREF(result);
     Py_RETURN_NONE;
 }
