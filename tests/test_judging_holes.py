@@ -559,7 +559,7 @@ def test_eval_reports_judged_shares_and_bounds_on_request(files: Callable[[str],
     alone = rankproof("eval", inputs[0], inputs[1], "-m", "nDCG@10").stdout.decode()
     assert "judged: share" not in alone  # all of it is
     condensed = rankproof("eval", *inputs, "--condensed").stdout.decode()
-    assert "condensed lists: documents that nobody judged are left out" in condensed
+    assert "Unjudged documents are removed from the lists (condensed)." in condensed
     refused = rankproof("eval", *inputs, "--condensed", "--holes")
     assert refused.returncode == 2
     assert b"condensed lists have no holes" in refused.stderr

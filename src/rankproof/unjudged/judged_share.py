@@ -47,11 +47,7 @@ def attach_judged(evaluation: Evaluation, measures: Sequence[Measure]) -> Evalua
         evaluation,
         queries=ids_of(evaluation, "queries"),  # unread: `replace` would load the ids
         outcomes={m: evaluation.outcomes[m] for m in measures},
-<<<<<<< HEAD
-        judged={m: evaluation.answered_share(judged_beside(m)) for m in measures},
-=======
-        judged={m: evaluation[judged_at(m)].expected for m in measures},
->>>>>>> 3d6b03f (Name and describe what the bounds over unjudged documents compute, and divide the long functions)
+        judged={m: evaluation.answered_share(judged_at(m)) for m in measures},
     )
 
 
