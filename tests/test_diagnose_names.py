@@ -13,11 +13,18 @@ import pytest
 from toy_embedder import Toy
 
 import rankproof as rp
-from rankproof.diagnostics import ABLATIONS, Author, Lists, NamesDiagnosis, diagnose_names, shipped
+from rankproof.diagnostics import (
+    ABLATIONS,
+    Author,
+    NameLists,
+    NamesDiagnosis,
+    diagnose_names,
+    shipped_lists,
+)
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
-from rankproof.diagnostics.figures import figures
-from rankproof.diagnostics.reshuffle import kendall, overlap
-from rankproof.diagnostics.words import correlations
+from rankproof.diagnostics.estimates import estimate_means
+from rankproof.diagnostics.list_similarity import kendall, overlap
+from rankproof.diagnostics.sentences import correlations
 from rankproof.foundation.errors import InputError
 from rankproof.precision.topk import TopK
 from rankproof.presentation.json_values import plain
@@ -45,14 +52,14 @@ def literal(texts: Sequence[str]) -> list[float]:
 
 
 def test_of_more_queries_the_first_ask_for_the_same_works() -> None:
-    lists = shipped("en")
+    lists = shipped_lists("en")
     many = draw_pairs(lists, 40, SEED)
     assert len(set(many)) == 40
     assert draw_pairs(lists, 15, SEED) == many[:15]
 
 
 def drawn(language: str) -> list[list[Bundle]]:
-    lists = shipped(language)
+    lists = shipped_lists(language)
     pairs = draw_pairs(lists, QUERIES, SEED)
     return [list(draw_run(lists, language, pairs, SEED, run)) for run in range(RUNS)]  # type: ignore[arg-type]
 
@@ -61,7 +68,7 @@ def test_margins_and_percentages_are_those_of_the_definition(diagnosis: NamesDia
     runs = drawn(diagnosis.language)
 
     def margins(bundle: Bundle) -> tuple[float, float, float]:
-        c1, c2a, c2b, c3, c4 = literal(bundle.texts)
+        c1, c2a, c2b, c3, c4 = literal([bundle.question.text, *(p.text for p in bundle.passages)])
         return c1 - max(c2a, c2b), c1 - c3, c1 - c4
 
     base = np.array([[margins(b) for b in run] for run in runs])  # (R, Q, 3)
@@ -101,7 +108,7 @@ def test_a_margin_that_rises_is_not_said_to_fall(diagnosis: NamesDiagnosis) -> N
 
 
 def test_where_no_text_changes_nothing_changes() -> None:
-    plain = Lists(
+    plain = NameLists(
         tuple(Author(given, "Holm") for given in ("Ada", "Bo", "Cy", "Di", "Ed", "Flo")),
         *(("soil", "ice"), "x"),
     )
@@ -145,7 +152,7 @@ def test_retrieval_is_the_evaluation_of_every_passage_of_the_run(diagnosis: Name
                 for b, bundle in enumerate(run):
                     for c, passage in enumerate(bundle.passages):
                         forged = name == "edit_distance_near_miss" and c in (1, 2, 4)
-                        same = bundle.authors[c] == asked.asked and not forged
+                        same = bundle.authors[c] == asked.asked_author and not forged
                         if same and passage.topic == run[q].question.topic:
                             judged[str(q)][str(5 * b + c)] = 1
             values.append(rp.evaluate(judged, ranked, "nDCG@10")["nDCG@10"].expected)
@@ -200,7 +207,7 @@ def test_formatting_does_no_harm_where_its_interval_says_so(
 def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
     random = np.random.default_rng(0)
     values = random.normal(size=(1, 2, 30))
-    (figure,) = figures(values, 0)
+    (figure,) = estimate_means(values, 0)
     means = [
         values[0][:, random.integers(0, 30, 30)].mean() for _ in range(20_000)
     ]  # another generator, the definition
@@ -212,7 +219,7 @@ def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
 def test_shares_that_are_all_alike_have_the_interval_of_what_may_be_unseen() -> None:
     """But for the base, which is set against itself."""
     share = np.stack([np.ones((2, 8)), np.ones((2, 8)), np.zeros((2, 8))])
-    base, ones, zeros = figures(share, 0, (0.0, 1.0), base=1)
+    base, ones, zeros = estimate_means(share, 0, (0.0, 1.0), references=1)
     assert base.ci == (1.0, 1.0)
     assert ones.ci == pytest.approx((0.025 ** (1 / 8), 1.0))
     assert zeros.ci == pytest.approx((0.0, 1 - 0.025 ** (1 / 8)))
@@ -233,13 +240,13 @@ def test_an_interval_that_is_not_known_is_not_printed() -> None:
 
 def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
     values = np.array([[1.0, np.nan, 3.0, np.nan] * 3])[None]
-    (figure,) = figures(values, 0)
+    (figure,) = estimate_means(values, 0)
     assert figure.mean == 2.0
     assert figure.ci == (1.0, 3.0)
-    (few,) = figures(values[..., :-2], 0)
+    (few,) = estimate_means(values[..., :-2], 0)
     assert few.mean == pytest.approx(1.8)
     assert math.isnan(few.ci[0]), "no resample of five goes beyond them"
-    (nothing,) = figures(np.full((1, 1, 4), np.nan), 0)
+    (nothing,) = estimate_means(np.full((1, 1, 4), np.nan), 0)
     assert math.isnan(nothing.mean)
     assert plain(nothing) == {"mean": None, "sd": None, "ci": [None, None]}
 
@@ -356,8 +363,8 @@ class Broken(Toy):
         return vectors[self.rows :]
 
 
-def few(authors: int, topics: int) -> Lists:
-    return Lists(
+def few(authors: int, topics: int) -> NameLists:
+    return NameLists(
         tuple(Author("Ada", f"Holm{i}") for i in range(authors)),
         tuple(f"topic {i}" for i in range(topics)),
         "list.csv",

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from toy_embedder import Toy
 
 import rankproof as rp
-from rankproof.diagnostics import LEVELS, JudgedCorpus, diagnose_noise, noised
-from rankproof.diagnostics.conversation import fragments, questions
+from rankproof.diagnostics import LEVELS, JudgedCorpus, add_noise, diagnose_noise
+from rankproof.diagnostics.conversation import shipped_questions, shipped_texts
 from rankproof.diagnostics.name_lists import LANGUAGES, Language
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.protocols import Vectors
@@ -35,8 +35,8 @@ def subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
 
 @every
 def test_a_level_keeps_what_the_level_below_added_and_adds_more(language: Language) -> None:
-    for question, _ in questions(language):
-        levels = [noised(question, level, language, 3) for level in LEVELS]
+    for question, _ in shipped_questions(language):
+        levels = [add_noise(question, level, language, 3) for level in LEVELS]
         assert levels[0].text == question
         for lower, higher in pairwise(levels):
             assert subsequence(lower.before, higher.before)
@@ -49,13 +49,13 @@ def test_a_level_keeps_what_the_level_below_added_and_adds_more(language: Langua
 
 @every
 def test_each_kind_of_noise_comes_at_its_level(language: Language) -> None:
-    pieces = fragments(language)
+    pieces = shipped_texts(language)
     for kind, first in (
         *(("greetings", 1), ("polite", 1), ("fillers", 2), ("hedges", 2)),
         *(("contexts", 3), ("digressions", 4), ("emoji", 4)),
     ):
         for level in LEVELS:
-            made = noised("Why is it so?", level, language, 1)
+            made = add_noise("Why is it so?", level, language, 1)
             drawn = [*made.before, *made.after]
             assert bool(set(pieces[kind]) & set(drawn)) == (level >= first), (kind, level)
 
@@ -65,15 +65,15 @@ def test_any_question_can_be_noised_and_a_seed_draws_the_same(
     text: str, seed: int, language: Language
 ) -> None:
     for level in LEVELS:
-        made = noised(text, level, language, seed)
-        assert made == noised(text, level, language, seed)
+        made = add_noise(text, level, language, seed)
+        assert made == add_noise(text, level, language, seed)
         # A slip swaps, drops or doubles letters: it never invents one.
         assert set(made.question) <= set(text) | set(text.lower())
 
 
 @every
 def test_questions_ship_with_the_passage_that_answers(language: Language) -> None:
-    pairs = questions(language)
+    pairs = shipped_questions(language)
     assert len(pairs) == len({q for q, _ in pairs}) >= 30
     assert all(q.rstrip().endswith("?") and p.endswith(".") for q, p in pairs)
 
@@ -91,8 +91,8 @@ class Perfect:
     def __init__(self, language: Language, seeds: Sequence[int]):
         self.calls: list[str] = []
         self._clean = {
-            noised(q, level, language, seed).text: q
-            for q, _ in questions(language)
+            add_noise(q, level, language, seed).text: q
+            for q, _ in shipped_questions(language)
             for level in LEVELS
             for seed in seeds
         }
@@ -108,9 +108,9 @@ def test_cosines_drops_and_recovery_are_those_of_the_definition(language: Langua
     found = diagnose_noise(
         Toy(), language=language, queries=6, runs=2, rewriters=[rewriter], seed=0
     )
-    pairs = questions(language)[:6]
+    pairs = shipped_questions(language)[:6]
     for level in LEVELS:
-        texts = [[noised(q, level, language, run).text for q, _ in pairs] for run in range(2)]
+        texts = [[add_noise(q, level, language, run).text for q, _ in pairs] for run in range(2)]
         clean = [[cosine(t, q) for t, (q, _) in zip(run, pairs, strict=True)] for run in texts]
         passage = [[cosine(t, p) for t, (_, p) in zip(run, pairs, strict=True)] for run in texts]
         row = found.at(level)
@@ -138,7 +138,7 @@ def test_the_cosine_to_the_clean_query_falls_from_level_to_level() -> None:
 def corpus_of(tmp_path: Path, grade: int = 1) -> Path:
     folder = tmp_path / "texts"
     (folder / "qrels").mkdir(parents=True)
-    pairs = questions("en")
+    pairs = shipped_questions("en")
     rows = {
         "corpus": [{"_id": f"d{i}", "text": p} for i, (_, p) in enumerate(pairs)],
         "queries": [{"_id": f"q{i}", "text": q} for i, (q, _) in enumerate(pairs)],
@@ -160,7 +160,7 @@ def test_each_level_is_searched_and_measured(tmp_path: Path, grade: int, measure
         for run in range(2):
             ranked = {
                 key: {
-                    document: cosine(noised(query, level, "en", run).text, text)
+                    document: cosine(add_noise(query, level, "en", run).text, text)
                     for document, text in zip(corpus.document_ids, corpus.documents, strict=True)
                 }
                 for key, query in zip(corpus.query_ids, corpus.queries, strict=True)

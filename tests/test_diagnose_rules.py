@@ -31,7 +31,7 @@ def noise() -> NoiseDiagnosis:
 
 def test_a_rule_is_read_whatever_its_spaces() -> None:
     rule = parse_rule("  name drop>30 % under  strip_diacritics ", "names")
-    assert (rule.figure, rule.sign, rule.threshold, rule.percent, rule.scope) == (
+    assert (rule.quantity, rule.sign, rule.threshold, rule.percent, rule.scope) == (
         *("name drop", ">", 30.0, True),
         "strip_diacritics",
     )

@@ -79,7 +79,7 @@ def names(
     >>> rp.diagnose.names(queries=4, runs=1).diagnosis.rows[0].ablation
     'base'
     """
-    from rankproof.diagnostics import diagnose_names, parse_rule, read_lists, shipped
+    from rankproof.diagnostics import diagnose_names, parse_rule, read_lists, shipped_lists
     from rankproof.diagnostics.checked import CheckedDiagnosis
     from rankproof.diagnostics.name_lists import check_language, check_lists
     from rankproof.foundation.model_hub import go_offline
@@ -88,7 +88,7 @@ def names(
     settings = _read_settings(embedder)
     rules = [parse_rule(text, "names") for text in (*settings.fail_if.names, *fail_if)]
     known = check_language(language)
-    lists = check_lists(shipped(known) if authors is None else read_lists(authors))
+    lists = check_lists(shipped_lists(known) if authors is None else read_lists(authors))
     judged = _read_corpus(corpus, qrels)
     folder = _claim(out)
     diagnosis = diagnose_names(

@@ -1,8 +1,8 @@
-"""Ten ways to rewrite a bundle: pure functions, in three families.
+"""Ten ways to rewrite a bundle (question and passages): pure functions in three families.
 
-identity     what tells people apart is destroyed: the name margin should fall
-formatting   the same person, written otherwise: the name margin should stay
-layout       the record is laid out otherwise
+identity     the name no longer identifies the author: the name margin should fall
+formatting   the same name in another spelling: the name margin should stay
+layout       the parts of the record are rearranged
 """
 
 from __future__ import annotations
@@ -26,30 +26,27 @@ P = TypeVar("P", Question, Passage)
 FAMILIES: tuple[Family, ...] = ("identity", "formatting", "layout")
 
 MASKS = {"en": "AUTHOR_007", "fr": "AUTEUR_007"}
-NARROW = "\N{NARROW NO-BREAK SPACE}"
+NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
+# Impostors of edit_distance_near_miss: letters changed in C1, C2a, C2b, C3, C4; 0 keeps the author.
+_CHANGED_LETTERS = (0, 1, 2, 0, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A rewriting, and what the reading expects of it.
+    """A rewriting of bundles, and the family that says what is expected of it.
 
     >>> from rankproof.diagnostics import ABLATIONS
-    >>> ABLATIONS["strip_diacritics"].sentence
-    'Accents are taken off everything, on both sides.'
+    >>> ABLATIONS["remove_label"].family
+    'layout'
     """
 
     name: str
     family: Family
     apply: Callable[[Bundle], Bundle]
 
-    @property
-    def sentence(self) -> str:
-        """What it does, as its function says."""
-        return (self.apply.__doc__ or "").splitlines()[0]
-
 
 ABLATIONS: dict[str, Ablation] = {}
-"""Every rewriting by its name.
+"""All ablations by name.
 
 >>> from rankproof.diagnostics import ABLATIONS
 >>> ABLATIONS["strip_diacritics"].family
@@ -58,6 +55,8 @@ ABLATIONS: dict[str, Ablation] = {}
 
 
 def _ablation(family: Family) -> Callable[[Callable[[Bundle], Bundle]], Callable[[Bundle], Bundle]]:
+    """Register a function as an ablation under its name."""
+
     def register(function: Callable[[Bundle], Bundle]) -> Callable[[Bundle], Bundle]:
         ABLATIONS[function.__name__] = Ablation(function.__name__, family, function)
         return function
@@ -70,29 +69,25 @@ def _ablation(family: Family) -> Callable[[Callable[[Bundle], Bundle]], Callable
 
 @_ablation("identity")
 def hard_name_mask(bundle: Bundle) -> Bundle:
-    """One mask for every author, in the question and in the passages."""
+    """Replace every author by the same mask, in the question and the passages."""
     return _rename(bundle, lambda _: MASKS[bundle.language])
 
 
 @_ablation("identity")
 def gibberish_name(bundle: Bundle) -> Bundle:
-    """Every author becomes a code of their own, the same on both sides."""
+    """Replace each author by a code of their own, in the question and the passages."""
     return _rename(bundle, gibberish)
 
 
 @_ablation("identity")
 def edit_distance_near_miss(bundle: Bundle) -> Bundle:
-    """The impostors bear the true name but for 1 (C2a), 2 (C2b) or 3 letters (C4)."""
-    names = [None, *near_misses(bundle.asked.full, bundle.seed)]
-    wrong = (0, 1, 2, 0, 3)  # letters that differ, by candidate
-    passages = zip(bundle.passages, wrong, strict=True)
-    return replace(
-        bundle,
-        passages=tuple(
-            replace(passage, author=names[letters] or passage.author)
-            for passage, letters in passages
-        ),
+    """Give the impostors the author's name with 1 (C2a), 2 (C2b) or 3 (C4) letters changed."""
+    misspelled = near_misses(bundle.asked_author.full, bundle.seed)
+    passages = tuple(
+        replace(passage, author=misspelled[letters - 1]) if letters else passage
+        for passage, letters in zip(bundle.passages, _CHANGED_LETTERS, strict=True)
     )
+    return replace(bundle, passages=passages)
 
 
 # ----------------------------------------------------------------------------------- formatting
@@ -100,39 +95,39 @@ def edit_distance_near_miss(bundle: Bundle) -> Bundle:
 
 @_ablation("formatting")
 def initials_form(bundle: Bundle) -> Bundle:
-    """Given names become initials on both sides: A. Dupont."""
+    """Shorten given names to initials, in the question and the passages: A. Dupont."""
     return _rename(bundle, initials)
 
 
 @_ablation("formatting")
 def name_order_inversion(bundle: Bundle) -> Bundle:
-    """The passages put the family name first: Dupont, Alice."""
-    return bundle.change(passage=lambda given, author: replace(given, author=inverted(author)))
+    """Put the family name first in the passages: Dupont, Alice."""
+    return bundle.change(passage=lambda passage, author: replace(passage, author=inverted(author)))
 
 
 @_ablation("formatting")
 def case_punct_perturb(bundle: Bundle) -> Bundle:
-    """The passages write names in upper, lower or title case, straight apostrophes, no hyphens."""
+    """Write names in the passages in another case, with straight apostrophes and no hyphens."""
     return bundle.change(
-        passage=lambda given, author: replace(given, author=perturbed(author.full))
+        passage=lambda passage, author: replace(passage, author=perturbed(author.full))
     )
 
 
 @_ablation("formatting")
 def strip_diacritics(bundle: Bundle) -> Bundle:
-    """Accents are taken off everything, on both sides."""
+    """Remove accents from all text, in the question and the passages."""
     return bundle.change(
-        question=lambda given: _every_part(given, without_marks),
-        passage=lambda given, _: _every_part(given, without_marks),
+        question=lambda question: _change_texts(question, without_marks),
+        passage=lambda passage, _: _change_texts(passage, without_marks),
     )
 
 
 @_ablation("formatting")
 def unicode_normalization_stress(bundle: Bundle) -> Bundle:
-    """The question in NFC, the passages in NFD with a narrow no-break space before : ; !"""
+    """Write the question in NFC, the passages in NFD with a narrow no-break space before : ; !"""
     return bundle.change(
-        question=lambda given: _every_part(given, composed),
-        passage=lambda given, _: _every_part(given, stressed),
+        question=lambda question: _change_texts(question, composed),
+        passage=lambda passage, _: _change_texts(passage, decomposed_with_narrow_spaces),
     )
 
 
@@ -141,98 +136,103 @@ def unicode_normalization_stress(bundle: Bundle) -> Bundle:
 
 @_ablation("layout")
 def remove_label(bundle: Bundle) -> Bundle:
-    """The passages lose the words “Author:”."""
-    return bundle.change(passage=lambda given, _: replace(given, label=""))
+    """Drop the label “Author:” from the passages."""
+    return bundle.change(passage=lambda passage, _: replace(passage, label=""))
 
 
 @_ablation("layout")
 def author_position_shift(bundle: Bundle) -> Bundle:
-    """The passages begin with the author."""
-    return bundle.change(passage=lambda given, _: replace(given, author_first=True))
+    """Put the author at the beginning of the passages."""
+    return bundle.change(passage=lambda passage, _: replace(passage, author_first=True))
 
 
-# -------------------------------------------------------------------------- what they do to text
+# -------------------------------------------------------------------- rewritings of names and text
 
 
 def gibberish(author: Author) -> str:
-    """A code that depends on the name alone: ID-K3TQ7A."""
+    """Return a code that depends only on the name: ID-K3TQ7A."""
     digest = hashlib.sha256(unicodedata.normalize("NFC", author.full).encode()).digest()
     return f"ID-{b32encode(digest).decode()[:6]}"
 
 
 def initials(author: Author) -> str:
-    """Jean-Paul van der Holm → J.-P. van der Holm."""
+    """Return the name with initials: Jean-Paul van der Holm → J.-P. van der Holm."""
     short = re.sub(r"[^\s-]+", lambda word: f"{word[0][0]}.", author.given)
     return Author(short, author.family).full
 
 
 def inverted(author: Author) -> str:
-    """Ilse van der Holm → van der Holm, Ilse."""
+    """Return the name with the family name first: Ilse van der Holm → van der Holm, Ilse."""
     return f"{author.family}, {author.given}" if author.given else author.family
 
 
 def perturbed(name: str) -> str:
-    """A case chosen by the name itself; curly apostrophes straight, hyphens spaces."""
+    """Return the name in upper, lower or title case, which a hash of the name decides.
+
+    Curly apostrophes become straight, hyphens spaces.
+    """
     plain = name.translate(str.maketrans("’‘-", "'' "))
     cases = (str.upper, str.lower, str.title)
     return cases[hashlib.sha256(name.encode()).digest()[0] % 3](plain)
 
 
-@lru_cache(1 << 12)  # the same names and topics come again and again
+@lru_cache(1 << 12)  # names and topics repeat
 def without_marks(text: str) -> str:
-    """Combining marks are dropped: é → e. Letters that are no base and mark (ł, ø) stay."""
+    """Return the text without combining marks: é → e; ł and ø, which have none, stay."""
     if text.isascii():
         return text
-    kept = (c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
-    return unicodedata.normalize("NFC", "".join(kept))
+    decomposed = unicodedata.normalize("NFD", text)
+    return composed("".join(c for c in decomposed if unicodedata.category(c) != "Mn"))
 
 
 def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def stressed(text: str) -> str:
-    return re.sub(r"\s?([:;!])", rf"{NARROW}\1", unicodedata.normalize("NFD", text))
+def decomposed_with_narrow_spaces(text: str) -> str:
+    """Return the text in NFD, with a narrow no-break space before : ; !"""
+    return re.sub(r"\s?([:;!])", rf"{NARROW_SPACE}\1", unicodedata.normalize("NFD", text))
 
 
 def near_misses(name: str, seed: int) -> tuple[str, str, str]:
-    """The name with 1, 2 and 3 letters replaced: Levenshtein distances exactly 1, 2 and 3.
+    """Return the name with 1, 2 and 3 letters replaced: Levenshtein distances exactly 1, 2 and 3.
 
-    The new letters do not occur in the name. Each then costs an edit of its own, so n of them are
-    n edits away and no fewer; where a name has too few letters the rest is appended.
+    The new letters do not occur in the name. Each therefore costs an edit of its own, so n of them
+    are n edits away and no fewer. In a name of fewer than 3 letters, new ones are appended.
     """
-    name = unicodedata.normalize("NFC", name)
+    name = composed(name)
     random = np.random.default_rng(seed)
     present = set(name.casefold()) | set(without_marks(name).casefold())
-    strange = [c for c in "aeioubcdfghjklmnpqrstvwxyz" if c not in present] or ["0"]
+    absent = [c for c in "aeioubcdfghjklmnpqrstvwxyz" if c not in present] or ["0"]
     places = [i for i, c in enumerate(name) if c.isalpha()]
     order = random.permutation(len(places))
     letters: list[str] = list(name)
-    made = []
+    names = []
     for count in range(3):
-        new = strange[int(random.integers(len(strange)))]
+        new = absent[int(random.integers(len(absent)))]
         if count < len(places):
             at = places[int(order[count])]
             letters[at] = new.upper() if name[at].isupper() else new
         else:
             letters.append(new)
-        made.append("".join(letters))
-    first, second, third = made
+        names.append("".join(letters))
+    first, second, third = names
     return first, second, third
 
 
-def _rename(bundle: Bundle, name: Callable[[Author], str]) -> Bundle:
-    """The same name for the same person on both sides."""
+def _rename(bundle: Bundle, rename: Callable[[Author], str]) -> Bundle:
+    """Rename authors in the question and the passages, each person alike everywhere."""
     return bundle.change(
-        question=lambda given: replace(given, author=name(bundle.asked)),
-        passage=lambda given, author: replace(given, author=name(author)),
+        question=lambda question: replace(question, author=rename(bundle.asked_author)),
+        passage=lambda passage, author: replace(passage, author=rename(author)),
     )
 
 
-def _every_part(given: P, change: Callable[[str], str]) -> P:
+def _change_texts(item: P, change: Callable[[str], str]) -> P:
+    """Return a question or passage with each of its text fields changed."""
     texts = {
         field: change(value)
-        for field in given.__slots__
-        if isinstance(value := getattr(given, field), str)
+        for field in item.__slots__
+        if isinstance(value := getattr(item, field), str)
     }
-    return replace(given, **texts)  # type: ignore[arg-type]
+    return replace(item, **texts)  # type: ignore[arg-type]

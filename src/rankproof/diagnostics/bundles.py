@@ -1,9 +1,11 @@
-"""Bundles: a question about an author and a topic, and the five passages it is held against.
+"""Bundles: a question about an author's works on a topic, and five passages to compare it with.
 
-C1        the author, the topic
-C2a, C2b  two others, the topic
-C3        the author, another topic
-C4        another author, another topic
+C1        by the author, on the topic
+C2a, C2b  by two impostors, on the topic
+C3        by the author, on another topic
+C4        by another impostor, on another topic
+
+A bundle is drawn for each query of each run; a query is a pair of author and topic.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rankproof.diagnostics.name_lists import Author, Language, Lists
+from rankproof.diagnostics.name_lists import Author, Language, NameLists
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
 from rankproof.statistics.resampling import first_of_permutation
@@ -55,9 +57,9 @@ LABELS: dict[Language, str] = {"en": "Author: ", "fr": "Auteur : "}
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: {author} and {topic} stand in the template."""
+    """A question about an author and a topic."""
 
-    template: str
+    template: str  # with {author} and {topic}
     author: str
     topic: str
 
@@ -68,9 +70,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A short bibliographic record, in two parts: the work and its author."""
+    """A short bibliographic record in two parts: the work, and its author behind a label."""
 
-    work: str  # {topic} stands in it
+    work: str  # with {topic}
     label: str
     author: str
     topic: str
@@ -84,39 +86,35 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A question, its five passages, and who stands behind each."""
+    """A question, its five passages, and the authors behind their names."""
 
     language: Language
     question: Question
     passages: tuple[Passage, ...]  # C1, C2a, C2b, C3, C4
-    asked: Author
+    asked_author: Author
     authors: tuple[Author, ...]  # of the passages
-    seed: int  # for what an ablation chooses freely
+    seed: int  # of random choices in an ablation
 
     def change(
         self,
         question: Callable[[Question], Question] | None = None,
         passage: Callable[[Passage, Author], Passage] | None = None,
     ) -> Bundle:
-        """The same bundle with its question or its passages rewritten."""
-        passages = self.passages
+        """Return the bundle with its question, or each passage, rewritten by a function."""
+        bundle = self
+        if question is not None:
+            bundle = replace(bundle, question=question(self.question))
         if passage is not None:
-            people = zip(self.passages, self.authors, strict=True)
-            passages = tuple(passage(given, author) for given, author in people)
-        return replace(
-            self,
-            question=self.question if question is None else question(self.question),
-            passages=passages,
-        )
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The question, then the passages."""
-        return (self.question.text, *(passage.text for passage in self.passages))
+            passages = tuple(map(passage, self.passages, self.authors))
+            bundle = replace(bundle, passages=passages)
+        return bundle
 
 
-def draw_pairs(lists: Lists, queries: int, seed: int) -> list[tuple[int, int]]:
-    """(author, topic) of each query: all different, the same in every run."""
+def draw_pairs(lists: NameLists, queries: int, seed: int) -> list[tuple[int, int]]:
+    """Draw the query pairs, as indexes of author and topic: all different, the same in every run.
+
+    With more queries the first ones stay the same.
+    """
     possible = len(lists.authors) * len(lists.topics)
     if queries > possible:
         raise InputError(
@@ -130,30 +128,30 @@ def draw_pairs(lists: Lists, queries: int, seed: int) -> list[tuple[int, int]]:
 
 
 def draw_run(
-    lists: Lists, language: Language, pairs: list[tuple[int, int]], seed: int, run: int
+    lists: NameLists, language: Language, pairs: list[tuple[int, int]], seed: int, run: int
 ) -> Iterator[Bundle]:
-    """A bundle for each query, with impostors, other topic and templates of this run."""
+    """Yield a bundle for each query; impostors, other topics and templates are drawn by the run."""
     random = np.random.default_rng([seed, 1, run])
     for author, topic in pairs:
-        # Others than the one asked: drawn from one fewer, and moved past it.
-        others = random.choice(len(lists.authors) - 1, min(3, len(lists.authors) - 1), False)
-        first, second, *third = (int(other) + (int(other) >= author) for other in others)
-        elsewhere = int(random.integers(len(lists.topics) - 1))
-        elsewhere += elsewhere >= topic
-        question = QUESTIONS[language][random.integers(len(QUESTIONS[language]))]
+        # Numbers are drawn from one fewer and moved past the asked author or topic.
+        drawn = random.choice(len(lists.authors) - 1, min(3, len(lists.authors) - 1), False)
+        first, second, *third = (int(other) + (int(other) >= author) for other in drawn)
+        other_topic = int(random.integers(len(lists.topics) - 1))
+        other_topic += other_topic >= topic
+        template = QUESTIONS[language][random.integers(len(QUESTIONS[language]))]
         work = WORKS[language][random.integers(len(WORKS[language]))]
-        own = int(random.integers(1 << 31))
-        last = third[0] if third else second
-        people = tuple(lists.authors[a] for a in (author, first, second, author, last))
-        topics = [lists.topics[t] for t in (topic, topic, topic, elsewhere, elsewhere)]
+        ablation_seed = int(random.integers(1 << 31))
+        last = third[0] if third else second  # with three authors in all
+        authors = tuple(lists.authors[a] for a in (author, first, second, author, last))
+        topics = [lists.topics[t] for t in (topic, topic, topic, other_topic, other_topic)]
         yield Bundle(
-            language,
-            Question(question, people[0].full, topics[0]),
-            tuple(
-                Passage(work, LABELS[language], person.full, about)
-                for person, about in zip(people, topics, strict=True)
+            language=language,
+            question=Question(template, authors[0].full, topics[0]),
+            passages=tuple(
+                Passage(work, LABELS[language], passage_author.full, passage_topic)
+                for passage_author, passage_topic in zip(authors, topics, strict=True)
             ),
-            people[0],
-            people,
-            own,
+            asked_author=authors[0],
+            authors=authors,
+            seed=ablation_seed,
         )

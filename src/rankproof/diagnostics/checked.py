@@ -1,10 +1,10 @@
-"""A diagnosis held against rules, and its files."""
+"""A diagnosis with the outcome of its rules, and the files written of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ _PACKAGES = ("numpy", "polars", "wordllama", "sentence-transformers", "torch")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CheckedDiagnosis(Displayed):
-    """A diagnosis, how it was made, and whether the rules hold.
+    """A diagnosis, how it was made, and which rules it breaks.
 
     >>> checked = rp.diagnose.names(queries=4, runs=1, fail_if=["name drop > 99%"])
     >>> checked.diagnosis.language, checked.exit_code
@@ -36,7 +36,7 @@ class CheckedDiagnosis(Displayed):
     diagnosis: NamesDiagnosis | NoiseDiagnosis
     manifest: dict[str, Any]
     verdicts: tuple[Verdict, ...]
-    files: tuple[Path, ...] = ()  # that were written
+    files: tuple[Path, ...] = ()  # written by this command
 
     @classmethod
     def of(
@@ -47,20 +47,19 @@ class CheckedDiagnosis(Displayed):
         inputs: dict[str, Path],
         folder: Path | None,
     ) -> CheckedDiagnosis:
-        """Check the rules; with a folder, write the result as JSON and its charts there."""
-        made = manifest(
+        """Check the rules; if a folder is named, write the result as JSON and its charts there."""
+        made_from = manifest(
             diagnosis.kind,
             config=settings.model_dump(mode="json"),
             inputs=inputs,
             seed=diagnosis.seed,
             packages=_PACKAGES,
         )
-        checked = cls(diagnosis, made, tuple(check_rules(rules, diagnosis)))
-        if folder is None:
-            return checked
-        return cls(diagnosis, made, checked.verdicts, checked._write(folder))
+        checked = cls(diagnosis, made_from, tuple(check_rules(rules, diagnosis)))
+        return checked if folder is None else replace(checked, files=checked._write(folder))
 
     def _write(self, folder: Path) -> tuple[Path, ...]:
+        """Write the JSON and the charts; return their paths."""
         data = remove_secrets(self.to_dict() | {KEY: stored(self.diagnosis)})
         text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         name, charts = self.diagnosis.kind, self.diagnosis.plot()
@@ -71,28 +70,28 @@ class CheckedDiagnosis(Displayed):
 
     @property
     def exit_code(self) -> int:
-        """1 if a rule is broken."""
+        """1 if a rule is broken, else 0."""
         return int(any(verdict.failed for verdict in self.verdicts))
 
     @property
     def warnings(self) -> list[str]:
-        """The files written, then a sentence for each rule."""
+        """A line for each file written, then a sentence for each rule."""
         written = [f"wrote {path}" for path in self.files]
         return [*written, *(verdict.sentence for verdict in self.verdicts)]
 
     def summary(self) -> Summary:
-        """What the values mean."""
+        """The diagnosis in words."""
         return Summary(notes=["", "What this says", *self.diagnosis.words()])
 
     def tables(self) -> list[Table]:
-        """Those of the diagnosis."""
+        """The tables of the diagnosis."""
         return self.diagnosis.tables()
 
     def charts(self) -> list[Chart]:
-        """Those of the diagnosis."""
+        """The charts of the diagnosis."""
         return self.diagnosis.charts()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `--format json` prints, and names.json or noise.json holds."""
+        """Return what `--format json` prints, and names.json or noise.json holds."""
         rules = [verdict.to_dict() for verdict in self.verdicts]
         return {"manifest": self.manifest, **self.diagnosis.to_dict(), "rules": rules}

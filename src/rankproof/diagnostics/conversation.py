@@ -1,10 +1,10 @@
-"""A question as people type it: five levels of conversational noise, each keeping the one below.
+"""Questions as people type them: five levels of conversational noise, each including the lower one.
 
 0  the question
 1  a greeting and thanks
 2  a filler before the question, a hedge after it
 3  a sentence about the person who asks
-4  a digression, emoji, a lower-case question with slips of the keyboard
+4  a digression, emoji, a lower-case question with typing errors
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kind = Literal[
     "greetings", "polite", "fillers", "hedges", "contexts", "digressions", "emoji", "emoji_end"
 ]
 
-# In the order of the text; the question stands where the two meet.
+# Kinds of fragments around the question, in the order of the text, with the level that adds them.
 BEFORE: tuple[tuple[Kind, int], ...] = (
     ("greetings", 1),
     ("emoji", 4),
@@ -47,12 +47,12 @@ AFTER: tuple[tuple[Kind, int], ...] = (
     ("polite", 1),
     ("emoji_end", 4),
 )
-_TYPOS = 0.2  # share of the long words that get one, at least one
+_TYPO_SHARE = 0.2  # of the long words; at least one word has a typing error
 
 
 @dataclass(frozen=True, slots=True)
-class Noised:
-    """What was put before and after a question, and what became of the question."""
+class NoisyQuestion:
+    """A question, perhaps misspelled, with the fragments put before and after it."""
 
     before: tuple[str, ...]
     question: str
@@ -63,44 +63,48 @@ class Noised:
         return " ".join((*self.before, self.question, *self.after))
 
 
-def noised(question: str, level: int, language: str, seed: int = 0) -> Noised:
-    """The question at a level of noise; the same seed draws the same words at every level.
+def add_noise(question: str, level: int, language: str, seed: int = 0) -> NoisyQuestion:
+    """Return the question at a level of noise; a seed draws the same fragments at every level.
 
-    >>> from rankproof.diagnostics import noised
-    >>> noised("How do bees sleep?", 1, "en").text
+    >>> from rankproof.diagnostics import add_noise
+    >>> add_noise("How do bees sleep?", 1, "en").text
     'Hey there, How do bees sleep? Thanks!'
     """
-    pieces = fragments(check_language(language))
-    # A question draws its own noise, whatever stands beside it in a list.
-    own = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8])
-    random = np.random.default_rng([seed, 3, own])
+    fragments = shipped_texts(language)
+    # Seeded by the question: its noise does not depend on the other questions.
+    question_seed = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8])
+    random = np.random.default_rng([seed, 3, question_seed])
     drawn: dict[str, str] = {}
     for kind, _ in (*BEFORE, *AFTER):
-        choices = pieces["emoji" if kind == "emoji_end" else kind]
+        choices = fragments["emoji" if kind == "emoji_end" else kind]
         drawn[kind] = choices[int(random.integers(len(choices)))]
-    return Noised(
-        tuple(drawn[kind] for kind, least in BEFORE if level >= least),
-        misspelt(question.lower(), random) if level >= 4 else question,
-        tuple(drawn[kind] for kind, least in AFTER if level >= least),
+    return NoisyQuestion(
+        before=tuple(drawn[kind] for kind, first_level in BEFORE if level >= first_level),
+        question=misspell(question.lower(), random) if level >= 4 else question,
+        after=tuple(drawn[kind] for kind, first_level in AFTER if level >= first_level),
     )
 
 
-def misspelt(text: str, random: np.random.Generator) -> str:
-    """A slip in one of five words of four letters or more: swapped, dropped or doubled letters."""
+def misspell(text: str, random: np.random.Generator) -> str:
+    """Return the text with an error in a fifth of its words of four letters or more, at least one.
+
+    An error swaps two letters, drops one or doubles one.
+    """
     words = list(re.finditer(r"[^\W\d_]{4,}", text))
     if not words:
         return text
-    count = max(1, round(_TYPOS * len(words)))
+    count = max(1, round(_TYPO_SHARE * len(words)))
     letters = list(text)
     for at in random.permutation(len(words))[:count]:
-        first, last = words[at].span()
-        place = int(random.integers(first + 1, last - 1))  # the ends of a word are rarely wrong
-        slip = _SLIPS[int(random.integers(len(_SLIPS)))]
-        letters[place], letters[place + 1] = slip(text[place], text[place + 1])
+        start, end = words[at].span()
+        place = int(random.integers(start + 1, end - 1))  # people rarely err at the ends of a word
+        error = _TYPING_ERRORS[int(random.integers(len(_TYPING_ERRORS)))]
+        letters[place], letters[place + 1] = error(text[place], text[place + 1])
     return "".join(letters)
 
 
-_SLIPS: tuple[Callable[[str, str], tuple[str, str]], ...] = (
+# From two letters that follow one another to the text that replaces each.
+_TYPING_ERRORS: tuple[Callable[[str, str], tuple[str, str]], ...] = (
     lambda a, b: (b, a) if a != b else (a + a, b),  # swapped
     lambda a, b: ("", b),  # dropped
     lambda a, b: (a + a, b),  # doubled
@@ -108,12 +112,12 @@ _SLIPS: tuple[Callable[[str, str], tuple[str, str]], ...] = (
 
 
 @cache
-def fragments(language: str) -> dict[str, Any]:
-    """What ships with the package for a language: fragments by kind, and questions."""
+def shipped_texts(language: str) -> dict[str, Any]:
+    """Return the fragments by kind, and the questions, that ship with rankproof for a language."""
     data = files("rankproof") / "resources" / f"noise.{check_language(language)}.toml"
     return tomllib.loads(data.read_text("utf-8"))
 
 
-def questions(language: str) -> list[tuple[str, str]]:
-    """The questions of the package, each with a passage that answers it."""
-    return [(pair["question"], pair["passage"]) for pair in fragments(language)["questions"]]
+def shipped_questions(language: str) -> list[tuple[str, str]]:
+    """Return the questions that ship with rankproof, each with a passage that answers it."""
+    return [(pair["question"], pair["passage"]) for pair in shipped_texts(language)["questions"]]

@@ -25,12 +25,13 @@ from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.statistics.resampling import draw_sample
 
 K = 10
-SET, LIST = parse(f"NRecall4@{K}"), parse(f"nDCG@{K}")
+# Measures for grades 1 to 5, of which 4 and 5 count as relevant, and for all other grades.
+_GRADED, _RELEVANT = parse(f"NRecall4@{K}"), parse(f"nDCG@{K}")
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedCorpus:
-    """Passages, and the queries for which at least one of them was judged relevant.
+    """Passages, and the queries for which at least one passage was judged relevant.
 
     >>> from rankproof.diagnostics import JudgedCorpus
     >>> len(JudgedCorpus.read("try/corpus").queries)
@@ -48,43 +49,40 @@ class JudgedCorpus:
 
     @classmethod
     def read(cls, folder: str | Path, qrels: str | Path | None = None) -> JudgedCorpus:
-        """A BEIR folder. Grades 1 to 5 are measured by NRecall4@10, others by nDCG@10."""
+        """Read a BEIR folder. With grades 1 to 5 the measure is NRecall4@10, else nDCG@10."""
         texts = read_corpus(folder, qrels)
         judged = read_qrels(texts.qrels)
-        graded = judged.grade.min(initial=5) >= 1 and 4 <= judged.grade.max(initial=0) <= 5
-        relevant = _relevant(judged, 4 if graded else 1)
-        wanted = set(relevant["query"])
-        kept = [
-            (query, text)
-            for query, text in zip(texts.query_ids, texts.queries, strict=True)
-            if query in wanted
-        ]
-        if len(kept) < 2:
+        is_graded = judged.grade.min(initial=5) >= 1 and 4 <= judged.grade.max(initial=0) <= 5
+        measure = _GRADED if is_graded else _RELEVANT
+        has_relevant = set(_relevant_judgments(judged, measure)["query"])
+        rows = [row for row, query in enumerate(texts.query_ids) if query in has_relevant]
+        if len(rows) < 2:
             raise InputError(
-                f"{out_of(len(kept), len(texts.queries), 'query', 'has', 'have')} "
+                f"{out_of(len(rows), len(texts.queries), 'query', 'has', 'have')} "
                 "a relevant passage",
                 place=str(texts.qrels),
                 remedy="check that queries and judgements belong together",
             )
-        return cls(
-            Path(folder).name,
-            texts.document_ids,
-            texts.documents,
-            [query for query, _ in kept],
-            [text for _, text in kept],
-            judged,
-            SET if graded else LIST,
-            {**texts.files, "qrels": texts.qrels},
+        corpus = cls(
+            label=Path(folder).name,
+            document_ids=texts.document_ids,
+            documents=texts.documents,
+            query_ids=texts.query_ids,
+            queries=texts.queries,
+            qrels=judged,
+            measure=measure,
+            files={**texts.files, "qrels": texts.qrels},
         )
+        return corpus.only(rows)
 
     def sample(self, queries: int, seed: int) -> JudgedCorpus:
-        """At most so many queries, in their order."""
+        """Return the corpus with at most so many queries, drawn and kept in order."""
         if len(self.queries) <= queries:
             return self
         return self.only(draw_sample(np.arange(len(self.queries)), queries, [seed, 4]).tolist())
 
     def only(self, rows: Sequence[int]) -> JudgedCorpus:
-        """These queries alone."""
+        """Return the corpus with only these queries, by their index."""
         return replace(
             self,
             query_ids=[self.query_ids[row] for row in rows],
@@ -92,21 +90,21 @@ class JudgedCorpus:
         )
 
     def index(self, embedder: Embedder) -> Index:
-        """Embed the passages."""
+        """Embed the passages for searching."""
         with Workshop(Texts(self.document_ids, self.documents)) as shop:
             return Index(self, shop.vectors(embedder, shop.passages))
 
 
 class Index:
-    """Passages that can be searched exactly, and measured."""
+    """The embedded passages of a corpus, searched exactly."""
 
     def __init__(self, corpus: JudgedCorpus, vectors: Vectors):
         self._corpus = corpus
-        self.vectors = vectors
-        self._row = {query: row for row, query in enumerate(corpus.query_ids)}
+        self.vectors = vectors  # (N, D)
+        self._row_of = {query: row for row, query in enumerate(corpus.query_ids)}
 
     def search(self, queries: Float) -> tuple[TopK, Float]:
-        """The top K of each query, and the measure (Q,) in expectation over ties."""
+        """Return the top K of each query vector (Q, D), and the measure (Q,) expected over ties."""
         corpus = self._corpus
         pipeline = ScoringPipeline.of("float32")
         best = find_top_k(queries.astype(np.float32), self.vectors, K, pipeline)
@@ -118,28 +116,31 @@ class Index:
             dtype=pipeline.score_dtype,
             name=corpus.label,
         )
-        found = evaluate_tables(run, corpus.qrels, [corpus.measure], Policy.of(None, "skip", False))
+        policy = Policy.of(missing="skip")
+        evaluation = evaluate_tables(run, corpus.qrels, [corpus.measure], policy)
         values = np.full(len(corpus.queries), np.nan)
-        values[[self._row[query] for query in found.queries]] = found.outcomes[
-            corpus.measure
-        ].expected
+        rows = [self._row_of[query] for query in evaluation.queries]
+        values[rows] = evaluation.outcomes[corpus.measure].expected
         return best, values
 
-    def relevant(self) -> Float:
-        """(Q, D) the mean vector of each query's relevant passages: a product is a mean cosine.
+    def mean_relevant_vectors(self) -> Float:
+        """(Q, D) the mean vector of each query's relevant passages; NaN if the corpus has none.
 
-        NaN where none of them is in the corpus.
+        The product with a query vector is the mean cosine to these passages.
         """
         corpus = self._corpus
-        judged = _relevant(corpus.qrels, 4 if corpus.measure == SET else 1)
-        places = {document: row for row, document in enumerate(corpus.document_ids)}
+        relevant = _relevant_judgments(corpus.qrels, corpus.measure)
+        passage_row = {document: row for row, document in enumerate(corpus.document_ids)}
         means = np.full((len(corpus.queries), self.vectors.shape[1]), np.nan)
-        for (query,), rows in judged.group_by("query", maintain_order=True):
-            held = [places[document] for document in rows["doc"] if document in places]
-            if query in self._row and held:
-                means[self._row[str(query)]] = self.vectors[held].mean(axis=0)
+        for (query,), judgments in relevant.group_by("query", maintain_order=True):
+            rows = [
+                passage_row[document] for document in judgments["doc"] if document in passage_row
+            ]
+            if query in self._row_of and rows:
+                means[self._row_of[str(query)]] = self.vectors[rows].mean(axis=0)
         return means
 
 
-def _relevant(judged: Qrels, least: int) -> pl.DataFrame:
-    return judged.to_frame().filter(pl.col("grade") >= least)
+def _relevant_judgments(judged: Qrels, measure: Measure) -> pl.DataFrame:
+    lowest_relevant = 4 if measure == _GRADED else 1
+    return judged.to_frame().filter(pl.col("grade") >= lowest_relevant)

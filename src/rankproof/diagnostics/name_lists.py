@@ -1,23 +1,22 @@
-"""Names and topics: the lists that ship with the package, or a user's CSV."""
+"""Lists of authors and topics: those that ship with rankproof, or a user's CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from rankproof.foundation.errors import InputError, shorten
 
 Language = Literal["en", "fr"]
-T = TypeVar("T")
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 
-# Small words that belong to the family name they stand before.
+# Words that belong to the family name that follows them.
 _PARTICLES = """
 abu af aït al ben bent bin bint bou da das de degli dei del della den der des di do dos du e el ibn
 la las le lo los mac mc ní ó o op ould san st te ten ter umm van vom von y zu zum zur
@@ -27,15 +26,15 @@ PARTICLES = frozenset(_PARTICLES.split())
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A person who does not exist, or one from the user's list.
+    """An author: an invented person, or one from the user's list.
 
     >>> from rankproof.diagnostics import Author
     >>> Author("Ada", "Example").full
     'Ada Example'
     """
 
-    given: str  # empty where a person has one name
-    family: str  # with its particles
+    given: str  # given names; empty if the person has one name only
+    family: str  # family name with its particles
 
     @property
     def full(self) -> str:
@@ -43,12 +42,12 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """Who may write, and on what: all different, also once accents and case are taken off.
+class NameLists:
+    """Authors and topics from which bundles are drawn; they differ in more than case and accents.
 
-    >>> from rankproof.diagnostics import shipped
-    >>> found = shipped("en")
-    >>> found.authors[0].full, found.topics[0]
+    >>> from rankproof.diagnostics import shipped_lists
+    >>> lists = shipped_lists("en")
+    >>> lists.authors[0].full, lists.topics[0]
     ('Maud Ashmorrow', 'soil chemistry')
     """
 
@@ -65,11 +64,11 @@ def check_language(language: str) -> Language:
     return language
 
 
-def shipped(language: str) -> Lists:
-    """The made-up names and the topics of the package.
+def shipped_lists(language: str) -> NameLists:
+    """Return the invented authors and the topics that ship with rankproof.
 
-    >>> from rankproof.diagnostics import shipped
-    >>> len(shipped("fr").authors)
+    >>> from rankproof.diagnostics import shipped_lists
+    >>> len(shipped_lists("fr").authors)
     282
     """
     data = files("rankproof") / "resources"
@@ -77,13 +76,13 @@ def shipped(language: str) -> Lists:
     rows = csv.DictReader(io.StringIO((data / f"names.{known}.csv").read_text("utf-8")))
     authors = tuple(Author(row["given"], row["family"]) for row in rows)
     topics = tuple((data / f"topics.{known}.txt").read_text("utf-8").splitlines())
-    return Lists(authors, topics, f"rankproof's {known} lists")
+    return NameLists(authors, topics, f"rankproof's {known} lists")
 
 
-def read_lists(path: str | Path) -> Lists:
-    """A CSV with the columns author and topic: two lists side by side, each value once.
+def read_lists(path: str | Path) -> NameLists:
+    """Read a CSV with the columns author and topic: two lists side by side, each value once.
 
-    A column may end before the other. "Ada Lindqvist" and "Lindqvist, Ada" are both understood.
+    One list may be longer. Names are written as "Ada Lindqvist" or "Lindqvist, Ada".
 
     >>> from rankproof.diagnostics import read_lists
     >>> from pathlib import Path
@@ -112,36 +111,28 @@ def read_lists(path: str | Path) -> Lists:
                 place=str(path),
                 remedy="the first line must name the columns author and topic",
             )
-    found = {
-        column: [
-            (line, unicodedata.normalize("NFC", " ".join(row[at].split())))
-            for line, row in rows[1:]
-            if len(row) > at and row[at].strip()
-        ]
-        for column, at in (("author", head.index("author")), ("topic", head.index("topic")))
-    }
-    topics = _once(found["topic"], str, "topic", str(path))
-    authors = _once(found["author"], split_name, "author", str(path))
-    return Lists(tuple(authors), tuple(topics), Path(path).name)
+    topics = _column(rows[1:], head.index("topic"), "topic", path)
+    names = _column(rows[1:], head.index("author"), "author", path)
+    return NameLists(tuple(map(split_name, names)), tuple(topics), Path(path).name)
 
 
-def check_lists(lists: Lists) -> Lists:
-    """A bundle takes three people and two topics."""
-    for count, least, what in (
+def check_lists(lists: NameLists) -> NameLists:
+    """Return the lists; refuse fewer than the three authors and two topics of a bundle."""
+    for count, minimum, noun in (
         (len(lists.authors), 3, "authors"),
         (len(lists.topics), 2, "topics"),
     ):
-        if count < least:
+        if count < minimum:
             raise InputError(
-                f"{count} {what if count != 1 else what[:-1]}",
+                f"{count} {noun if count != 1 else noun[:-1]}",
                 place=lists.label,
-                remedy=f"give {least} {what} or more: a bundle needs wrong ones too",
+                remedy=f"give {minimum} {noun} or more: a bundle needs wrong ones too",
             )
     return lists
 
 
 def split_name(name: str) -> Author:
-    """The family name is the last word and the particles before it, or what stands before a comma.
+    """Split a name: the family name precedes a comma, or is the last word with its particles.
 
     >>> split_name("Ilse van der Holm")
     Author(given='Ilse', family='van der Holm')
@@ -157,26 +148,29 @@ def split_name(name: str) -> Author:
 
 
 def normalised(text: str) -> str:
-    """Letters and digits alone, without case or accents: two names equal here are one person."""
+    """Return only letters and digits, without case and accents, to recognize repeated names."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in decomposed if c.isalnum())
 
 
-def _once(
-    values: Sequence[tuple[int, str]], make: Callable[[str], T], what: str, path: str
-) -> list[T]:
-    """What a column holds; a value that another one equals is refused."""
+def _column(
+    rows: Sequence[tuple[int, list[str]]], at: int, noun: str, path: str | Path
+) -> list[str]:
+    """Return the values of a column, without empty cells; refuse a repeated value."""
     seen: dict[str, tuple[int, str]] = {}
-    for line, text in values:
+    for line, row in rows:
+        if len(row) <= at or not row[at].strip():
+            continue
+        text = unicodedata.normalize("NFC", " ".join(row[at].split()))
         key = normalised(text) or text
         if key in seen:
-            earlier, other = seen[key]
-            alike = f"as {shorten(other)}, but for case, accents and signs,"
-            same = "already" if other == text else alike
+            earlier_line, earlier = seen[key]
+            same = f"as {shorten(earlier)}, but for case, accents and signs,"
             raise InputError(
-                f"{what} {shorten(text)} stands {same} on line {earlier}",
+                f"{noun} {shorten(text)} stands {'already' if earlier == text else same} "
+                f"on line {earlier_line}",
                 place=f"{path}:{line}",
-                remedy=f"write each {what} once",
+                remedy=f"write each {noun} once",
             )
         seen[key] = (line, text)
-    return [make(text) for _, text in values]
+    return [text for _, text in seen.values()]

@@ -1,24 +1,27 @@
-"""How far conversation moves a query: cosines by level of noise, and what rewriting recovers.
+"""Measure how far conversation moves a query embedding, and what rewriting the query recovers.
 
-Each query is noised at levels 0 to 4, several times over. Its cosine to the clean query says how
-far it moved; its cosine to a relevant passage, what that costs. With a corpus every level is also
-searched, and the drop in a measure is held against the drop in cosine [R §4.4, §4.5].
+Each query is written at noise levels 0 to 4, once in each run. Its cosine to the clean query says
+how far it moved; its cosine to a relevant passage, what that costs. With a corpus every level is
+also searched, and the drop in a measure is compared with the drop in cosine [R §4.4, §4.5].
+
+Shapes: V versions (as typed, then as each rewriter leaves it), L levels, R runs, Q queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from rankproof.diagnostics.conversation import LEVELS, noised, questions
+from rankproof.diagnostics.conversation import LEVELS, add_noise, shipped_questions
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
-from rankproof.diagnostics.figures import CHANGE, SHARE, Figure, figures, mean_of
+from rankproof.diagnostics.estimates import CHANGE, SHARE, Estimate, defined_mean, estimate_means
+from rankproof.diagnostics.list_similarity import kendall, overlap
 from rankproof.diagnostics.name_lists import Language, check_language
-from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import check_whole_number
@@ -38,53 +41,50 @@ from rankproof.statistics.rank_similarity import (
 )
 
 COSINES = ("clean", "passage")
+_RUN_SEEDS = 1_000_003  # above every number of runs: seed · this + run differs for each pair
 
 
 @dataclass(frozen=True, slots=True)
 class EndToEnd:
-    """One level, searched."""
+    """The search results of one level."""
 
-    measure: Figure  # in expectation over ties
-    change: Figure  # paired, against level 0 as typed
-    overlap: Figure  # of the top 10 with that of level 0
-    tau: Figure
+    measure: Estimate  # in expectation over ties
+    change: Estimate  # of the measure, query by query, against level 0 as typed
+    overlap: Estimate  # share of the top 10 of level 0 that stays
+    tau: Estimate  # Kendall's τ to the top 10 of level 0
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseRow:
-    """One level, as typed or as rewritten. Cosines are to the `clean` query and to a `passage`.
+    """One level, as typed or rewritten; cosines are to the "clean" query and to a "passage".
 
     >>> from rankproof.diagnostics import diagnose_noise
     >>> from rankproof.retrieval.embedders import make_embedder
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
-    >>> found.rows[4].level, round(found.rows[4].cosine["clean"].mean, 2)
+    >>> diagnosis = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> diagnosis.rows[4].level, round(diagnosis.rows[4].cosine["clean"].mean, 2)
     (4, 0.45)
     """
 
     level: int
     rewriter: str | None  # None: as typed
-    cosine: dict[str, Figure]
-    drop: dict[str, Figure]  # level − level 0 as typed
-    percent: dict[str, Figure]  # that drop in percent of each query's level 0
-    recovered: dict[str, float]  # share of the drop that the rewriter made good; NaN as typed
-    retrieval: EndToEnd | None
+    cosine: dict[str, Estimate]  # by COSINES
+    drop: dict[str, Estimate]  # change of the cosine against level 0 as typed
+    percent: dict[str, Estimate]  # that change in percent of each query's cosine at level 0
+    recovered: dict[str, float]  # share of the drop that the rewriter undoes; NaN as typed
+    retrieval: EndToEnd | None  # None without a corpus
     example: str
-
-    @property
-    def label(self) -> str:
-        return f"level {self.level}" + (f", {self.rewriter}" if self.rewriter else "")
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseDiagnosis(Displayed):
-    """What conversation costs a model.
+    """The effect of conversation on a model.
 
     >>> from rankproof.diagnostics import diagnose_noise
     >>> from rankproof.retrieval.embedders import make_embedder
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
-    >>> found.language, found.queries
+    >>> diagnosis = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> diagnosis.language, diagnosis.queries
     ('en', 4)
     """
 
@@ -93,44 +93,33 @@ class NoiseDiagnosis(Displayed):
     embedder: str
     fingerprint: str
     language: Language
-    source: str
+    source: str  # of the questions
     queries: int
     runs: int
     seed: int
-    measure: str | None  # end to end
+    measure: str | None  # of the search; None without a corpus
     rows: tuple[NoiseRow, ...]  # levels as typed, then as each rewriter leaves them
+    # Of changes in the cosine to the clean query and in the measure, across levels and queries:
     prediction: dict[str, Correlation]
 
     def summary(self) -> Summary:
-        """What the values mean, the main finding first."""
+        """The diagnosis in words, the main result first."""
         answer, *notes = self.words()
         return Summary(answer, notes)
 
     def tables(self) -> list[Table]:
-        """A row for each level, as typed and as rewritten."""
+        """A table with a row for each level, as typed and as rewritten."""
         from rankproof.diagnostics.tables import noise_tables
 
         return noise_tables(self)
 
     def charts(self) -> list[Chart]:
         """The cosine by level, as typed and as each rewriter leaves it."""
-        curves = []
-        for group, rewriter in enumerate([None, *self.rewriters]):
-            label = "as typed" if rewriter is None else f"rewritten by {rewriter}"
-            for target, description in (("clean", "the clean query"), ("passage", "passage")):
-                rows = [row for row in self.rows if row.rewriter == rewriter]
-                figures = [row.cosine[target] for row in rows]
-                curves.append(
-                    Curve(
-                        f"{label}, to {description}",
-                        x=[float(row.level) for row in rows],
-                        y=[figure.mean for figure in figures],
-                        low=[figure.ci[0] for figure in figures],
-                        high=[figure.ci[1] for figure in figures],
-                        dashed=target == "passage",
-                        group=group,
-                    )
-                )
+        curves = [
+            self._curve(rewriter, group, target)
+            for group, rewriter in enumerate([None, *self.rewriters])
+            for target in COSINES
+        ]
         return [
             CurveChart(
                 f"What conversation costs {self.embedder} ({self.language})",
@@ -143,25 +132,41 @@ class NoiseDiagnosis(Displayed):
             )
         ]
 
+    def _curve(self, rewriter: str | None, group: int, target: str) -> Curve:
+        """Return the curve of cosines to a target over the levels."""
+        version = "as typed" if rewriter is None else f"rewritten by {rewriter}"
+        rows = [row for row in self.rows if row.rewriter == rewriter]
+        cosine = [row.cosine[target] for row in rows]
+        return Curve(
+            f"{version}, to {'the clean query' if target == 'clean' else 'passage'}",
+            x=[float(row.level) for row in rows],
+            y=[estimate.mean for estimate in cosine],
+            low=[estimate.ci[0] for estimate in cosine],
+            high=[estimate.ci[1] for estimate in cosine],
+            dashed=target == "passage",
+            group=group,
+        )
+
     @property
     def rewriters(self) -> list[str]:
+        """The names of the rewriters."""
         return list(dict.fromkeys(row.rewriter for row in self.rows if row.rewriter is not None))
 
     def at(self, level: int, rewriter: str | None = None) -> NoiseRow:
-        """The row of a level."""
+        """Return the row of a level, as typed or as a rewriter leaves it."""
         return next(r for r in self.rows if (r.level, r.rewriter) == (level, rewriter))
 
     def __repr__(self) -> str:
         return "\n".join(self.words())
 
     def words(self) -> list[str]:
-        """What the levels cost, and what rewriting recovers."""
-        from rankproof.diagnostics.words import noise_sentences
+        """Return sentences: what the levels cost, and what rewriting recovers."""
+        from rankproof.diagnostics.sentences import noise_sentences
 
         return noise_sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `rankproof diagnose noise --format json` prints, and noise.json holds."""
+        """Return what `rankproof diagnose noise --format json` prints, and noise.json holds."""
         names = ("embedder", "fingerprint", "language", "source", "queries", "runs", "seed")
         return {
             **plain_fields(self, *names, "measure", "rows"),
@@ -184,26 +189,26 @@ def diagnose_noise(
     runs: int = 5,
     seed: int = 0,
 ) -> NoiseDiagnosis:
-    """Measure what conversational noise does to queries, and what `rewriters` undo of it.
+    """Measure what conversational noise does to queries, and how much of it `rewriters` undo.
 
-    Without a corpus the questions of the package are asked. With one, its judged queries are, and
-    each level is searched: at most `queries` of them, drawn with the seed.
+    Without a corpus the questions that ship with rankproof are used. With one, each level of its
+    judged queries is searched: at most `queries` of them, drawn with the seed.
 
     >>> from rankproof.diagnostics import diagnose_noise
     >>> from rankproof.retrieval.embedders import make_embedder
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
-    >>> [row.level for row in found.rows]
+    >>> diagnosis = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> [row.level for row in diagnosis.rows]
     [0, 1, 2, 3, 4]
     """
     known = check_language(language)
-    for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
-        check_whole_number(what, value, least)
+    for name, value, minimum in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
+        check_whole_number(name, value, minimum)
     if isinstance(corpus, str | Path):
         corpus = JudgedCorpus.read(corpus)
     references: list[str]
     if corpus is None:
-        pairs = questions(known)[:queries]
+        pairs = shipped_questions(known)[:queries]
         clean_queries = [question for question, _ in pairs]
         references = [passage for _, passage in pairs]
         source = f"rankproof's {known} questions"
@@ -213,27 +218,26 @@ def diagnose_noise(
         source = corpus.label
     typed = [
         [
-            [noised(q, level, known, seed * 1_000_003 + run).text for q in clean_queries]
+            [add_noise(q, level, known, seed * _RUN_SEEDS + run).text for q in clean_queries]
             for run in range(runs)
         ]
         for level in LEVELS
     ]
-    versions = [typed, *(_rewritten(rewriter, typed) for rewriter in rewriters)]
-    texts = [text for levels in versions for level in levels for run in level for text in run]
+    versions = np.array([typed, *(_rewrite(rewriter, typed) for rewriter in rewriters)], object)
+    texts: list[str] = versions.ravel().tolist()
     with progress("diagnosing noise", len(texts) + len(references)):
-        vectors = embed_queries(embedder, texts)
-        shape = (len(versions), len(LEVELS), runs, len(clean_queries))
-        points = vectors(texts).reshape(*shape, -1)  # (W, L, R, Q, D)
+        embedded = embed_queries(embedder, texts)
+        vectors = embedded(texts).reshape(*versions.shape, -1)  # (V, L, R, Q, D)
         if corpus is None:
             passages = embed_passages(embedder, references)(references)
-            searched = None
+            searches = None
         else:
             index = corpus.index(embedder)
-            passages = index.relevant()
-            searched = _search(index, points)
-    cosine = np.stack([cosines(points, vectors(clean_queries)), cosines(points, passages)])
-    names = [rewriter.name for rewriter in rewriters]
-    prediction = {} if searched is None else _prediction(cosine[0], searched[0], names, seed)
+            passages = index.mean_relevant_vectors()
+            searches = _search(index, vectors)
+    cosine = np.stack([cosines(vectors, embedded(clean_queries)), cosines(vectors, passages)])
+    names = [None, *(rewriter.name for rewriter in rewriters)]
+    prediction = {} if searches is None else _prediction(cosine[0], searches[0], names, seed)
     return NoiseDiagnosis(
         embedder=embedder.name,
         fingerprint=embedder.fingerprint,
@@ -243,13 +247,16 @@ def diagnose_noise(
         runs=runs,
         seed=seed,
         measure=None if corpus is None else str(corpus.measure),
-        rows=_rows(cosine, searched, names, versions, seed),
+        rows=_rows(cosine, searches, names, versions[:, :, 0, 0].tolist(), seed),
         prediction=prediction,
     )
 
 
-def _rewritten(rewriter: Rewriter, levels: list[list[list[str]]]) -> list[list[list[str]]]:
-    """Each text once: a rewriter may be a paid one."""
+def _rewrite(rewriter: Rewriter, levels: list[list[list[str]]]) -> list[list[list[str]]]:
+    """Return the texts of each level and run as the rewriter leaves them, asking once for each.
+
+    Each request may cost money. An empty reply leaves the text as it is.
+    """
     rewritten: dict[str, str] = {}
     for level in levels:
         for run in level:
@@ -259,68 +266,87 @@ def _rewritten(rewriter: Rewriter, levels: list[list[list[str]]]) -> list[list[l
     return [[[rewritten[text] for text in run] for run in level] for level in levels]
 
 
-def _search(index: Index, points: Float) -> Float:
-    """(3, W, L, R, Q) the measure, overlap and τ to level 0 as typed."""
-    first, _ = index.search(points[0, 0, 0])  # level 0 is the same in every run
-    results = np.empty((3, *points.shape[:-1]))
-    for at in np.ndindex(points.shape[:3]):
-        best, values = index.search(points[at])
-        results[:, *at] = values, overlap(first, best), kendall(first, best)
+def _search(index: Index, vectors: Float) -> Float:
+    """Return (3, V, L, R, Q) the measure, and overlap and τ to level 0 as typed."""
+    first, _ = index.search(vectors[0, 0, 0])  # level 0 is the same in every run
+    results = np.empty((3, *vectors.shape[:-1]))
+    for place in np.ndindex(vectors.shape[:3]):
+        best, values = index.search(vectors[place])
+        results[:, *place] = values, overlap(first, best), kendall(first, best)
     return results
 
 
 def _rows(
     cosine: Float,
-    searched: Float | None,
-    names: Sequence[str],
-    versions: list[list[list[list[str]]]],
+    searches: Float | None,
+    names: Sequence[str | None],
+    examples: list[list[str]],
     seed: int,
 ) -> tuple[NoiseRow, ...]:
-    """From (2, W, L, R, Q) cosines and (3, W, L, R, Q) searches to a row for each way and level."""
+    """Return a row for each version and level from cosines (2, V, L, R, Q) and `_search`.
+
+    `names` are those of the versions' rewriters, `examples` their texts (V, L).
+    """
     clean = cosine[:, :1, :1]
     drop = cosine - clean
-    means = mean_of(drop, axis=(3, 4))  # (2, W, L)
+    mean_drop = defined_mean(drop, axis=(3, 4))  # (2, V, L)
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(clean != 0, drop / clean * 100.0, np.nan)
-        recovered = np.where(means[:, :1] != 0, 1.0 - means / means[:, :1], np.nan)
+        recovered = np.where(mean_drop[:, :1] != 0, 1.0 - mean_drop / mean_drop[:, :1], np.nan)
     recovered[:, 0] = np.nan
-    recovered[:, :, 0] = np.nan  # nothing was lost at level 0
-
-    def over(values: Float, within: Interval | None = None, base: int = 0) -> list[Figure]:
-        """Over ways and levels."""
-        return figures(values.reshape(-1, *values.shape[-2:]), seed, within, base)
-
+    recovered[:, :, 0] = np.nan  # nothing is lost at level 0
     cosine_of, drop_of, percent_of = (
-        [dict(zip(COSINES, pair, strict=True)) for pair in zip(*map(over, values), strict=True)]
+        [
+            dict(zip(COSINES, pair, strict=True))
+            for pair in zip(*(_estimate_rows(column, seed) for column in values), strict=True)
+        ]
         for values in (cosine, drop, percent)
     )
-    retrievals: list[EndToEnd | None] = [None] * len(cosine_of)
-    if searched is not None:
-        measure, shared, tau = searched
-        results = (
-            over(measure, SHARE),
-            over(measure - measure[:1, :1], CHANGE, base=1),
-            over(shared, SHARE, base=1),
-            over(tau, CHANGE, base=1),
-        )
-        retrievals = [EndToEnd(*row) for row in zip(*results, strict=True)]
-    places = [(version, level) for version in (None, *names) for level in LEVELS]
+    retrieval: Sequence[EndToEnd | None] = [None] * len(cosine_of)
+    if searches is not None:
+        retrieval = _end_to_end(searches, seed)
     return tuple(
         NoiseRow(
-            *(level, version, cosine_of[at], drop_of[at], percent_of[at]),
-            {name: float(recovered[c, at // 5, at % 5]) for c, name in enumerate(COSINES)},
-            retrievals[at],
-            versions[at // 5][level][0][0],
+            level=level,
+            rewriter=name,
+            cosine=cosine_of[row],
+            drop=drop_of[row],
+            percent=percent_of[row],
+            recovered=dict(zip(COSINES, recovered[:, version, level].tolist(), strict=True)),
+            retrieval=retrieval[row],
+            example=examples[version][level],
         )
-        for at, (version, level) in enumerate(places)
+        for row, ((version, name), level) in enumerate(product(enumerate(names), LEVELS))
     )
+
+
+def _end_to_end(searches: Float, seed: int) -> list[EndToEnd]:
+    """Estimate measure, change, overlap and τ of each version and level."""
+    measure, overlaps, taus = searches
+    columns = (
+        _estimate_rows(measure, seed, SHARE),
+        _estimate_rows(measure - measure[:1, :1], seed, CHANGE, references=1),
+        _estimate_rows(overlaps, seed, SHARE, references=1),
+        _estimate_rows(taus, seed, CHANGE, references=1),
+    )
+    return [EndToEnd(*estimates) for estimates in zip(*columns, strict=True)]
+
+
+def _estimate_rows(
+    values: Float, seed: int, within: Interval | None = None, *, references: int = 0
+) -> list[Estimate]:
+    """Estimate the mean of each version and level from values (V, L, R, Q)."""
+    return estimate_means(values.reshape(-1, *values.shape[-2:]), seed, within, references)
 
 
 def _prediction(
-    clean: Float, measure: Float, names: list[str], seed: int
+    clean: Float, measure: Float, names: Sequence[str | None], seed: int
 ) -> dict[str, Correlation]:
-    """The change of cosine against that of the measure; level 0 as typed is no point."""
-    versions = ["", *(f" by {name}" for name in names)]
+    """Correlate the change of the cosine with that of the measure; both are (V, L, R, Q).
+
+    Level 0 as typed is their reference, and not a point.
+    """
+    versions = ["" if name is None else f" by {name}" for name in names]
     labels = [f"level {level}{version}" for version in versions for level in LEVELS][1:]
     cosine_changes, measure_changes = (
         (values - values[:1, :1]).mean(axis=2).reshape(-1, values.shape[-1])[1:]

@@ -1,16 +1,17 @@
-"""Guardrails: one-line rules that a diagnosis must not break.
+"""One-line rules about a diagnosis; a rule whose condition holds fails.
 
-    name drop > 30% under strip_diacritics      also topic, both; a family stands for each of its
+    name drop > 30% under strip_diacritics      also topic drop, both drop
     name margin < 0.05                          of the base, or under an ablation
     name/topic ratio < 0.3
-    confused > 5% under formatting              queries for which an impostor is as near
+    confused > 5% under formatting              share of bundles with an impostor as near
     retrieval drop > 2% under initials_form
-    cosine drop > 40% at level 4                to the clean query; passage drop likewise
-    cosine < 0.6 at level 3                     passage cosine likewise
-    recovered < 50% at level 4                  of the cosine drop, by the rewriter
+    cosine drop > 40% at level 4                to the clean query; also passage drop
+    cosine < 0.6 at level 3                     also passage cosine
+    recovered < 50% at level 4                  share of the cosine drop that rewriting undoes
     retrieval drop > 0.05 at level 4
 
-A drop is a fall: positive when the figure went down. With % it is relative, without it absolute.
+A rule about a family of ablations fails if it fails for one of them. A drop is positive when the
+quantity fell; with % it is relative, without absolute.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from rankproof.foundation.errors import InputError, shorten
 
 Kind = Literal["names", "noise"]
 
-FIGURES: dict[Kind, tuple[str, ...]] = {
+QUANTITIES: dict[Kind, tuple[str, ...]] = {
     "names": (
         *("name drop", "topic drop", "both drop", "name margin", "topic margin", "both margin"),
         *("name/topic ratio", "confused", "retrieval drop"),
@@ -41,12 +42,12 @@ FIGURES: dict[Kind, tuple[str, ...]] = {
         "retrieval drop",
     ),
 }
-_ABSOLUTE = (
+_ABSOLUTE = (  # quantities that cannot be percentages
     *("name margin", "topic margin", "both margin", "name/topic ratio"),
     *("cosine", "passage cosine"),
 )
 _SHAPE = re.compile(
-    r"(?P<figure>[a-z][a-z/ ]*?)\s*(?P<sign><=|>=|<|>)\s*"
+    r"(?P<quantity>[a-z][a-z/ ]*?)\s*(?P<sign><=|>=|<|>)\s*"
     r"(?P<number>[-+]?\d*\.?\d+)\s*(?P<percent>%?)"
     r"(?:\s+(?:under|at level|at)\s+(?P<scope>\S+))?",
     re.IGNORECASE,
@@ -55,7 +56,7 @@ _SHAPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must not be.
+    """A condition on a quantity that must not hold.
 
     >>> from rankproof.diagnostics import parse_rule
     >>> rule = parse_rule("cosine drop > 40% at level 4", "noise")
@@ -64,34 +65,35 @@ class Rule:
     """
 
     text: str
-    figure: str
+    quantity: str
     sign: str
-    threshold: float  # percent where `percent`
+    threshold: float  # in percent if `percent`
     percent: bool
-    scope: str | int | None  # an ablation, a family, a level
+    scope: str | int | None  # an ablation or a family of them; a level; None for the ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A rule held against a diagnosis.
+    """The outcome of a rule for a diagnosis.
 
     >>> from rankproof.diagnostics import check_rules, parse_rule
     >>> from rankproof.diagnostics import diagnose_noise
     >>> from rankproof.retrieval.embedders import make_embedder
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> diagnosis = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
     >>> rule = parse_rule("cosine drop > 99% at level 4", "noise")
-    >>> check_rules([rule], found)[0].sentence
+    >>> check_rules([rule], diagnosis)[0].sentence
     'passed: cosine drop > 99% at level 4: 55.5% at level 4'
     """
 
     rule: Rule
-    value: float  # the worst of what the rule covers; NaN where it is undefined
-    where: str
+    value: float  # the worst of all that the rule covers; NaN where it is undefined
+    where: str  # "under strip_diacritics"
     failed: bool
 
     @property
     def sentence(self) -> str:
+        """Whether the rule passed or failed, and the value."""
         if math.isnan(self.value):
             return f"failed: {self.rule.text}: there is no figure {self.where}"
         value = f"{self.value:.1f}%" if self.rule.percent else f"{self.value:.4f}"
@@ -107,7 +109,7 @@ class Verdict:
 
 
 def parse_rule(text: str, kind: Kind) -> Rule:
-    """A rule as it is written; InputError says what is wrong with it.
+    """Parse a rule; an InputError says what is wrong with it.
 
     >>> from rankproof.diagnostics import parse_rule
     >>> parse_rule("name drop > 30% under strip_diacritics", "names").scope
@@ -123,33 +125,42 @@ def parse_rule(text: str, kind: Kind) -> Rule:
         raise InputError(
             f"rule {shorten(text)} is not understood", remedy=f"write it like {example!r}"
         )
-    figure = " ".join(shape["figure"].lower().split())
-    known = FIGURES[kind]
-    if figure not in known:
-        near = get_close_matches(figure, known, 1)
+    quantity = " ".join(shape["quantity"].lower().split())
+    known = QUANTITIES[kind]
+    if quantity not in known:
         raise InputError(
-            f"rule {shorten(text)}: {figure!r} is not a figure of {kind}",
-            remedy=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}",
+            f"rule {shorten(text)}: {quantity!r} is not a figure of {kind}",
+            remedy=_did_you_mean(quantity, known),
         )
     percent = shape["percent"] == "%"
-    if percent and figure in _ABSOLUTE:
+    if percent and quantity in _ABSOLUTE:
         raise InputError(
-            f"rule {shorten(text)}: {figure} is not a percentage", remedy="leave out the % sign"
+            f"rule {shorten(text)}: {quantity} is not a percentage", remedy="leave out the % sign"
         )
-    scope = _scope(text, shape["scope"], figure, kind)
     return Rule(
-        " ".join(text.split()), figure, shape["sign"], float(shape["number"]), percent, scope
+        text=" ".join(text.split()),
+        quantity=quantity,
+        sign=shape["sign"],
+        threshold=float(shape["number"]),
+        percent=percent,
+        scope=_parse_scope(text, shape["scope"], quantity, kind),
     )
 
 
-def _scope(text: str, scope: str | None, figure: str, kind: Kind) -> str | int | None:
+def _did_you_mean(word: str, known: tuple[str, ...]) -> str:
+    near = get_close_matches(word, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+
+
+def _parse_scope(text: str, scope: str | None, quantity: str, kind: Kind) -> str | int | None:
+    """Return the level, or the ablation or family in lower case, that a rule names."""
     if kind == "noise":
         if scope is None or scope not in map(str, LEVELS):
             raise InputError(
                 f"rule {shorten(text)} names no level", remedy="end it with “at level 4”, say"
             )
         return int(scope)
-    if figure == "name/topic ratio":
+    if quantity == "name/topic ratio":
         if scope is not None:
             raise InputError(
                 f"rule {shorten(text)}: the ratio is that of the base",
@@ -157,7 +168,7 @@ def _scope(text: str, scope: str | None, figure: str, kind: Kind) -> str | int |
             )
         return None
     if scope is None:
-        if figure.endswith("drop"):
+        if quantity.endswith("drop"):
             raise InputError(
                 f"rule {shorten(text)} names no ablation",
                 remedy="end it with “under strip_diacritics”, or a family: " + ", ".join(FAMILIES),
@@ -165,96 +176,107 @@ def _scope(text: str, scope: str | None, figure: str, kind: Kind) -> str | int |
         return BASE
     known = (BASE, *ABLATIONS, *FAMILIES)
     if scope.lower() not in known:
-        near = get_close_matches(scope.lower(), known, 1)
         raise InputError(
             f"rule {shorten(text)}: {scope!r} is neither an ablation nor a family",
-            remedy=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}",
+            remedy=_did_you_mean(scope.lower(), known),
         )
     return scope.lower()
 
 
 def check_rules(rules: Iterable[Rule], diagnosis: NamesDiagnosis | NoiseDiagnosis) -> list[Verdict]:
-    """Each rule held against the means of a diagnosis. What is undefined, or was not tried, fails.
+    """Compare each rule with a diagnosis; one whose quantity is undefined or not measured fails.
 
     >>> from rankproof.diagnostics import check_rules, parse_rule
     >>> from rankproof.diagnostics import diagnose_noise
     >>> from rankproof.retrieval.embedders import make_embedder
     >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
-    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> diagnosis = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
     >>> rule = parse_rule("cosine drop > 99% at level 4", "noise")
-    >>> check_rules([rule], found)[0].failed
+    >>> check_rules([rule], diagnosis)[0].failed
     False
     """
     verdicts = []
     for rule in rules:
-        found = (
-            _names(rule, diagnosis)
-            if isinstance(diagnosis, NamesDiagnosis)
-            else _noise(rule, diagnosis)
-        )
+        if isinstance(diagnosis, NamesDiagnosis):
+            values = _names_values(rule, diagnosis)
+        else:
+            values = _noise_values(rule, diagnosis)
         worst = max if rule.sign.startswith(">") else min
-        unknown = [pair for pair in found if math.isnan(pair[0])]
-        value, where = unknown[0] if unknown else worst(found)
+        undefined = [pair for pair in values if math.isnan(pair[0])]
+        value, where = undefined[0] if undefined else worst(values)
         failed = math.isnan(value) or SIGNS[rule.sign](value, rule.threshold)
         verdicts.append(Verdict(rule, value, where, failed))
     return verdicts
 
 
-def _names(rule: Rule, diagnosis: NamesDiagnosis) -> list[tuple[float, str]]:
+def _names_values(rule: Rule, diagnosis: NamesDiagnosis) -> list[tuple[float, str]]:
+    """Return the value of the rule's quantity in each row that it covers, and which row that is.
+
+    Ablations that change none of the texts are not covered.
+    """
     if rule.scope is None:
         return [(diagnosis.ratio.mean, "in the base")]
-    rows = [r for r in diagnosis.rows if rule.scope in (r.ablation, r.family)]
-    tried = [r for r in rows if r.changed or not r.family]
-    if not tried:
+    rows = [row for row in diagnosis.rows if rule.scope in (row.ablation, row.family)]
+    covered = [row for row in rows if row.changed or row.family is None]
+    if not covered:
         return [(math.nan, f"under {rule.scope}: it changes none of these texts")]
     return [
         (
-            _name_figure(rule, row, diagnosis),
-            f"under {row.ablation}" if row.family else "in the base",
+            _names_value(rule, row, diagnosis),
+            "in the base" if row.family is None else f"under {row.ablation}",
         )
-        for row in tried
+        for row in covered
     ]
 
 
-def _name_figure(rule: Rule, row: NameRow, diagnosis: NamesDiagnosis) -> float:
-    if rule.figure == "confused":
+def _names_value(rule: Rule, row: NameRow, diagnosis: NamesDiagnosis) -> float:
+    """Return the rule's quantity in one row."""
+    if rule.quantity == "confused":
         return row.confused.mean * (100.0 if rule.percent else 1.0)
-    if rule.figure == "retrieval drop":
-        lost = -row.retrieval_change[MEASURES[0]].mean
-        return _relative(lost, diagnosis.base.retrieval[MEASURES[0]].mean, rule.percent)
-    margin, _, what = rule.figure.partition(" ")
-    if what == "margin":
+    if rule.quantity == "retrieval drop":
+        change = row.retrieval_change[MEASURES[0]].mean
+        return _drop(change, diagnosis.base.retrieval[MEASURES[0]].mean, rule.percent)
+    margin, _, statistic = rule.quantity.partition(" ")
+    if statistic == "margin":
         return row.margin[margin].mean
-    return -(row.percent if rule.percent else row.change)[margin].mean + 0.0
+    return _positive_zero(-(row.percent if rule.percent else row.change)[margin].mean)
 
 
-def _noise(rule: Rule, diagnosis: NoiseDiagnosis) -> list[tuple[float, str]]:
+def _noise_values(rule: Rule, diagnosis: NoiseDiagnosis) -> list[tuple[float, str]]:
+    """Return the value of the rule's quantity at its level; of `recovered`, for each rewriter."""
     level = int(rule.scope or 0)
     where = f"at level {level}"
-    if rule.figure == "recovered":
-        ways = [diagnosis.at(level, name) for name in diagnosis.rewriters]
-        share = 100.0 if rule.percent else 1.0
-        return [
-            (row.recovered["clean"] * share, f"{where}, rewritten by {row.rewriter}")
-            for row in ways
-        ] or [(math.nan, f"{where}: nothing was rewritten")]
-    return [(_noise_figure(rule, diagnosis.at(level), diagnosis), where)]
+    if rule.quantity != "recovered":
+        return [(_noise_value(rule, diagnosis.at(level), diagnosis), where)]
+    rows = [diagnosis.at(level, name) for name in diagnosis.rewriters]
+    factor = 100.0 if rule.percent else 1.0
+    if not rows:
+        return [(math.nan, f"{where}: nothing was rewritten")]
+    return [
+        (row.recovered["clean"] * factor, f"{where}, rewritten by {row.rewriter}") for row in rows
+    ]
 
 
-def _noise_figure(rule: Rule, row: NoiseRow, diagnosis: NoiseDiagnosis) -> float:
-    if rule.figure == "retrieval drop":
-        if row.retrieval is None:
-            return math.nan
+def _noise_value(rule: Rule, row: NoiseRow, diagnosis: NoiseDiagnosis) -> float:
+    """Return the rule's quantity at one level as typed; NaN for retrieval without a corpus."""
+    if rule.quantity == "retrieval drop":
         base = diagnosis.at(0).retrieval
-        assert base is not None
-        return _relative(-row.retrieval.change.mean, base.measure.mean, rule.percent)
-    cosine = "passage" if rule.figure.startswith("passage") else "clean"
-    if not rule.figure.endswith("drop"):
-        return row.cosine[cosine].mean
-    return -(row.percent if rule.percent else row.drop)[cosine].mean + 0.0
+        if row.retrieval is None or base is None:
+            return math.nan
+        return _drop(row.retrieval.change.mean, base.measure.mean, rule.percent)
+    target = "passage" if rule.quantity.startswith("passage") else "clean"
+    if not rule.quantity.endswith("drop"):
+        return row.cosine[target].mean
+    return _positive_zero(-(row.percent if rule.percent else row.drop)[target].mean)
 
 
-def _relative(lost: float, of: float, percent: bool) -> float:
+def _drop(change: float, base: float, percent: bool) -> float:
+    """Return how far a value fell from the base; in percent NaN if the base is 0."""
     if not percent:
-        return lost + 0.0
-    return lost / of * 100.0 + 0.0 if of else math.nan
+        return _positive_zero(-change)
+    return _positive_zero(-change / base * 100.0) if base else math.nan
+
+
+def _positive_zero(value: float) -> float:
+    """Return 0.0 for −0.0, which would be printed with its sign."""
+    return value + 0.0

@@ -1,4 +1,4 @@
-"""What a configuration may say of a diagnosis."""
+"""The configuration of a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 
 
 class RuleSettings(Settings):
-    """Rules that must not be broken, as `rules.py` reads them."""
+    """Rules that must not fail, as rules.py parses them."""
 
     names: tuple[str, ...] = ()
     noise: tuple[str, ...] = ()
 
 
 class DiagnoseSettings(Settings):
-    """The embedder to diagnose, a rewriter beside the rules, and what must not be."""
+    """The embedder to diagnose, a rewriter to compare with the built-in ones, and the rules."""
 
     embedder: EmbedderChoice = WordllamaSettings()
     rewriter: RewriterChoice | None = None

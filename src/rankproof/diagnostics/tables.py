@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from rankproof.diagnostics.figures import Figure
-from rankproof.diagnostics.names import LEAST, MEASURES, NamesDiagnosis
-from rankproof.diagnostics.noise import NoiseDiagnosis
+from rankproof.diagnostics.mentions import Mentions
+from rankproof.diagnostics.names import MEASURES, MIN_BASE_MARGIN, NameRow, NamesDiagnosis
+from rankproof.diagnostics.noise import EndToEnd, NoiseDiagnosis
 from rankproof.foundation.phrasing import out_of, plural
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.intervals import MIN_QUERIES
@@ -15,7 +15,16 @@ INTERVAL = f"the interval is a 95% bootstrap over queries, of {MIN_QUERIES} or m
 
 
 def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
-    """A row for each ablation; the corpus below it where one was searched."""
+    """Return a table of the ablations, and a second one if a corpus was searched."""
+    tables = [_ablation_table(diagnosis)]
+    mentions = diagnosis.mentions
+    if mentions is not None and mentions.rows:
+        tables.append(_mentions_table(mentions))
+    return tables
+
+
+def _ablation_table(diagnosis: NamesDiagnosis) -> Table:
+    """Return the margins of each ablation, and their effect on searching the bundles."""
     measure = MEASURES[0]
     columns = [
         Column("ablation", "text"),
@@ -37,7 +46,7 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
             row.family or "",
             *(row.margin["name"].mean, row.margin["name"].sd),
             *(row.margin["topic"].mean, row.margin["both"].mean),
-            *_percent(row.percent["name"], row.family is None),
+            *_percent_cells(row),
             row.excluded["name"],
             row.confused.mean * 100.0,
             row.retrieval[measure].mean,
@@ -50,38 +59,46 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
     notes = [
         f"{diagnosis.embedder}, {diagnosis.language}: {plural(diagnosis.queries, 'query')} × "
         f"{plural(diagnosis.runs, 'run')}; name/topic ratio {ratio.mean:.3f}{ends}",
-        f"left out of ΔΔ%: rows whose base Δname is below {LEAST}; {INTERVAL}",
+        f"left out of ΔΔ%: rows whose base Δname is below {MIN_BASE_MARGIN}; {INTERVAL}",
         f"{measure}, overlap and τ: the questions searched among the passages of all bundles",
     ]
-    tables = [Table(columns, rows, notes=notes)]
-    mentions = diagnosis.mentions
-    if mentions is not None and mentions.rows:
-        searched = [
-            (
-                row.ablation,
-                row.measure.mean,
-                *(row.change.mean, *row.change.ci),
-                *(row.overlap.mean, row.tau.mean),
-                *(row.queries_changed, row.passages_changed),
-            )
-            for row in mentions.rows
-        ]
-        head = [
-            Column("ablation", "text"),
-            Column(mentions.measure),
-            Column("change", "signed"),
-            *Column.each("ci low", "ci high", style="signed", dim=True, drop=3),
-            *Column.each("overlap", "τ", drop=2),
-            *Column.each("queries changed", "passages changed", dim=True, drop=1),
-        ]
-        name = out_of(mentions.queries, mentions.of, "query", "names", "name")
-        said = f"{mentions.corpus}: {name} an author"
-        tables.append(Table(head, searched, notes=[said]))
-    return tables
+    return Table(columns, rows, notes=notes)
+
+
+def _percent_cells(row: NameRow) -> tuple[Cell, ...]:
+    """Return ΔΔ% with deviation and interval; nothing for the base, which has no change."""
+    if row.family is None:
+        return (None,) * 4
+    percent = row.percent["name"]
+    return (percent.mean, percent.sd, *percent.ci)
+
+
+def _mentions_table(mentions: Mentions) -> Table:
+    """Return what each ablation changes in searching the user's corpus."""
+    columns = [
+        Column("ablation", "text"),
+        Column(mentions.measure),
+        Column("change", "signed"),
+        *Column.each("ci low", "ci high", style="signed", dim=True, drop=3),
+        *Column.each("overlap", "τ", drop=2),
+        *Column.each("queries changed", "passages changed", dim=True, drop=1),
+    ]
+    rows = [
+        (
+            row.ablation,
+            row.measure.mean,
+            *(row.change.mean, *row.change.ci),
+            *(row.overlap.mean, row.tau.mean),
+            *(row.queries_changed, row.passages_changed),
+        )
+        for row in mentions.rows
+    ]
+    queries_name = out_of(mentions.queries, mentions.of, "query", "names", "name")
+    return Table(columns, rows, notes=[f"{mentions.corpus}: {queries_name} an author"])
 
 
 def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
-    """A row for each level, as typed and as rewritten."""
+    """Return a table with a row for each level, as typed and as rewritten."""
     columns = [
         Column("level"),
         Column("query", "text"),
@@ -102,22 +119,17 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
             else []
         ),
     ]
-    rows: list[tuple[Cell, ...]] = []
-    for row in diagnosis.rows:
-        ends: tuple[Cell, ...] = ()
-        if row.retrieval is not None:
-            found = row.retrieval
-            ends = tuple(f.mean for f in (found.measure, found.change, found.overlap, found.tau))
-        rows.append(
-            (
-                *(row.level, row.rewriter or "as typed"),
-                *(row.cosine["clean"].mean, row.cosine["clean"].sd),
-                *(row.percent["clean"].mean, *row.percent["clean"].ci),
-                *(row.cosine["passage"].mean, row.percent["passage"].mean),
-                row.recovered["clean"] * 100.0,
-                *ends,
-            )
+    rows = [
+        (
+            *(row.level, row.rewriter or "as typed"),
+            *(row.cosine["clean"].mean, row.cosine["clean"].sd),
+            *(row.percent["clean"].mean, *row.percent["clean"].ci),
+            *(row.cosine["passage"].mean, row.percent["passage"].mean),
+            row.recovered["clean"] * 100.0,
+            *_retrieval_cells(row.retrieval),
         )
+        for row in diagnosis.rows
+    ]
     notes = [
         f"{diagnosis.embedder}, {diagnosis.language}, {diagnosis.source}: "
         f"{plural(diagnosis.queries, 'query')} × {plural(diagnosis.runs, 'run')}; {INTERVAL}",
@@ -126,6 +138,9 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
     return [Table(columns, rows, notes=notes)]
 
 
-def _percent(figure: Figure, base: bool) -> tuple[Cell, ...]:
-    """The base has no change."""
-    return (None,) * 4 if base else (figure.mean, figure.sd, *figure.ci)
+def _retrieval_cells(retrieval: EndToEnd | None) -> tuple[Cell, ...]:
+    """Return the means of a search; nothing without a corpus."""
+    if retrieval is None:
+        return ()
+    estimates = (retrieval.measure, retrieval.change, retrieval.overlap, retrieval.tau)
+    return tuple(estimate.mean for estimate in estimates)

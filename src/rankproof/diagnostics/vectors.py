@@ -1,4 +1,4 @@
-"""Texts → unit vectors, each text once: equal texts get equal vectors, to the last bit."""
+"""Embed texts as unit vectors, each text once, so that equal texts have equal vectors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rankproof.foundation.progress import advance
 from rankproof.retrieval.protocols import Embedder
 from rankproof.retrieval.workshop import check_rows
 
-_BATCH = 512  # texts embedded between two reports of progress
+_BATCH = 512  # texts between two updates of the progress display
 
 
 class Embedded:
-    """Vectors of many texts, looked up by text."""
+    """Unit vectors of texts, looked up by text."""
 
     def __init__(self, embed: Callable[[Sequence[str]], Array], texts: Sequence[str], name: str):
         """Embed each distinct text once, in batches; `name` is the embedder's, for messages."""
@@ -32,9 +32,6 @@ class Embedded:
                 "vectors of different lengths", place=name, remedy="check the embedder"
             )
         self.vectors = np.concatenate(parts)  # (unique texts, D)
-
-    def __len__(self) -> int:
-        return len(self.vectors)
 
     def rows(self, texts: Sequence[str]) -> Array:
         """Return (n,) the row of each text in `vectors`."""
