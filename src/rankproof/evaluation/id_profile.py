@@ -109,6 +109,8 @@ def profile_ids(
     judged_ids = judged_ids.unique()
     new_share, new_ids = _unknown_shares(run, matched.listed[_spread(without)], judged_ids)
     other_share, _ = _unknown_shares(run, matched.listed[_spread(others)], judged_ids)
+    if not len(new_share):  # all of these lists are empty
+        return profile
     return replace(
         profile,
         unknown=float((new_share == 1.0).mean()) * len(without),

@@ -7,7 +7,7 @@ A table knows how each cell is written for people, and nothing of terminals or f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +129,18 @@ class Table:
             title=data["title"],
             notes=data["notes"],
         )
+
+    @classmethod
+    def of_records(
+        cls,
+        columns: Mapping[str, Column | None],
+        records: Iterable[Mapping[str, Cell]],
+        notes: Sequence[str] = (),
+    ) -> Table:
+        """Return the values of each record under these keys; a key without a column is skipped."""
+        shown = {key: column for key, column in columns.items() if column is not None}
+        rows = [[record[key] for key in shown] for record in records]
+        return cls(list(shown.values()), rows, notes=notes)
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame, notes: Sequence[str] = ()) -> Table:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from rankproof.foundation.phrasing import plural
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
-from rankproof.presentation.judged_column import any_unjudged
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
-from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.accuracy import Accuracy
-from rankproof.tradeoffs.ceilings import SLIGHT, Ceilings
+from rankproof.tradeoffs.ceilings import SLIGHT, Ceilings, ceiling_table
 from rankproof.tradeoffs.novelty import Novelty
+from rankproof.tradeoffs.results import interval_cell
 from rankproof.tradeoffs.sensitivity import Sensitivity
 
 
@@ -80,7 +78,7 @@ class CeilingReport(Displayed):
 
     def tables(self) -> list[Table]:
         """The ceilings, then a table for each part that was requested."""
-        tables = [_ceiling_table(self.ceilings)]
+        tables = [ceiling_table(self.ceilings)]
         if self.accuracy is not None:
             tables.append(_accuracy_table(self.accuracy))
         if self.novelty is not None:
@@ -88,55 +86,6 @@ class CeilingReport(Displayed):
         if self.sensitivity is not None:
             tables.append(_sensitivity_table(self.sensitivity))
         return tables
-
-
-def _ceiling_table(runs: list[Ceilings]) -> Table:
-    """One row per run and measure."""
-    has_unjudged = any_unjudged(c.judged for run in runs for c in run.measures.values())
-    columns = [
-        Column("run", "text", folds=True),
-        Column("measure", "text"),
-        Column("actual"),
-        *([Column("judged", drop=4)] if has_unjudged else []),
-        *Column.each("min", "max", dim=True, drop=1),
-        Column("PROC"),
-        Column("%PROC", "text"),
-        Column("95%", "text", dim=True, drop=3),
-        Column("ordering", "signed"),
-        Column("95%", "text", dim=True, drop=3),
-        Column("pool lacks"),
-        Column("95%", "text", dim=True, drop=3),
-        Column("queries", drop=2),
-    ]
-    rows: list[list[Cell]] = []
-    for run in runs:
-        for measure, c in run.measures.items():
-            percent = "–" if math.isnan(c.percent) else f"{c.percent:.1f}"
-            judged = [c.judged] if has_unjudged else []
-            cells: list[Cell] = [run.name, str(measure), c.actual, *judged, c.actual_min]
-            cells += [c.actual_max, c.proc, percent, _span(c.percent_ci, 1)]
-            cells += [c.ordering, _span(c.ordering_ci), c.retrieval, _span(c.retrieval_ci)]
-            rows.append([*cells, c.queries])
-    notes = [
-        "actual is the mean over all orders of ties, min and max the worst and best of them",
-        "%PROC is mean actual over mean PROC; 95% intervals over queries",
-    ]
-    for run in runs:
-        owner = "its own documents" if run.pool == run.name else run.pool
-        pool = f"{run.name}: reorders {owner}" + (f", top {run.depth}" if run.depth else "")
-        notes.append("; ".join([pool, *run.notes()]))
-        for measure, c in run.measures.items():
-            if c.proc_min is not None and c.proc_max is not None and c.proc_min < c.proc_max:
-                notes.append(
-                    f"{measure}: PROC lies between {c.proc_min:.4f} and {c.proc_max:.4f} over "
-                    "tie-breaks at the end of the pool"
-                )
-    return Table(columns, rows, notes=notes)
-
-
-def _span(interval: Interval, digits: int = 3) -> str:
-    low, high = interval
-    return "–" if math.isnan(low) or math.isnan(high) else f"{low:.{digits}f} … {high:.{digits}f}"
 
 
 def _accuracy_table(by_run: list[tuple[str, Accuracy]]) -> Table:
@@ -149,7 +98,7 @@ def _accuracy_table(by_run: list[tuple[str, Accuracy]]) -> Table:
     ]
     rows: list[list[Cell]] = [
         [
-            *(name, f"Acc|Hit@{a.k}", a.expected, a.min, a.max, _span(a.ci)),
+            *(name, f"Acc|Hit@{a.k}", a.expected, a.min, a.max, interval_cell(*a.ci)),
             *(a.hits, a.answered, a.overall),
         ]
         for name, a in by_run

@@ -1,9 +1,13 @@
-"""PROC@K: the best that any reordering of a pool of candidates reaches.
+"""PROC@K: the highest value of a measure that any reordering of a pool of candidates reaches.
 
 A low score has two causes: passages that were not retrieved, and retrieved ones in a poor order.
-PROC separates them. Documents that all tie can be in any order, so PROC of a pool is the maximum of
-the measure over the ties of one group. What PROC lacks to the best of all graded passages is for
-retrieval to find; what the run lacks to PROC is for a reranker to order.
+PROC separates them:
+
+    ordering headroom    PROC − actual    what a perfect reranker of the same candidates would add
+    retrieval headroom   ideal − PROC     what no order adds, because the candidates lack it
+
+where the ideal is the best order of all graded passages. If all candidates tie, every order of them
+is possible, so that PROC is the maximum of the measure over the orders of a single tie group.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.judged_column import NOTE, any_unjudged
-from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.intervals import (
     Interval,
     difference_intervals,
@@ -39,6 +43,7 @@ from rankproof.statistics.intervals import (
 )
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tradeoffs.candidates import candidates
+from rankproof.tradeoffs.results import interval_cell
 from rankproof.unjudged.judged_share import attach_judged, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
@@ -48,7 +53,6 @@ PROC_IS_IDEAL = (
     "every judged passage is among the candidates: where judgements were made of these lists, PROC "
     "is the ideal by construction and says nothing of what retrieval misses"
 )
-# Of these more is not better, document by document.
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,8 @@ class Ceiling:
     @property
     def knob(self) -> str:
         """Where there is more to gain: "ordering", "pool", "either" or "neither"."""
-        nothing = self.queries > 1 and self.actual == self.ideal
-        if nothing or self.left_ci[1] < SLIGHT:
+        is_perfect = self.queries > 1 and self.actual == self.ideal
+        if is_perfect or self.left_ci[1] < SLIGHT:
             return "neither"
         low, high = self.balance_ci
         if math.isnan(low) or low <= 0 <= high:
@@ -119,8 +123,10 @@ class Ceiling:
             "either": "the two do not differ beyond chance: either knob is worth turning.",
         }
         if not self.left_ci[1] < SLIGHT:
-            asked = plural(self.queries, "query")
-            advice["neither"] = f"nothing is left to gain on these {asked}; others may leave some."
+            queries = plural(self.queries, "query")
+            advice["neither"] = (
+                f"nothing is left to gain on these {queries}; others may leave some."
+            )
         if math.isnan(self.balance_ci[0]):
             few = "one query" if self.queries == 1 else plural(self.queries, "query")
             advice["either"] = f"{few} cannot tell which of the two to turn."
@@ -132,6 +138,7 @@ class Ceiling:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        """All values and intervals, as JSON has them."""
         return plain_fields(
             *(self, "actual", "actual_min", "actual_max", "proc", "proc_min", "proc_max", "ideal"),
             *("percent", "ratio", "ordering", "retrieval", "actual_ci", "proc_ci", "percent_ci"),
@@ -140,7 +147,7 @@ class Ceiling:
 
 
 def percent_of(part: float, whole: float) -> float:
-    """A part in percent of the whole; NaN where there is no whole."""
+    """Return a part in percent of the whole; NaN if the whole is 0."""
     return 100.0 * part / whole if whole > 0 else math.nan
 
 
@@ -161,12 +168,12 @@ class Ceilings(Displayed):
     pool: str  # whose candidates may be reordered
     depth: int | None
     measures: dict[Measure, Ceiling]
-    cut: int  # queries whose pool ends inside a tie
+    cut: int  # queries whose pool ends inside a tie group
     outside: int  # documents in the top K of the run, K the largest, that the pool lacks
     missing: int  # judged queries that the run lacks
     seed: int
     own: bool = False  # the candidates hold every judged passage: PROC is the ideal
-    guessed: tuple[str, ...] = ()  # of the files
+    guessed: tuple[str, ...] = ()  # what was guessed when the files were read
 
     def __getitem__(self, measure: str | Measure) -> Ceiling:
         key = parse(measure)
@@ -177,18 +184,8 @@ class Ceilings(Displayed):
         return self.measures[key]
 
     def tables(self) -> list[Table]:
-        """A row for each measure."""
-        columns = [Column("measure", "text"), Column("actual"), Column("PROC"), Column("ideal")]
-        columns += [Column("%PROC"), Column("ordering"), Column("retrieval"), Column("queries")]
-        columns += [Column("judged")]
-        rows = [
-            (
-                *(str(m), c.actual, c.proc, c.ideal, c.percent, c.ordering, c.retrieval),
-                *(c.queries, c.judged),
-            )
-            for m, c in self.measures.items()
-        ]
-        return [Table(columns, rows, notes=self.notes())]
+        """The table of this run alone."""
+        return [ceiling_table([self])]
 
     def charts(self) -> list[Chart]:
         """What the run reaches and what its pool allows, a row for each measure."""
@@ -222,12 +219,57 @@ class Ceilings(Displayed):
         return [*notes, *self.guessed]
 
     def to_dict(self) -> dict[str, Any]:
+        """The run, its pool and the ceilings, as JSON has them."""
         return plain_fields(
             self, "name", "pool", "depth", "cut", "outside", "missing", "own", "seed", "measures"
         )
 
     def __str__(self) -> str:
         return "\n".join([c.words() for c in self.measures.values()] + self.notes())
+
+
+def ceiling_table(runs: Sequence[Ceilings]) -> Table:
+    """Return a row for each run and measure, with notes on each run."""
+    has_unjudged = any_unjudged(c.judged for run in runs for c in run.measures.values())
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("actual"),
+        *([Column("judged", drop=4)] if has_unjudged else []),
+        *Column.each("min", "max", dim=True, drop=1),
+        Column("PROC"),
+        Column("%PROC", "text"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("ordering", "signed"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("pool lacks"),
+        Column("95%", "text", dim=True, drop=3),
+        Column("queries", drop=2),
+    ]
+    rows: list[list[Cell]] = []
+    for run in runs:
+        for measure, c in run.measures.items():
+            percent = "–" if math.isnan(c.percent) else f"{c.percent:.1f}"
+            judged: list[Cell] = [c.judged] if has_unjudged else []
+            cells: list[Cell] = [run.name, str(measure), c.actual, *judged, c.actual_min]
+            cells += [c.actual_max, c.proc, percent, interval_cell(*c.percent_ci, 1)]
+            cells += [c.ordering, interval_cell(*c.ordering_ci)]
+            rows.append([*cells, c.retrieval, interval_cell(*c.retrieval_ci), c.queries])
+    notes = [
+        "actual is the mean over all orders of ties, min and max the worst and best of them",
+        "%PROC is mean actual over mean PROC; 95% intervals over queries",
+    ]
+    for run in runs:
+        owner = "its own documents" if run.pool == run.name else run.pool
+        pool = f"{run.name}: reorders {owner}" + (f", top {run.depth}" if run.depth else "")
+        notes.append("; ".join([pool, *run.notes()]))
+        for measure, c in run.measures.items():
+            if c.proc_min is not None and c.proc_max is not None and c.proc_min < c.proc_max:
+                notes.append(
+                    f"{measure}: PROC lies between {c.proc_min:.4f} and {c.proc_max:.4f} over "
+                    "tie-breaks at the end of the pool"
+                )
+    return Table(columns, rows, notes=notes)
 
 
 def ceilings(
@@ -258,21 +300,21 @@ def ceilings(
     check_order(order)
     if pool_depth is not None and pool_depth < 1:
         raise InputError(f"pool depth {pool_depth} is below 1", remedy="take the top 100, say")
-    judged, own_run = read_qrels(qrels), read_run(run)
+    judgments, own_run = read_qrels(qrels), read_run(run)
     parsed = measures_at(measures, at)
     pools = [own_run] if pool is None else _read_pools(pool)
     ranks = [candidates(p, order) for p in pools]
-    cut_pools = [_top(frame, pool_depth) for frame in ranks]
+    united = pl.concat([_top(frame, pool_depth) for frame in ranks])
     policy = Policy(order=order)
-    actual = attach_judged(evaluate_tables(own_run, judged, with_judged(parsed), policy), parsed)
-    proc = _best_order(cut_pools, judged, parsed, policy)
-    ideal = _best_order([judged.to_frame()], judged, parsed, policy)
-    cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in ranks])
+    actual = attach_judged(evaluate_tables(own_run, judgments, with_judged(parsed), policy), parsed)
+    proc = _best_order(united, judgments, parsed, policy)
+    ideal = _best_order(judgments.to_frame(), judgments, parsed, policy)
+    cut_queries = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in ranks])
     extremes: dict[Measure, tuple[Float, Float]] = {}  # not known of a union
     if len(pools) == 1:
         extremes = {measure: (values, values) for measure, values in proc.items()}
-        if len(cut):
-            extremes = _extremes(ranks[0], judged, parsed, policy, pool_depth)
+        if len(cut_queries):
+            extremes = _extremes(ranks[0], judgments, parsed, policy, pool_depth)
     values = {m: (actual.outcomes[m].in_mean(), proc[m], ideal[m]) for m in parsed}
     columns = np.stack([column for three in values.values() for column in three], axis=1)
     means = resampled_means(columns, seed, resamples)  # all measures from the same draws
@@ -288,20 +330,19 @@ def ceilings(
         )
         by_measure[measure] = replace(ceiling, judged=actual.judged[measure])
     deepest = max(m.cutoff or 0 for m in parsed)
-    united = pl.concat(cut_pools)
     top = _top(candidates(own_run, order), deepest or None)
     outside = top.join(united, on=["query", "doc"], how="anti")
-    notes = (*judged.notes, *(note for p in (own_run, *pools) for note in p.notes))
+    notes = (*judgments.notes, *(note for p in (own_run, *pools) for note in p.notes))
     return Ceilings(
         name=own_run.name,
         pool=" + ".join(p.name for p in pools),
         depth=pool_depth,
         measures=by_measure,
-        cut=cut.n_unique(),
-        outside=len(outside.join(judged.to_frame(), on="query", how="semi")),
+        cut=cut_queries.n_unique(),
+        outside=len(outside.join(judgments.to_frame(), on="query", how="semi")),
         missing=actual.missing,
         seed=seed,
-        own=holds_all(united, judged),
+        own=holds_all(united, judgments),
         guessed=tuple(dict.fromkeys(notes)),
     )
 
@@ -360,11 +401,11 @@ def _straddles(depth: int | None) -> pl.Expr:
 
 
 def _best_order(
-    pools: list[pl.DataFrame], qrels: Qrels, measures: Sequence[Measure], policy: Policy
+    pool: pl.DataFrame, qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> dict[Measure, Float]:
-    """Return (Q,) per measure the best that any order of the united pools reaches."""
-    united = pl.concat([p.select("query", "doc") for p in pools]).unique(maintain_order=True)
-    tied = read_run(united.with_columns(score=pl.lit(0.0)), name="pool")
+    """Return (Q,) per measure the best that any order of the candidates reaches."""
+    distinct = pool.select("query", "doc").unique(maintain_order=True)
+    tied = read_run(distinct.with_columns(score=pl.lit(0.0)), name="pool")
     evaluation = evaluate_tables(tied, qrels, measures, policy)
     return {measure: outcomes.max for measure, outcomes in evaluation.outcomes.items()}
 
@@ -393,7 +434,7 @@ def _extremes(
         graded = reached.join(gains, on=["query", "doc"], how="left", maintain_order="left")
         graded = graded.with_columns(pl.col("gain").fill_null(0.0))
         worst, best = (
-            _best_order([_admit_by_gain(graded, depth, descending)], qrels, several, policy)
+            _best_order(_admit_by_gain(graded, depth, descending), qrels, several, policy)
             for descending in (False, True)
         )
         extremes |= {measure: (worst[measure], best[measure]) for measure in several}

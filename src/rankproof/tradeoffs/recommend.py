@@ -30,10 +30,17 @@ from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.judged_column import NOTE, any_unjudged
 from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Cell, Column, Table
+from rankproof.presentation.tables import Column, Table
 from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.pareto import quality_measure
-from rankproof.tradeoffs.results import AT_PROMPT, Results, currency_sign, money, read_results
+from rankproof.tradeoffs.results import (
+    AT_PROMPT,
+    Results,
+    currency_sign,
+    interval_cell,
+    money,
+    read_results,
+)
 from rankproof.tradeoffs.selection import (
     Limits,
     Row,
@@ -48,6 +55,10 @@ from rankproof.tradeoffs.selection import (
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
+_EFFICIENCY_NOTE = (
+    "efficiency: mean of NRecall4 and RAnWG at 10 and 30 over p50 seconds; it orders a shortlist "
+    "and does not measure quality"
+)
 _DRAWN = 40  # configurations in the chart, best first
 _ROUNDING = 1e-9  # by which the end of an interval may be past its mean
 _MEASURE_SUFFIXES = (  # of the columns that accompany a measure
@@ -146,78 +157,76 @@ class Recommendation(Displayed):
         return [self._choice_table(), *([self._marginal_table()] if len(self.marginal) else [])]
 
     def _choice_table(self) -> Table:
+        """Return the configurations that are chosen, or that no other dominates."""
         chosen = [choice.configuration for choice in self.choices]
         shown = self.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
         has_unjudged = any_unjudged(self.table["judged"].drop_nulls())
-        is_unpriced = bool(self.table["unpriced"].is_not_null().any())
+        has_memory, has_unpriced = (
+            bool(self.table[name].is_not_null().any()) for name in ("memory", "unpriced")
+        )
+        fine: dict[str, Any] = {"exact_zero": True}
         columns = {
             "configuration": Column("configuration", "text", folds=True),
             "quality": Column(self.measure),
             "interval": Column("95%", "text", dim=True),
-            "judged": Column("judged", drop=4),
-            "p50": Column("p50 ms", drop=5, digits=1, exact_zero=True),
-            "p95": Column("p95 ms", digits=1, exact_zero=True),
-            "cost": Column(f"{currency_sign(self.currency)}/1000", digits=2, exact_zero=True),
-            "memory": Column("MB", drop=3, digits=1, exact_zero=True),
-            "unpriced": Column("unpriced", "text"),
+            "judged": Column("judged", drop=4) if has_unjudged else None,
+            "p50": Column("p50 ms", drop=5, digits=1, **fine),
+            "p95": Column("p95 ms", digits=1, **fine),
+            "cost": Column(f"{currency_sign(self.currency)}/1000", digits=2, **fine),
+            "memory": Column("MB", drop=3, digits=1, **fine) if has_memory else None,
+            "unpriced": Column("unpriced", "text") if has_unpriced else None,
             "k": Column("K", drop=1),
             "prompt_k": Column("prompt", drop=1),
-            "efficiency": Column("efficiency", dim=True, drop=2, digits=3, exact_zero=True),
+            "efficiency": Column("efficiency", dim=True, drop=2, digits=3, **fine),
             "chosen": Column("chosen", "text"),
         }
-        for key, is_shown in {
-            "judged": has_unjudged,
-            "memory": bool(self.table["memory"].is_not_null().any()),
-            "unpriced": is_unpriced,
-        }.items():
-            if not is_shown:
-                del columns[key]
-        rows: list[list[Cell]] = []
-        for row in shown.iter_rows(named=True):
-            low, high = row["low"], row["high"]
-            row["interval"] = "–" if low is None else f"{low:.3f} … {high:.3f}"
-            row["unpriced"] = row["unpriced"] or "–"
-            row["chosen"] = "; ".join(
-                c.limits.name if c.feasible else f"closest to {c.limits.name}"
-                for c in self.choices
-                if c.configuration == row["configuration"]
-            )
-            rows.append([row[key] for key in columns])
+        records = [
+            {
+                **row,
+                "interval": interval_cell(row["low"], row["high"]),
+                "unpriced": row["unpriced"] or "–",
+                "chosen": self._rules_that_chose(row["configuration"]),
+            }
+            for row in shown.iter_rows(named=True)
+        ]
         hidden = len(self.table) - len(shown)
         are = plural(hidden, "dominated configuration is", "dominated configurations are")
         notes = [f"{are} not shown"] if hidden else []
         notes += [NOTE] if has_unjudged else []
         if self.table["efficiency"].null_count() < len(self.table):
-            notes.append(
-                "efficiency: mean of NRecall4 and RAnWG at 10 and 30 over p50 seconds; it orders "
-                "a shortlist and does not measure quality"
-            )
-        return Table(list(columns.values()), rows, notes=notes)
+            notes.append(_EFFICIENCY_NOTE)
+        return Table.of_records(columns, records, notes)
+
+    def _rules_that_chose(self, name: str) -> str:
+        """Return the limits within which a configuration was chosen: "SLA; SLA + budget"."""
+        return "; ".join(
+            choice.limits.name if choice.feasible else f"closest to {choice.limits.name}"
+            for choice in self.choices
+            if choice.configuration == name
+        )
 
     def _marginal_table(self) -> Table:
+        """Return what each step to a larger pool adds."""
         sign = currency_sign(self.currency)
-        columns = [
-            Column("a larger pool of", "text", folds=True),
-            *Column.each("from K", "to K"),
-            Column(f"Δ {self.measure}", "signed"),
-            Column("Δ ms", "signed", digits=1, exact_zero=True),
-            Column(f"Δ {sign}/1000", "signed", digits=2, exact_zero=True),
-            *Column.each("per 100 ms", f"per {sign}", style="signed"),
-            Column("significant", "text"),
-        ]
-        words = {None: "–", True: "yes", False: "no"}
-        rows: list[list[Cell]] = [
-            [
-                *(row[key] for key in ("family", "from_k", "to_k", "quality", "latency_ms")),
-                row["cost"],
-                None if row["per_ms"] is None else 100.0 * row["per_ms"],
-                row["per_dollar"],
-                words[row["told_apart"]],
-            ]
-            for row in self.marginal.iter_rows(named=True)
-        ]
+        columns = {
+            "family": Column("a larger pool of", "text", folds=True),
+            "from_k": Column("from K"),
+            "to_k": Column("to K"),
+            "quality": Column(f"Δ {self.measure}", "signed"),
+            "latency_ms": Column("Δ ms", "signed", digits=1, exact_zero=True),
+            "cost": Column(f"Δ {sign}/1000", "signed", digits=2, exact_zero=True),
+            "per_100_ms": Column("per 100 ms", "signed"),
+            "per_dollar": Column(f"per {sign}", "signed"),
+            "significant": Column("significant", "text"),
+        }
+        steps = self.marginal.with_columns(
+            per_100_ms=100.0 * pl.col("per_ms"),
+            significant=pl.col("told_apart").replace_strict(
+                {True: "yes", False: "no"}, default="–", return_dtype=pl.String
+            ),
+        )
         note = f"– per 100 ms: not slower by more than the jitter; – per {sign}: not more expensive"
-        return Table(columns, rows, notes=[note])
+        return Table.of_records(columns, steps.iter_rows(named=True), [note])
 
     def charts(self) -> list[Chart]:
         """The quality of each configuration with its interval, best first."""

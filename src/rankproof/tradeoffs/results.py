@@ -27,6 +27,7 @@ from rankproof.evaluation import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import parse
+from rankproof.presentation.tables import span
 from rankproof.statistics.intervals import Interval, difference_intervals, possible_range
 from rankproof.statistics.resampling import (
     best_out_of_bag,
@@ -55,6 +56,13 @@ _CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
 def currency_sign(currency: str) -> str:
     """Return the sign of a currency, or its three letters where it has none."""
     return _CURRENCY_SIGNS.get(currency, currency)
+
+
+def interval_cell(low: float | None, high: float | None, digits: int = 3) -> str:
+    """Write an interval as a cell of a table; a dash where an end is not known."""
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return "–"
+    return span(low, high, digits)
 
 
 def money(amount: float, currency: str = "USD", form: str | None = None) -> str:

@@ -26,7 +26,7 @@ from rankproof.data.beir import Corpus, read_answers, read_corpus
 from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE, Qrels
 from rankproof.data.trec import write_trec
-from rankproof.foundation.errors import InputError, first_few, first_line, import_extra, shorten
+from rankproof.foundation.errors import InputError, first_few, first_line, shorten
 from rankproof.foundation.files import WriteError, claim_folder, write_atomically
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest, manifest
@@ -39,7 +39,7 @@ from rankproof.presentation.json_values import plain
 from rankproof.presentation.judged_column import NOTE, any_unjudged
 from rankproof.presentation.lead_wording import dependence_verb, modal_verb
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Cell, Column, Table
+from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import environment_digest, is_reproducible, value_identity
 from rankproof.retrieval.workshop import Texts, Workshop
@@ -71,6 +71,7 @@ from rankproof.tradeoffs.results import (
     Results,
     currency_sign,
     find_row,
+    interval_cell,
     read_results,
 )
 from rankproof.tradeoffs.stack import Stack
@@ -219,60 +220,49 @@ class Swept(Displayed):
         return [self._quality_table(), *([] if self.load is None else [_load_table(self.load)])]
 
     def _quality_table(self) -> Table:
+        """Return the configurations, best first, with quality, latency, cost and memory."""
         measure = self.manifest["best_by"]
         frame = self.configurations.sort(
             measure, descending=True, nulls_last=True, maintain_order=True
         )
-        judged = f"{measure} judged"
+        judged, percent = f"{measure} judged", f"{measure} %PROC"
         has_unjudged = judged in frame.columns and any_unjudged(frame[judged])
         ndcg = next((n for n in frame.columns if n.startswith("nDCG") and " " not in n), measure)
-        sign = currency_sign(self.manifest["prices"].get("currency", "USD"))
+        sign = currency_sign(self.results.currency)
         fine: dict[str, Any] = {"exact_zero": True}
         columns = {
             "configuration": Column("configuration", "text", folds=True),
             measure: Column(measure),
             "interval": Column("95%", "text"),
-            judged: Column("judged", drop=3),
-            "worst cases": Column("worst cases", "text", drop=6),
+            judged: Column("judged", drop=3) if has_unjudged else None,
+            "worst cases": Column("worst cases", "text", drop=6) if has_unjudged else None,
             ndcg: Column(ndcg, drop=0 if ndcg == measure else 4),
-            f"{measure} %PROC": Column("%PROC", drop=5, digits=1, **fine),
+            percent: Column("%PROC", drop=5, digits=1, **fine) if percent in frame else None,
             "latency_p50_ms": Column("p50 ms", drop=2, digits=1, **fine),
             "latency_p95_ms": Column("p95 ms", digits=1, **fine),
             "cost_per_1000": Column(f"{sign}/1000", digits=2, **fine),
-            "unpriced": Column("unpriced", "text"),
+            "unpriced": Column("unpriced", "text") if _unpriced_stages(frame) else None,
             "index MB": Column("index MB", drop=1, digits=1, **fine),
             "overlap@10": Column("overlap@10", drop=1, digits=2, **fine),
         }
-        hidden = {f"{measure} %PROC"} - set(frame.columns)
-        hidden |= set() if has_unjudged else {judged, "worst cases"}
-        hidden |= set() if frame["unpriced"].is_not_null().any() else {"unpriced"}
-        shown = {key: column for key, column in columns.items() if key not in hidden}
-        rows: list[list[Cell]] = []
-        for row in frame.iter_rows(named=True):
-            row["interval"] = _span(row[f"{measure} low"], row[f"{measure} high"])
-            if has_unjudged:
-                row["worst cases"] = (
-                    f"{row[f'{measure} lowest']:.3f}–{row[f'{measure} highest']:.3f}"
-                )
-            row["unpriced"] = row["unpriced"] or "–"
-            row["index MB"] = row["index_bytes"] / 1e6
-            rows.append([row[key] for key in shown])
+        records = [
+            {
+                **row,
+                "interval": interval_cell(row[f"{measure} low"], row[f"{measure} high"]),
+                "worst cases": interval_cell(
+                    row.get(f"{measure} lowest"), row.get(f"{measure} highest")
+                ),
+                "unpriced": row["unpriced"] or "–",
+                "index MB": row["index_bytes"] / 1e6,
+            }
+            for row in frame.iter_rows(named=True)
+        ]
         notes = [
             NOTE,
             f"worst cases: the ends of {measure} over every grade that a configuration's unjudged "
             "passages in the top k could have; all other unjudged passages stay not relevant",
         ]
-        return Table(list(shown.values()), rows, notes=notes if has_unjudged else [])
-
-    def to_polars(self) -> pl.DataFrame:
-        """Every column of every configuration."""
-        return self.configurations
-
-    def to_pandas(self) -> Any:
-        """Every column of every configuration, for pandas."""
-        return import_extra("pandas", "a pandas frame", "report").DataFrame(
-            self.configurations.to_dict(as_series=False)
-        )
+        return Table.of_records(columns, records, notes if has_unjudged else [])
 
     def charts(self) -> list[Chart]:
         """The quality of each configuration with its interval, best first."""
@@ -598,24 +588,19 @@ class _Work:
         return frame.unique(["kind", "id"], maintain_order=True)
 
 
-def _span(low: float | None, high: float | None) -> str:
-    return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"
-
-
 def _load_table(load: pl.DataFrame) -> Table:
     """Return the latency of each engine at each rate."""
-    columns = [
-        Column("engine", "text", folds=True),
-        *Column.each("queries/s", "arrivals"),
-        *Column.each("p50 ms", "p95 ms", "p99 ms", digits=1, exact_zero=True),
-        *Column.each("errors", "unanswered"),
-    ]
-    keys = ("arrivals", "p50_ms", "p95_ms", "p99_ms", "errors", "lost")
-    rows: list[list[Cell]] = [
-        [row["engine"], f"{row['qps']:g}", *(row[key] for key in keys)]
-        for row in load.iter_rows(named=True)
-    ]
-    return Table(columns, rows, title="Under load")
+    names = {"p50_ms": "p50 ms", "p95_ms": "p95 ms", "p99_ms": "p99 ms"}
+    columns = {
+        "engine": Column("engine", "text", folds=True),
+        "rate": Column("queries/s"),
+        "arrivals": Column("arrivals"),
+        **{key: Column(name, digits=1, exact_zero=True) for key, name in names.items()},
+        "errors": Column("errors"),
+        "lost": Column("unanswered"),
+    }
+    records = ({**row, "rate": f"{row['qps']:g}"} for row in load.iter_rows(named=True))
+    return replace(Table.of_records(columns, records), title="Under load")
 
 
 # -------------------------------------------------------------------------------- the folder
@@ -628,16 +613,17 @@ def _write_text(file: Path, text: str) -> None:
 def _write_results(folder: Path, results: Results, work: _Work) -> None:
     """Write the folder; the manifest comes last and says that everything is there."""
     assert results.manifest is not None
-    assert results.per_query is not None
     assert results.lists is not None
-    assert results.judgements is not None
     text = json.dumps(results.manifest, indent=2, ensure_ascii=False)
     _keep_earlier(folder, results.frame, results.manifest)
-    texts = work.displayed_texts(results.lists["doc"])
-    write_atomically(folder / TEXTS, texts.write_parquet)
-    write_atomically(folder / PER_QUERY, results.per_query.write_parquet)
-    write_atomically(folder / LISTS, results.lists.write_parquet)
-    write_atomically(folder / JUDGEMENTS, results.judgements.write_parquet)
+    for name, frame in {
+        TEXTS: work.displayed_texts(results.lists["doc"]),
+        PER_QUERY: results.per_query,
+        LISTS: results.lists,
+        JUDGEMENTS: results.judgements,
+    }.items():
+        assert frame is not None
+        write_atomically(folder / name, frame.write_parquet)
     if results.scale is not None:
         _write_text(folder / f"{JUDGEMENTS}.scale", scale_text(results.scale))
     write_atomically(folder / CONFIGURATIONS, results.frame.write_parquet)
@@ -731,8 +717,13 @@ def find_run_file(folder: str | Path, name: str) -> Path:
 # --------------------------------------------------------------------------------- the notes
 
 
+def _unpriced_stages(frame: pl.DataFrame) -> list[str]:
+    """Return the stages without a price in any configuration."""
+    return frame["unpriced"].drop_nulls().str.split(", ").explode().unique().sort().to_list()
+
+
 def _unpriced_note(frame: pl.DataFrame) -> list[str]:
-    stages = frame["unpriced"].drop_nulls().str.split(", ").explode().unique().sort().to_list()
+    stages = _unpriced_stages(frame)
     if not stages:
         return []
     return [
