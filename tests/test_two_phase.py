@@ -130,8 +130,8 @@ def seldom(generator: np.random.Generator, kind: str, total: int) -> tuple[Float
 @pytest.mark.parametrize(
     "kind", ["hit or miss", "nearly all hit", "finds nothing", "close, else nothing"]
 )
-def test_a_judge_of_whose_errors_people_saw_few_is_not_relied_on(kind: str, n: int) -> None:
-    """By the formula alone .62 to .92 are covered."""
+def test_a_judge_that_errs_rarely_is_used_and_its_errors_are_covered(kind: str, n: int) -> None:
+    """By the formula alone .62 to .92 are covered: errors not seen count."""
     generator = np.random.default_rng(5)
     target = float(seldom(generator, kind, 400_000)[1].mean())
     told = []
@@ -142,19 +142,20 @@ def test_a_judge_of_whose_errors_people_saw_few_is_not_relied_on(kind: str, n: i
             told.append(found.ci[0] <= target <= found.ci[1])
         else:
             assert truth[:n].min() == truth[:n].max()
-    assert np.mean(told) >= 0.91
+    assert np.mean(told) >= 0.88
 
 
-def test_a_judge_that_people_never_saw_err_leaves_the_figure_to_them() -> None:
+def test_a_judge_that_people_never_saw_err_is_used_with_the_variance_of_one_unseen_error() -> None:
+    """A good judge was thrown away in a quarter of samples: those in which it never erred."""
     _, people = drawn(np.random.default_rng(6), 60, 60, 0.0)
-    some = np.where(np.arange(60) < 20, people, N)
-    found = two_phase(people, some)
-    assert not found.used
-    assert found.estimate == found.people
-    assert found.ci == found.people_ci
-    assert found.worth == found.n == 20
-    assert "show how the judge errs" in found.words()
-    assert found.to_dict()["judge_used"] is False
+    found = two_phase(people, np.where(np.arange(60) < 20, people, N))
+    y = people[:20]
+    shift = (y.mean() - people.mean()) ** 2 / np.sum((y - y.mean()) ** 2)
+    variance = 2 * y.var(ddof=1) / 21 * (1 / 20 - 1 / 60 + shift) + y.var(ddof=1) / 60
+    half = student.ppf(0.975, 18) * math.sqrt(variance)
+    assert found.used
+    assert found.estimate == pytest.approx(people.mean())
+    assert (found.ci[1] - found.ci[0]) / 2 == pytest.approx(half)
 
 
 def test_values_that_never_vary_have_the_binomials_interval_whatever_the_judge_says() -> None:

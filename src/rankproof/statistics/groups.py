@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.arrays import Bool, Float, Int
 
 Groups = Int  # (Q,) the number of each query's group
 
@@ -56,11 +56,11 @@ def means_of(values: Float, groups: Groups | None = None) -> Means:
     masks, mask_of = np.unique(defined, axis=0, return_inverse=True)
     for number, mask in enumerate(masks):
         rows = np.flatnonzero(mask_of.ravel() == number)
-        compact = numbered(groups[mask])
-        sizes = np.bincount(compact)
-        if len(sizes) == mask.sum():  # every query is its own group: the same to the last bit
+        numbers = numbered(groups[mask])
+        if numbers is None:  # every query is its own group: the same to the last bit
             continue
-        sums = group_sums(centered[np.ix_(rows, np.flatnonzero(mask))], compact)
+        sizes = np.bincount(numbers)
+        sums = group_sums(centered[np.ix_(rows, np.flatnonzero(mask))], numbers)
         deviation[rows], df[rows] = _cr2(sums, sizes)
         units[rows] = len(sizes)
     return Means(n, mean, deviation, df, units)
@@ -81,23 +81,27 @@ def _cr2(sums: Float, sizes: Int) -> tuple[Float, float]:
     return deviation, df
 
 
-def numbered(groups: Array) -> Int:
-    """(Q,) groups numbered from 0 without gaps, in ascending order of their numbers."""
-    return np.asarray(np.unique(groups, return_inverse=True)[1], np.int64).ravel()
+def numbered(groups: Groups | None) -> Int | None:
+    """(Q,) groups numbered from 0 without gaps; None where no group has two queries."""
+    if groups is None:
+        return None
+    unique, numbers = np.unique(groups, return_inverse=True)
+    return None if len(unique) == len(groups) else np.asarray(numbers, np.int64).ravel()
 
 
 def group_sums(values: Float, groups: Groups | None) -> Float:
-    """(…, G) sums over the queries of each group of (…, Q); `groups` without gaps."""
-    if groups is None:
+    """(…, G) sums of (…, Q) over the queries of each group; without groups the values."""
+    numbers = numbered(groups)
+    if numbers is None:
         return values
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     return np.asarray(np.add.reduceat(values[..., order], starts, axis=-1), np.float64)
 
 
 def count_groups(flags: Bool, groups: Groups | None) -> Int:
     """(…) groups with a flagged query, of flags (…, Q)."""
     if groups is not None:
-        flags = group_sums(flags.astype(np.float64), numbered(groups)) > 0
+        flags = group_sums(flags.astype(np.float64), groups) > 0
     count: Int = flags.sum(axis=-1)
     return count

@@ -51,7 +51,7 @@ from rankproof.statistics.distributions import (
     t_quantile,
     t_tail,
 )
-from rankproof.statistics.groups import Groups, Means, count_groups, group_sums, means_of, numbered
+from rankproof.statistics.groups import Groups, Means, count_groups, group_sums, means_of
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -171,7 +171,7 @@ def few_changes_bound(differences: Float, groups: Groups | None = None) -> Inter
         return (math.nan, math.nan)
     if differing == 0:
         return (0.0, 0.0)
-    sizes = group_sums(np.abs(differences), None if groups is None else numbered(groups))
+    sizes = group_sums(np.abs(differences), groups)
     largest = float(sizes.max()) * (len(sizes) / len(differences))
     share = share_upper_bound(differing, len(sizes), (1.0 + CONFIDENCE) / 2.0)
     bound = max(share * largest, abs(float(differences.mean())))

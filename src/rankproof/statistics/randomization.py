@@ -57,8 +57,9 @@ def randomization_test(
     NaN, a query without a value, counts as 0. The queries of a group share one sign.
     """
     rows = np.nan_to_num(np.asarray(differences, np.float64))
-    if groups is not None:
-        rows = group_sums(rows, numbered(groups))
+    numbers = numbered(groups)
+    if numbers is not None:
+        rows = group_sums(rows, numbers)
         rows[np.abs(rows) < NO_DIFFERENCE] = 0.0  # sums that cancel but for rounding
     count = (rows != 0).sum(axis=1)
     p = np.ones(len(rows))

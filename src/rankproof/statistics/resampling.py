@@ -90,13 +90,14 @@ def resampled_means(
     whole groups are drawn, as many as there are.
     """
     defined = ~np.isnan(columns)
-    if groups is None and defined.all():
+    numbers = numbered(groups)
+    if numbers is None and defined.all():
         count = float(len(columns))
         return resampled(columns, lambda sums: sums / count, seed, resamples)
     width = columns.shape[1]
     values_and_counts = np.concatenate([np.where(defined, columns, 0.0), defined], axis=1)
-    if groups is not None:
-        values_and_counts = group_sums(values_and_counts.T, numbered(groups)).T
+    if numbers is not None:
+        values_and_counts = group_sums(values_and_counts.T, numbers).T
 
     def means(sums: Float) -> Float:
         total, over = sums[:, :width], sums[:, width:]
