@@ -39,7 +39,7 @@ def main() -> int:
     )
     sets["many, repeated"] = (sets["many"][0], sets["many"][1][rng.integers(0, 3000, 150_000)])
     different, searches = [], 0
-    gpu_search.SAMPLE = (
+    gpu_search.SAMPLE_SIZES = (
         256,
         1024,
     )  # so that the bar is set by a sample of thousands of documents too

@@ -115,14 +115,14 @@ def main() -> None:
     for module in MODULES:
         module.kernels, module.on_device_of = kernels, there
     set_compiled(True)
-    gpu_search.SAMPLE = 4096, 4096
-    gpu_search._replay = lambda _key, *given: gpu_search._stage(*given)
+    gpu_search.SAMPLE_SIZES = 4096, 4096
+    gpu_search._record_or_replay = lambda _key, *given: gpu_search._try_search(*given)
     for form, more in FORMS.items():
         for count, total, k, known in WAYS + more:
             queries, documents = (torch.randn(n, DIMENSIONS).to(form) for n in (count, total))
             documents[::2] = 1
             for fused in (True, False) if count == 128 else (False,):
-                gpu_search._fusable = lambda *_: fused  # noqa: B023
+                gpu_search._can_fuse_product = lambda *_: fused  # noqa: B023
                 gpu_search.keys_of_best(queries, documents, k)
             if known:
                 set_compiled(False)

@@ -24,13 +24,13 @@ from rankproof.precision.formats import round_to
 
 FORMS = ("float32", "float16")  # numpy, in which it computes, has no bfloat16
 HARD = ("random", "within a few ulp", "repeated", "huge", "zeros")
-SAMPLED = {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}
+SAMPLED = {"FEW_QUERIES": 0, "SAMPLE_SIZES": (64, 64), "GROUP_SAMPLES": 4}
 WAYS: dict[str, tuple[int, int, dict[str, Any]]] = {  # queries, documents, settings
     "one query": (1, 200, {"GROUPS": 64}),
     "few": (3, 200, {"GROUPS": 64}),
     "a sample, scores": (2, 700, SAMPLED | {"fused": False}),
     "a sample, bits": (2, 700, SAMPLED | {"fused": True}),
-    "neither": (2, 200, {"FEW": 0}),
+    "neither": (2, 200, {"FEW_QUERIES": 0}),
 }
 K = 2
 
@@ -76,7 +76,7 @@ def main() -> None:
     modules: tuple[Any, ...] = gpu_search, gpu_duplicates, gpu_scores
     for module in modules:
         module.kernels, module.compiled = noted, lambda _: True
-    gpu_search._replay = lambda _key, *given: gpu_search._stage(*given)
+    gpu_search._record_or_replay = lambda _key, *given: gpu_search._try_search(*given)
     gpu_duplicates.HEAVY = 64
     different, searches = [], 0
     for (way, (count, total, settings)), form in product(WAYS.items(), FORMS):
@@ -90,7 +90,7 @@ def main() -> None:
             if not all(np.isfinite(x).all() for x in (a, b)):
                 continue
             asked, there = (torch.from_numpy(x).to(getattr(torch, form)) for x in (a, b))
-            with changed(held | {"_fusable": lambda *_: fused}):  # noqa: B023
+            with changed(held | {"_can_fuse_product": lambda *_: fused}):  # noqa: B023
                 again = name in ("repeated", "a query, often")  # then what is known of it is used
                 for low in (False, form != "float32")[: 1 + again]:
                     searches += 1

@@ -54,14 +54,14 @@ def test_every_kernel_compiles_for_hopper_and_holds_in_registers_what_it_works_o
     made = said_by("compiled_kernels.py", TRITON_CACHE_DIR=str(tmp_path))
     assert {one["kernel"] for one in made} == NAMED
     wide = {"*bf16", "*fp16", "*fp32"}
-    for kernel in ("lengths", "survey", "rescore", "sums", "hash", "compare"):
+    for kernel in ("lengths", "scan", "rescore", "sums", "hash", "compare"):
         own = [one for one in made if one["kernel"] == f"{kernel}_kernel"]
         assert {one["types"][0] for one in own} == wide, kernel
-    sifts = [one for one in made if one["kernel"] == "sift_kernel"]
+    sifts = [one for one in made if one["kernel"] == "mark_kernel"]
     assert len({one["types"][0] for one in sifts}) == 3
     for one in made:
         # 64 queries' sums, and the best of each group of them, are more than the registers.
-        crowded = one["kernel"] == "survey_kernel" and one["constants"]["QUERIES"] == "64"
+        crowded = one["kernel"] == "scan_kernel" and one["constants"]["QUERIES"] == "64"
         assert not one["spilled"] or crowded, one
     for one in sifts:  # two at a time on a processor: one multiplies while the other packs its bits
         registers = -(-one["registers"] // 8) * 8 * 32 * one["warps"]

@@ -479,8 +479,14 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
     ways: dict[str, dict[str, Any]] = {
         "groups": {"GROUPS": 256},
-        "a sample": {"FEW": 0, "MANY": 4, "SAMPLE": (512, 512), "SHARED": 4, "CROWD": 1 << 11},
-        "neither": {"FEW": 0},
+        "a sample": {
+            "FEW_QUERIES": 0,
+            "QUERIES_AT_ONCE": 4,
+            "SAMPLE_SIZES": (512, 512),
+            "GROUP_SAMPLES": 4,
+            "RETRIED_DOCUMENTS": 1 << 11,
+        },
+        "neither": {"FEW_QUERIES": 0},
     }
     for high in (True, False):
         ours = find(queries, documents, 8, format=form, high_precision=high)
@@ -510,7 +516,16 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_duplicates, gpu_search
 
-    settings = {"GROUPS": 256} if few else {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0}
+    settings = (
+        {"GROUPS": 256}
+        if few
+        else {
+            "FEW_QUERIES": 0,
+            "SAMPLE_SIZES": (512, 512),
+            "GROUP_SAMPLES": 4,
+            "COPIES_WORTH_FINDING": 0,
+        }
+    )
     for setting, value in settings.items():
         monkeypatch.setattr(gpu_search, setting, value)
     rng = np.random.default_rng(3)
@@ -557,7 +572,12 @@ def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
 
     gpu_search.forget()
     monkeypatch.setattr(gpu_duplicates, "HEAVY", 20)
-    settings = {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 1, "LARGE": 0}
+    settings = {
+        "FEW_QUERIES": 0,
+        "SAMPLE_SIZES": (512, 512),
+        "GROUP_SAMPLES": 1,
+        "COPIES_WORTH_FINDING": 0,
+    }
     for setting, value in settings.items():
         monkeypatch.setattr(gpu_search, setting, value)
     rng = np.random.default_rng(3)
@@ -579,7 +599,7 @@ def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_search
 
-    monkeypatch.setattr(gpu_search, "MANY", 4)
+    monkeypatch.setattr(gpu_search, "QUERIES_AT_ONCE", 4)
     queries = torch.ones((9, 2))
     queries[7, 1] = float("nan")
     with pytest.raises(InputError, match="queries: row 7: a number that is not finite"):
@@ -612,7 +632,12 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
             return torch.autocast("cpu", torch.bfloat16)
         return default(device="meta") if told == "a device" else default(getattr(torch, told))
 
-    for setting, value in {"SAMPLE": (256, 256), "SHARED": 2, "LARGE": 0, "GROUPS": 256}.items():
+    for setting, value in {
+        "SAMPLE_SIZES": (256, 256),
+        "GROUP_SAMPLES": 2,
+        "COPIES_WORTH_FINDING": 0,
+        "GROUPS": 256,
+    }.items():
         monkeypatch.setattr(gpu_search, setting, value)
     rng = np.random.default_rng(5)
     queries, documents = (rng.standard_normal((n, 20), np.float32) for n in (3, 900))
@@ -620,10 +645,10 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
     asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
     scores = fixed_sum.matrix(queries, documents)
     for few in (64, 0):
-        monkeypatch.setattr(gpu_search, "FEW", few)
+        monkeypatch.setattr(gpu_search, "FEW_QUERIES", few)
         for k in (7, 70, 300):
             gpu_search.forget()
-            gpu_search._sampled.cache_clear()
+            gpu_search._sample_rows.cache_clear()
             gpu_duplicates._weights.cache_clear()
             with telling():
                 found = gpu_search.top_k(asked, there, k)

@@ -486,7 +486,10 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
         assert same(found, expected), ("codes", high)
 
 
-@pytest.mark.parametrize("ways", [{}, {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}, {"FEW": 0}])
+@pytest.mark.parametrize(
+    "ways",
+    [{}, {"FEW_QUERIES": 0, "SAMPLE_SIZES": (64, 64), "GROUP_SAMPLES": 4}, {"FEW_QUERIES": 0}],
+)
 def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_scores, gpu_search

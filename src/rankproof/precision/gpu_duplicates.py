@@ -1,8 +1,9 @@
-"""Documents that are the same vector: found once, checked at every use, and summed once per vector.
+"""Duplicate vectors: documents with the same vector, which is summed only once for all of them.
 
-Where many documents tie since they are one vector, a search sums that vector once and then lists
-its documents. Which documents those are is remembered for the next search of the same tensor. The
-tensor may have been written to in between, so `check_duplicates` compares each of them again.
+Many documents with one vector tie, and would fill a query's list of candidates. So a search sums
+each such vector once and then lists its documents. Which documents those are is remembered for the
+next search of the same tensor; since the tensor may have been written to in the meantime,
+`check_duplicates` compares each document with its vector again.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ if kernels is not None:
     import triton
 
 STEP = 1 << 14  # documents compared at a time on a CPU
-DISTINCT = 1 << 14  # vectors summed for their documents: no more than this, and one in 64 documents
-HEAVY = 512  # with more vectors, only those of at least so many documents are
+DISTINCT = 1 << 14  # all vectors are covered up to so many, if each has 64 documents on average
+HEAVY = 512  # with more vectors, only those of at least so many documents are covered
 KEPT = 3  # tensors whose duplicates are remembered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DuplicateVectors:
-    """Which documents of a tensor were the same vector when it was last examined.
+    """The vectors of a tensor that several documents share, as last examined.
 
-    It covers all vectors where there are few different ones, else those of many documents.
+    All vectors are covered where there are few different ones, else only those of many documents.
     """
 
     first: Any  # (U,) int32 the first document of each vector, ascending
@@ -38,18 +39,18 @@ class DuplicateVectors:
     start: Any  # (U,) where the documents of each vector begin in `order`
     order: Any  # (N,) int32 documents, those of a vector together and ascending
     vector: Any  # (N,) int32 the number of each document's vector, -1 where it is not covered
-    rows: Any  # int32 the documents that are covered
-    other_rows: Any  # int32 the documents that are not
+    rows: Any  # int32, the covered documents
+    other_rows: Any  # int32, all other documents
     longest: Any  # (1,) the length of the longest vector
-    is_repeated: bool  # the tensor was examined a second time, since other vectors tied
+    is_repeated: bool  # the tensor was examined a second time because other vectors tied
 
     @property
     def has_others(self) -> bool:
         """True if some documents are not covered."""
         return len(self.other_rows) > 0
 
-    def room(self, k: int) -> int:
-        """Return how many keys per query to allow for: each vector's, and those of its members."""
+    def capacity(self, k: int) -> int:
+        """Return how many keys a list must hold: one per vector, and those of its copies."""
         distinct = len(self.first)
         return distinct + min(distinct * k, k * (k + 1) // 2, 2 * k + 1024)
 
@@ -59,7 +60,7 @@ _KNOWN: OrderedDict[Any, DuplicateVectors] = OrderedDict()
 
 
 def tensor_key(documents: Any) -> Any:
-    """Return what identifies a tensor, its memory and shape, but not its content."""
+    """Return the identity of a tensor: its memory, shape and type, not its content."""
     return (
         documents.data_ptr(),
         documents.shape,
@@ -70,12 +71,12 @@ def tensor_key(documents: Any) -> Any:
 
 
 def known_duplicates(documents: Any) -> DuplicateVectors | None:
-    """Return what `find_duplicates` remembers of this tensor."""
+    """Return the duplicates that `find_duplicates` remembers of this tensor, or None."""
     return _KNOWN.get(tensor_key(documents))
 
 
 def forget(documents: Any = None) -> None:
-    """Drop what is remembered, of this tensor or of all."""
+    """Forget the duplicates of this tensor, or of all."""
     with _LOCK:
         if documents is None:
             _KNOWN.clear()
@@ -84,9 +85,10 @@ def forget(documents: Any = None) -> None:
 
 
 def find_duplicates(documents: Any, is_repeated: bool = False) -> DuplicateVectors | None:
-    """Find and remember documents that are the same vector.
+    """Find the duplicate vectors of a tensor (N, D), and remember them for its next search.
 
-    None where there are many vectors, each of few documents.
+    Returns None if there are many different vectors, each of few documents, or if two of them have
+    one hash.
     """
     total = len(documents)
     hashes, order = torch.sort(_hashes(documents), stable=True)
@@ -94,7 +96,8 @@ def find_duplicates(documents: Any, is_repeated: bool = False) -> DuplicateVecto
     start = torch.nn.functional.pad(is_new.nonzero().flatten() + 1, (1, 0))
     size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
     are_few = len(start) <= min(DISTINCT, total // 64)
-    is_covered = size >= (1 if are_few else max(HEAVY, total // DISTINCT))
+    smallest = 1 if are_few else max(HEAVY, total // DISTINCT)
+    is_covered = size >= smallest
     hash_number = torch.nn.functional.pad(is_new.cumsum(dim=0), (1, 0))
     (covered,) = is_covered.nonzero(as_tuple=True)
     if not len(covered):
@@ -129,7 +132,7 @@ def find_duplicates(documents: Any, is_repeated: bool = False) -> DuplicateVecto
 
 @functools.lru_cache(maxsize=16)
 def _weights(dimensions: int, device: Any) -> Any:
-    """Return random weights (D,) int64, always the same ones."""
+    """Return random weights (D,) int64 of a fixed seed."""
     weights = torch.empty(dimensions, dtype=torch.int64, device="cpu")
     return weights.random_(generator=torch.Generator("cpu").manual_seed(1)).to(device)
 
@@ -179,74 +182,105 @@ def check_duplicates(documents: Any, duplicates: DuplicateVectors, status: Any) 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The keys of each query after those of the copies of its best vectors were appended."""
+
+    counts: Any  # (Q,) int32 keys
+    last: Any  # (Q,) score of the last vector that was needed, ordered as in keys
+    left_out: Any  # (Q,) documents with that score that have no key
+
+
 def append_members(
-    duplicates: DuplicateVectors, best: Any, k: int, bar: Any, keys: Any, counts: Any, status: Any
-) -> tuple[Any, Any, Any]:
-    """Append to keys (Q, room) those of the documents of the best vectors that reach the bar.
+    duplicates: DuplicateVectors,
+    best: Any,
+    k: int,
+    *,
+    threshold: Any,
+    keys: Any,
+    counts: Any,
+    status: Any,
+) -> Members:
+    """Append to keys (Q, capacity) those of the copies of its best vectors.
 
     The keys begin with one for each vector, of its first document; `best` holds the largest of
-    these, and `counts` (Q,) says how many keys there are. Returns (Q,) how many there are now, the
-    score of the last of these vectors as in keys, and how many of their documents with that score
-    are left out. Sets status[0] where the documents are many more than k.
+    these, and `counts` (Q,) says how many keys there are. Vectors below `threshold` (Q,) are
+    skipped. Sets status[0] if 2 k keys or more are needed.
 
-    If r documents are still wanted where several vectors tie, at most r + 1 − j of the j-th vector
-    (by first document) can be among them: every vector before it has an earlier document.
+    If r documents are still missing where several vectors tie, at most r + 1 − j of the j-th vector
+    (by first document) can be among the k best: every vector before it has an earlier document.
     """
-    count, room = keys.shape
-    distinct = len(duplicates.first)
-    if compiled(keys):
-        last, left_out = torch.empty((2, count), dtype=torch.int64, device=keys.device)
-        new_counts = torch.empty_like(counts)
-        block = max(16, triton.next_power_of_2(best.shape[1]))
-        tile = max(1, min(128, (1 << 14) // block))
-        kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
-            best,
-            bar,
-            duplicates.vector,
-            duplicates.size,
-            duplicates.start,
-            duplicates.order,
-            counts,
-            keys,
-            new_counts,
-            last,
-            left_out,
-            status,
-            k,
-            best.shape[1],
-            best.stride(0),
-            distinct,
-            room,
-            BLOCK=block,
-            TILE=tile,
-            num_warps=4,
+    if not compiled(keys):
+        return _append_members_in_torch(
+            duplicates, best, k, threshold=threshold, keys=keys, counts=counts, status=status
         )
-        return new_counts, last, left_out
+    count, capacity = keys.shape
+    last, left_out = torch.empty((2, count), dtype=torch.int64, device=keys.device)
+    new_counts = torch.empty_like(counts)
+    block = max(16, triton.next_power_of_2(best.shape[1]))
+    tile = max(1, min(128, (1 << 14) // block))
+    kernels.members_kernel[(min(8, triton.cdiv(capacity, tile)), count)](
+        best,
+        threshold,
+        duplicates.vector,
+        duplicates.size,
+        duplicates.start,
+        duplicates.order,
+        counts,
+        keys,
+        new_counts,
+        last,
+        left_out,
+        status,
+        k,
+        best.shape[1],
+        best.stride(0),
+        len(duplicates.first),
+        capacity,
+        BLOCK=block,
+        TILE=tile,
+        num_warps=4,
+    )
+    return Members(new_counts, last, left_out)
+
+
+def _append_members_in_torch(
+    duplicates: DuplicateVectors,
+    best: Any,
+    k: int,
+    *,
+    threshold: Any,
+    keys: Any,
+    counts: Any,
+    status: Any,
+) -> Members:
+    """Do the work of `append_members` in plain torch, in place."""
+    count, capacity = keys.shape
     ordered, vectors = best >> 32, duplicates.vector[open_keys(best)[1]]
-    reaches_bar = open_keys(best)[0] >= bar[:, None]
-    size = torch.where(reaches_bar, duplicates.size[vectors], 0)
+    reaches_threshold = open_keys(best)[0] >= threshold[:, None]
+    size = torch.where(reaches_threshold, duplicates.size[vectors], 0)
     last_needed = (size.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
     last = ordered.gather(1, last_needed)
-    wanted = k - torch.where(ordered > last, size, 0).sum(dim=1, keepdim=True)
+    missing = k - torch.where(ordered > last, size, 0).sum(dim=1, keepdim=True)
     is_tied = ordered == last
     limit = torch.where(
-        is_tied, wanted + 1 - is_tied.cumsum(dim=1), torch.where(ordered > last, k, 0)
+        is_tied, missing + 1 - is_tied.cumsum(dim=1), torch.where(ordered > last, k, 0)
     )
-    taken = torch.minimum(size, limit.clamp_(min=0))
-    appended = (taken - 1).clamp_(min=0)  # the first document has its key already
+    candidates = torch.minimum(size, limit.clamp_(min=0))
+    appended = (candidates - 1).clamp_(min=0)  # the first document has its key already
     ends = appended.cumsum(dim=1)
-    slot = torch.arange(room, device=keys.device).repeat(count, 1) - counts[:, None]
+    slot = torch.arange(capacity, device=keys.device).repeat(count, 1) - counts[:, None]
     place = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
     member = slot + 1 + (duplicates.start[vectors] - ends + appended).gather(1, place)
     rows = duplicates.order[member.clamp_(0, len(duplicates.order) - 1)].long()
     member_keys = (ordered.gather(1, place) << 32) | (0xFFFFFFFF - rows)
-    vector_keys = keys[:, :distinct]
+    vector_keys = keys[:, : len(duplicates.first)]
     tied_members = torch.where(vector_keys >> 32 == last, duplicates.size - 1, 0).sum(dim=1)
     keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), member_keys, keys))
     counts.add_(ends[:, -1])
-    status[0] = (taken.sum(dim=1) >= 2 * k).any()
+    status[0] = (candidates.sum(dim=1) >= 2 * k).any()
     left_out = tied_members - torch.where(is_tied, appended, 0).sum(dim=1)
-    return counts, last[:, 0], left_out
+    return Members(counts, last[:, 0], left_out)
 
 
 def rank_all_documents(

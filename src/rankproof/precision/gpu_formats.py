@@ -1,14 +1,15 @@
 """Codes and 8-bit floating-point numbers on a GPU, with the bits of formats.py and scorers.py.
 
-Codes are whole numbers that bfloat16 holds, and float32 holds their sums, so that tensor cores give
-the CPU's scores exactly; the scales follow in the same float32 operations. 8-bit floating-point
-numbers are multiplied as bfloat16, which holds them, and summed as everywhere else.
+Codes are whole numbers. bfloat16 holds them exactly and float32 holds their sums, so that tensor
+cores give the same products as the CPU; scales are multiplied by the same float32 operations. 8-bit
+floating-point numbers are multiplied as bfloat16, which also holds them, and summed by fixed sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
@@ -34,7 +35,7 @@ def encode(values: Any, form: str) -> Codes:
 def encode_for(values: Any, pipeline: ScoringPipeline, label: str = "documents") -> Codes:
     """Return vectors (N, D) of a tensor as the codes that a pipeline stores, on its device.
 
-    Block by block: a block's intermediate numbers take more room than its codes.
+    Block by block: a block's intermediate numbers take more capacity than its codes.
     """
     form, dimensions = pipeline.format, values.shape[1]
     if form in FLOATS:
@@ -55,7 +56,7 @@ def encode_for(values: Any, pipeline: ScoringPipeline, label: str = "documents")
         parts = [_encode_scaled(block, form) for block in _blocks(values, label, pipeline)]
     codes = _concatenate([codes for codes, _ in parts], values)
     if form != "int8_dimension":
-        scale = _concatenate([own_scale for _, own_scale in parts], values)
+        scale = _concatenate([block_scale for _, block_scale in parts], values)
     return Codes(form, codes, scale, dimensions)  # type: ignore[arg-type]
 
 
@@ -151,9 +152,9 @@ def find_top_k(
     originals: Any = None,
     are_unit: bool = False,
 ) -> TopK:
-    """Return `exact_search.find_top_k` with documents, or their codes, on a GPU.
+    """Return `exact_search.find_top_k` where documents, or their codes, lie on a GPU.
 
-    The queries are prepared float32 arrays.
+    The queries are float32 arrays from `exact_search.prepare_vectors`.
     """
     is_cosine, is_coded = pipeline.metric == "cosine", isinstance(documents, Codes)
     codes = documents if is_coded else encode_for(documents, pipeline)
@@ -173,10 +174,82 @@ def find_top_k(
     _, rows = gpu_scores.open_keys(keys)
     normalize = is_cosine and (vectors is codes or not are_unit)
     scores = pairs(queries, vectors, rows, normalize=normalize)
-    ranked = torch.sort(scores, dim=1, descending=True, stable=True)  # equal ones stay in order
-    kept = ranked.indices[:, : min(k, len(codes))]
-    best = ranked.values[:, : kept.shape[1]], rows.gather(1, kept), cut
+    ranked = torch.sort(scores, dim=1, descending=True, stable=True)  # ties keep their order
+    best_places = ranked.indices[:, : min(k, len(codes))]
+    best = ranked.values[:, : best_places.shape[1]], rows.gather(1, best_places), cut
     return TopK(*(tensor.cpu().numpy() for tensor in best))
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockScorer:
+    """Queries ready to be multiplied with blocks of documents in a number format."""
+
+    queries: Any  # (Q, D) bfloat16, or float32 where decoded numbers are normalized
+    query_lengths: Any  # (Q,)
+    query_scale: Any  # (Q, 1), or None
+    form: str
+    k: int
+    low: bool  # scores are rounded to the format
+    normalize: bool  # documents are brought to unit length
+
+    @classmethod
+    def of(
+        cls, queries: Array, codes: Codes, k: int, *, low: bool, normalize: bool
+    ) -> _BlockScorer:
+        """Encode queries in the format of the codes, on their device."""
+        form, device = codes.format, cast(Any, codes.codes).device
+        document_scale: Any = codes.scale
+        if document_scale is not None:
+            document_scale = document_scale.cpu().numpy()
+        numbers_of_queries, scale = encode_queries(queries, form, document_scale)
+        keeps_float32 = normalize and form in FLOATS and not low
+        if keeps_float32:
+            numbers_of_queries = fixed_sum.normalize(numbers_of_queries)
+        query_rows = torch.from_numpy(numbers_of_queries).to(device)
+        query_rows = query_rows if keeps_float32 else query_rows.to(torch.bfloat16)
+        return cls(
+            queries=query_rows,
+            query_lengths=gpu_scores.lengths_of(query_rows),
+            query_scale=None if scale is None else torch.from_numpy(scale).to(device),
+            form=form,
+            k=k,
+            low=low,
+            normalize=normalize,
+        )
+
+    def score(self, block: Codes, threshold: Any) -> tuple[Any, Any]:
+        """Return scores (Q, B) of a block and a mask of those that can be among the k best."""
+        score = self._score_floats if self.form in FLOATS else self._score_codes
+        return score(block, threshold)
+
+    def _score_floats(self, block: Codes, threshold: Any) -> tuple[Any, Any]:
+        """Score floating-point numbers: by a product, and by the fixed sum where that decides."""
+        vectors = numbers(block)
+        if self.normalize:
+            vectors = gpu_scores.normalize(vectors.float())
+            if self.low:
+                vectors = gpu_scores.cast(vectors, self.form).to(torch.bfloat16)
+        score_format = self.form if self.low else "float32"
+        lengths = gpu_scores.lengths_of(vectors)
+        slack = gpu_scores.Slack.of(self.queries, self.query_lengths, lengths)
+        bounds = slack.bounds(gpu_scores.product(self.queries, vectors), score_format)
+
+        def score_exactly(query_places: Any, places: Any) -> Any:
+            scores = gpu_scores.pairs(self.queries, vectors, query_places, places)
+            return gpu_scores.rounded(scores, score_format)
+
+        return gpu_search.settle_bounds(*bounds, self.k, threshold, score_exactly)
+
+    def _score_codes(self, block: Codes, threshold: Any) -> tuple[Any, Any]:
+        """Score codes, whose products are exact; the scales follow."""
+        scores = _code_products(self.queries, numbers(block), self.form)
+        if self.query_scale is not None:
+            scores = scores * self.query_scale
+        if self.normalize and self.form != "bit":
+            scores = scores * _unit_scale(block)
+        elif self.form in ("int8", "int4"):
+            scores = scores * block.scale[:, 0]  # type: ignore[index]
+        return scores, scores >= threshold[:, None]
 
 
 def find_best(
@@ -187,65 +260,22 @@ def find_best(
     See `gpu_search.keys_of_best`; `low` scores wholly in the format, `normalize` is that of
     `scorers.Scorer`.
     """
-    device: Any = codes.codes.device
-    form = codes.format
-    document_scale: Any = None if codes.scale is None else codes.scale.cpu().numpy()  # type: ignore[attr-defined]
-    numbers_of_queries, scale = encode_queries(queries, form, document_scale)
-    keeps_float32 = normalize and form in FLOATS and not low
-    if keeps_float32:
-        numbers_of_queries = fixed_sum.normalize(numbers_of_queries)
-    query_rows = torch.from_numpy(numbers_of_queries).to(device)
-    query_rows = query_rows if keeps_float32 else query_rows.to(torch.bfloat16)
-    query_scale = None if scale is None else torch.from_numpy(scale).to(device)
-    score_format = form if low and form in FLOATS else "float32"
-    query_lengths = gpu_scores.lengths_of(query_rows)
-
-    def float_scores(block: Codes, bar: Any) -> tuple[Any, Any]:
-        vectors = numbers(block)
-        if normalize:
-            vectors = gpu_scores.normalize(vectors.float())
-            if not keeps_float32:
-                vectors = gpu_scores.cast(vectors, form).to(torch.bfloat16)
-        slack = gpu_scores.Slack.of(query_rows, query_lengths, gpu_scores.lengths_of(vectors))
-        bounds = slack.bounds(gpu_scores.product(query_rows, vectors), score_format)
-
-        def exact(query_places: Any, places: Any) -> Any:
-            scores = gpu_scores.pairs(query_rows, vectors, query_places, places)
-            return gpu_scores.rounded(scores, score_format)
-
-        return gpu_search.settle_bounds(*bounds, k, bar, exact)
-
-    def code_scores(block: Codes, bar: Any) -> tuple[Any, Any]:
-        scores = _code_products(query_rows, numbers(block), form)
-        if query_scale is not None:
-            scores = scores * query_scale
-        if normalize and form != "bit":
-            scores = scores * _unit_scale(block)
-        elif form in ("int8", "int4"):
-            scores = scores * block.scale[:, 0]  # type: ignore[index]
-        return scores, scores >= bar[:, None]
-
-    score_block = float_scores if form in FLOATS else code_scores
-    step = max(
-        k,
-        min(
-            gpu_scores.BLOCK_CELLS // (8 * max(1, len(query_rows))),
-            _DECODED_NUMBERS // max(1, codes.dimensions),
-        ),
-    )
+    scorer = _BlockScorer.of(queries, codes, k, low=low, normalize=normalize)
+    blocks_of_scores = gpu_scores.BLOCK_CELLS // (8 * max(1, len(queries)))
+    blocks_of_numbers = _DECODED_NUMBERS // max(1, codes.dimensions)
     return gpu_search.merge_blocks(
-        lambda first, last, bar: score_block(codes[first:last], bar),
-        queries=len(query_rows),
+        lambda first, last, threshold: scorer.score(codes[first:last], threshold),
+        queries=len(queries),
         documents=len(codes),
         k=k,
-        step=step,
-        device=device,
+        step=max(k, min(blocks_of_scores, blocks_of_numbers)),
+        device=scorer.queries.device,
     )
 
 
 def _unit_scale(codes: Codes) -> Any:
     """Return the factors (n,) float32 that bring products of codes to the cosine; see `Scorer`."""
-    length = gpu_scores.own_lengths(decode(codes))
+    length = gpu_scores.fixed_lengths(decode(codes))
     own_scale: Any = codes.scale
     scale = own_scale[:, 0].double() if codes.format in ("int8", "int4") else 1.0
     return (scale / torch.where(length > 0, length, 1.0)).float()

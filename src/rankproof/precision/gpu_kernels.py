@@ -1,7 +1,8 @@
 # mypy: ignore-errors
-"""The Triton kernels of gpu_search.py, which says what they are for and has all in plain torch.
+"""The Triton kernels of gpu_search.py, gpu_duplicates.py and gpu_scores.py.
 
-Documents are the rows of every tile: a product with few queries then still fills the tensor cores.
+Those modules explain the steps, and compute each of them in plain torch too. Documents are the rows
+of every tile, so that a product with few queries still fills the tensor cores.
 `share`, `tiny`, `stretch` and `offset` are the constants of `gpu_scores.SlackConstants`.
 """
 
@@ -26,7 +27,7 @@ def _overflow_length(query_length, stretch, offset):
 
 @triton.jit
 def _report_infinite(length, inside, status):
-    """Set the status if a length inside the tile is not finite."""
+    """Set the status if the length of a row that exists is not finite."""
     wrong = inside & ((length < float("inf")) == 0)
     if tl.max(wrong.to(tl.int32)) > 0:
         tl.store(status, 1)
@@ -34,7 +35,7 @@ def _report_infinite(length, inside, status):
 
 @triton.jit
 def _sum_lanes(lanes, A: tl.constexpr, B: tl.constexpr, LANES: tl.constexpr):
-    """Return sums (A, B) of lanes (A, B, LANES): halves are added until one lane is left."""
+    """Return sums (A, B) of lanes (A, B, LANES): halves are added until one is left."""
     lanes = tl.sum(tl.reshape(lanes, [A, B, 2, LANES // 2]), 2)
     lanes = tl.sum(tl.reshape(lanes, [A, B, 2, LANES // 4]), 2)
     lanes = tl.sum(tl.reshape(lanes, [A, B, 2, LANES // 8]), 2)
@@ -60,9 +61,12 @@ def _ordered(score):
 
 
 @triton.jit
-def _score_limit(bar, extra):
-    """Return the product that a sum reaching the bar has at least, rounding included."""
-    return bar - extra - tl.abs(bar) * 4.8e-07
+def _score_limit(threshold, extra):
+    """Return a lower limit, rounding included, of the products whose sum reaches the threshold.
+
+    The product itself may be lower by its slack: factor · document length.
+    """
+    return threshold - extra - tl.abs(threshold) * 4.8e-07
 
 
 @triton.jit
@@ -70,36 +74,36 @@ def lengths_kernel(
     values,
     lengths,
     status,
-    known,
+    covered,
     count,
     dimensions,
     stride,
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
-    HAS_KNOWN: tl.constexpr,
+    HAS_COVERED: tl.constexpr,
 ):
-    """Write the lengths of rows in float32, and the status if one is not finite.
+    """Write the lengths of rows in float32, and set the status if one is not finite.
 
-    With HAS_KNOWN, rows with a vector number (≥ 0) in `known` are not read and get -inf.
+    With HAS_COVERED, rows with a number (≥ 0) in `covered` are not read and get -inf.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < count
-    if HAS_KNOWN:
-        inside &= tl.load(known + row, mask=inside, other=0) < 0
+    if HAS_COVERED:
+        inside &= tl.load(covered + row, mask=inside, other=0) < 0
     base = values + row.to(tl.int64)[:, None] * stride
     squares = tl.zeros([ROWS, WIDE], tl.float32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
         mask = inside[:, None] & (column < dimensions)
-        x = tl.load(base + column, mask=mask, other=0.0).to(tl.float32)
-        squares += x * x
+        number = tl.load(base + column, mask=mask, other=0.0).to(tl.float32)
+        squares += number * number
     length = tl.sqrt(tl.sum(squares, 1))
     _report_infinite(length, inside, status)
     tl.store(lengths + row, tl.where(inside, length, float("-inf")), mask=row < count)
 
 
 @triton.jit
-def glance_kernel(
+def scan_few_kernel(
     queries,
     documents,
     query_lengths,
@@ -123,15 +127,16 @@ def glance_kernel(
     WIDE: tl.constexpr,
     HAS_ROWS: tl.constexpr,
 ):
-    """`survey_kernel` for one or two queries, where tensor cores would only wait for memory.
+    """Do the work of `scan_kernel` for one or two queries, without tensor cores.
 
-    `best` holds zeros at first, then the lower bounds as unsigned integers in the same order.
+    Tensor cores would only wait for memory here. `best` holds zeros at first, then the best lower
+    bound of each group as an unsigned integer (integers in the order of the scores).
     """
     query = tl.arange(0, QUERIES)
-    known = query < count
-    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = place < total
-    row = tl.load(rows + place, mask=inside, other=0) if HAS_ROWS else place
+    is_query = query < count
+    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = position < total
+    row = tl.load(rows + position, mask=inside, other=0) if HAS_ROWS else position
     base = documents + row.to(tl.int64)[:, None] * document_stride
     products = tl.zeros([ROWS, QUERIES, WIDE], tl.float32)
     squares = tl.zeros([ROWS, WIDE], tl.float32)
@@ -141,20 +146,20 @@ def glance_kernel(
         a = tl.load(base + column[None, :], mask=inside[:, None] & within, other=0.0)
         b = tl.load(
             queries + query[:, None] * query_stride + column[None, :],
-            mask=known[:, None] & within,
+            mask=is_query[:, None] & within,
             other=0.0,
         ).to(tl.float32)
-        wide = a.to(tl.float32)
-        products += wide[:, None, :] * b[None, :, :]
-        squares += wide * wide
+        numbers = a.to(tl.float32)
+        products += numbers[:, None, :] * b[None, :, :]
+        squares += numbers * numbers
     sums = tl.sum(products, 2)
     length = tl.sqrt(tl.sum(squares, 1))
-    query_length = tl.load(query_lengths + query, mask=known, other=0.0)
+    query_length = tl.load(query_lengths + query, mask=is_query, other=0.0)
     factor, extra = _slack(query_length, share, tiny, stretch, offset)
-    tl.store(lengths + place, length, mask=inside)
+    tl.store(lengths + position, length, mask=inside)
     _report_infinite(length, inside, status)
-    valid = inside[:, None] & known[None, :]
-    tl.store(scores + query[None, :].to(tl.int64) * total + place[:, None], sums, mask=valid)
+    valid = inside[:, None] & is_query[None, :]
+    tl.store(scores + query[None, :].to(tl.int64) * total + position[:, None], sums, mask=valid)
     low = _lower_bounds(
         sums,
         length,
@@ -164,18 +169,18 @@ def glance_kernel(
         stretch,
         offset,
     )
-    number = _ordered(low) ^ -2147483648
+    ordered_low = _ordered(low) ^ -2147483648
     best = best.to(tl.pointer_type(tl.uint32), bitcast=True)
     tl.atomic_max(
-        best + query[None, :] * groups + (place % groups)[:, None],
-        number.to(tl.uint32, bitcast=True),
+        best + query[None, :] * groups + (position % groups)[:, None],
+        ordered_low.to(tl.uint32, bitcast=True),
         mask=valid,
         sem="relaxed",
     )
 
 
 @triton.jit
-def survey_kernel(
+def scan_kernel(
     queries,
     documents,
     query_lengths,
@@ -202,32 +207,32 @@ def survey_kernel(
     FOLD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Write scores and lengths of documents, or of `rows`, and each group's best lower bound.
+    """Write scores and lengths of all documents or of `rows`, and each group's best lower bound.
 
-    The documents of a group lie far apart, so that sorted or clustered ones do not share one.
+    Documents of a group lie far apart, so that sorted or clustered ones fall into several groups.
     """
     query = tl.arange(0, QUERIES)
-    known = query < count
+    is_query = query < count
     dimension = tl.arange(0, WIDE)
-    own = tl.zeros([QUERIES, WIDE], tl.float32)
+    query_squares = tl.zeros([QUERIES, WIDE], tl.float32)
     for first in tl.range(0, dimensions, WIDE):
         b = tl.load(
             queries + query[:, None] * query_stride + (first + dimension)[None, :],
-            mask=known[:, None] & (first + dimension < dimensions)[None, :],
+            mask=is_query[:, None] & (first + dimension < dimensions)[None, :],
             other=0.0,
         ).to(tl.float32)
-        own += b * b
-    query_length = tl.sqrt(tl.sum(own, 1))
+        query_squares += b * b
+    query_length = tl.sqrt(tl.sum(query_squares, 1))
     if tl.program_id(0) == 0:
-        tl.store(query_lengths + query, query_length, mask=known)
-        _report_infinite(query_length, known, status + 1)
+        tl.store(query_lengths + query, query_length, mask=is_query)
+        _report_infinite(query_length, is_query, status + 1)
     factor, extra = _slack(query_length, share, tiny, stretch, offset)
     overflow_length = _overflow_length(tl.max(query_length, 0), stretch, offset)
-    top = tl.full([ROWS, QUERIES], float("-inf"), tl.float32)
+    group_best = tl.full([ROWS, QUERIES], float("-inf"), tl.float32)
     for tile in tl.range(tl.program_id(0), tl.cdiv(total, ROWS), tl.num_programs(0)):
-        place = tile * ROWS + tl.arange(0, ROWS)
-        inside = place < total
-        row = tl.load(rows + place, mask=inside, other=0) if HAS_ROWS else place
+        position = tile * ROWS + tl.arange(0, ROWS)
+        inside = position < total
+        row = tl.load(rows + position, mask=inside, other=0) if HAS_ROWS else position
         base = documents + row.to(tl.int64)[:, None] * document_stride
         sums = tl.zeros([ROWS, QUERIES], tl.float32)
         squares = tl.zeros([ROWS], tl.float32)
@@ -242,33 +247,33 @@ def survey_kernel(
                 )
             b = tl.load(
                 queries + query[None, :] * query_stride + column[:, None],
-                mask=known[None, :] & (column < dimensions)[:, None],
+                mask=is_query[None, :] & (column < dimensions)[:, None],
                 other=0.0,
             )
             sums = tl.dot(a, b, sums, input_precision=PRECISION)
-            wide = a.to(tl.float32)
-            squares += tl.sum(wide * wide, 1)
+            numbers = a.to(tl.float32)
+            squares += tl.sum(numbers * numbers, 1)
         length = tl.sqrt(squares)
-        tl.store(lengths + place, length, mask=inside)
+        tl.store(lengths + position, length, mask=inside)
         _report_infinite(length, inside, status)
-        to = scores + query[None, :].to(tl.int64) * total + place[:, None]
-        tl.store(to, sums, mask=inside[:, None] & known[None, :])
+        target = scores + query[None, :].to(tl.int64) * total + position[:, None]
+        tl.store(target, sums, mask=inside[:, None] & is_query[None, :])
         low = _lower_bounds(sums, length, factor, extra, overflow_length, stretch, offset)
-        top = tl.maximum(top, tl.where(inside[:, None], low, float("-inf")))
-    top = tl.max(tl.reshape(top, [FOLD, ROWS // FOLD, QUERIES]), 0)
+        group_best = tl.maximum(group_best, tl.where(inside[:, None], low, float("-inf")))
+    group_best = tl.max(tl.reshape(group_best, [FOLD, ROWS // FOLD, QUERIES]), 0)
     group = tl.program_id(0) * (ROWS // FOLD) + tl.arange(0, ROWS // FOLD)
-    tl.store(best + query[None, :] * groups + group[:, None], top, mask=known[None, :])
+    tl.store(best + query[None, :] * groups + group[:, None], group_best, mask=is_query[None, :])
 
 
 @triton.jit
-def bar_kernel(
+def threshold_kernel(
     best,
-    bars,
+    thresholds,
     query_lengths,
     longest,
     groups,
     stride,
-    place,
+    rank,
     share,
     tiny,
     stretch,
@@ -278,38 +283,40 @@ def bar_kernel(
     ARE_ORDERED: tl.constexpr,
     HAS_LONGEST: tl.constexpr,
 ):
-    """Write a bar per query: about the `place`-th largest of the best of SHARED numbers, no more.
+    """Write a threshold per query: the `rank`-th best of the groups' best scores, or less.
 
-    With HAS_LONGEST it is lowered by the error of a product with the longest duplicate vector.
-    Bisection over ordered integers finds it.
+    Bisection over ordered integers finds it. With HAS_LONGEST it is lowered by the error of a
+    product with the longest duplicate vector.
     """
     query = tl.program_id(0).to(tl.int64)
     group = tl.arange(0, BLOCK)
     inside = group < groups
     base = best + query * stride + group
     if ARE_ORDERED:
-        x = tl.load(base, mask=inside, other=0).to(tl.int32, bitcast=True) ^ -2147483648
+        ordered = tl.load(base, mask=inside, other=0).to(tl.int32, bitcast=True) ^ -2147483648
     else:
         value = tl.load(base, mask=inside, other=float("-inf"))
-        for other in tl.static_range(1, SHARED):
+        for sample in tl.static_range(1, SHARED):
             value = tl.maximum(
-                value, tl.load(base + other * groups, mask=inside, other=float("-inf"))
+                value, tl.load(base + sample * groups, mask=inside, other=float("-inf"))
             )
-        x = _ordered(tl.where(value == value, value, float("-inf")))
-    low = tl.min(tl.where(inside, x, 2147483647), 0).to(tl.int64)
-    high = tl.max(tl.where(inside, x, -2147483648), 0).to(tl.int64) + 1
+        ordered = _ordered(tl.where(value == value, value, float("-inf")))
+    low = tl.min(tl.where(inside, ordered, 2147483647), 0).to(tl.int64)
+    high = tl.max(tl.where(inside, ordered, -2147483648), 0).to(tl.int64) + 1
     for _ in tl.range(24):
         middle = (low + high) >> 1
-        enough = tl.sum((inside & (x >= middle.to(tl.int32))).to(tl.int32), 0) >= place
-        low = tl.where(enough, middle, low)
-        high = tl.where(enough, high, middle)
-    whole = low.to(tl.int32)
-    bar = tl.where(whole >= 0, whole, whole ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
+        is_reached = tl.sum((inside & (ordered >= middle.to(tl.int32))).to(tl.int32), 0) >= rank
+        low = tl.where(is_reached, middle, low)
+        high = tl.where(is_reached, high, middle)
+    ordered_threshold = low.to(tl.int32)
+    threshold = tl.where(
+        ordered_threshold >= 0, ordered_threshold, ordered_threshold ^ 0x7FFFFFFF
+    ).to(tl.float32, bitcast=True)
     if HAS_LONGEST:
         factor, extra = _slack(tl.load(query_lengths + query), share, tiny, stretch, offset)
-        bar -= factor * (tl.load(longest) * stretch + offset) + extra
-        bar -= tl.abs(bar) * 2.4e-07
-    tl.store(bars + query, tl.where(bar == bar, bar, float("-inf")))
+        threshold -= factor * (tl.load(longest) * stretch + offset) + extra
+        threshold -= tl.abs(threshold) * 2.4e-07
+    tl.store(thresholds + query, tl.where(threshold == threshold, threshold, float("-inf")))
 
 
 @triton.jit
@@ -317,14 +324,14 @@ def collect_kernel(
     scores,
     lengths,
     query_lengths,
-    bars,
+    thresholds,
     candidates,
     counts,
     rows,
     first,
     width,
     stride,
-    room,
+    capacity,
     share,
     tiny,
     stretch,
@@ -334,16 +341,16 @@ def collect_kernel(
     ALONE: tl.constexpr,
     HAS_ROWS: tl.constexpr,
 ):
-    """Append the documents that can reach the bar to each query's list.
+    """Append the documents that can reach the threshold to each query's list.
 
-    Where few of a chunk do, each takes its slot with an atomic of its own: a prefix sum would make
-    every lane wait for the others. Many atomics on one counter would take longer.
+    If at most ALONE documents of a chunk do, each takes its slot by its own atomic addition, since
+    a prefix sum would make every lane wait for the others. Many atomics on one counter take longer.
     """
     query = tl.program_id(1).to(tl.int64)
     query_length = tl.load(query_lengths + query)
     factor, extra = _slack(query_length, share, tiny, stretch, offset)
     overflow_length = _overflow_length(query_length, stretch, offset)
-    limit = _score_limit(tl.load(bars + query), extra)
+    limit = _score_limit(tl.load(thresholds + query), extra)
     for chunk in tl.range(CHUNKS):
         column = (tl.program_id(0) * CHUNKS + chunk) * CHUNK + tl.arange(0, CHUNK)
         inside = column < width
@@ -356,22 +363,26 @@ def collect_kernel(
         passing = tl.sum(is_passing, 0)
         row = tl.load(rows + column, mask=passes, other=0) if HAS_ROWS else first + column
         if passing > ALONE:
-            place = tl.cumsum(is_passing, 0) - 1
-            place += tl.atomic_add(counts + query, passing, sem="relaxed")
-            tl.store(candidates + query * room + place, row, mask=passes & (place < room))
+            position = tl.cumsum(is_passing, 0) - 1
+            position += tl.atomic_add(counts + query, passing, sem="relaxed")
+            tl.store(
+                candidates + query * capacity + position, row, mask=passes & (position < capacity)
+            )
         elif passing > 0:
             counter = counts + query + tl.zeros([CHUNK], tl.int32)
-            place = tl.atomic_add(counter, 1, mask=passes, sem="relaxed")
-            tl.store(candidates + query * room + place, row, mask=passes & (place < room))
+            position = tl.atomic_add(counter, 1, mask=passes, sem="relaxed")
+            tl.store(
+                candidates + query * capacity + position, row, mask=passes & (position < capacity)
+            )
 
 
 @triton.jit
-def sift_kernel(
+def mark_kernel(
     documents,
     queries,
     lengths,
     query_lengths,
-    bars,
+    thresholds,
     marks,
     count,
     total,
@@ -386,7 +397,7 @@ def sift_kernel(
     WIDE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Write one bit per score, whether it can reach the bar; the scores are never written."""
+    """Write one bit per score, set if it can reach the threshold; the scores are never written."""
     tiles = tl.cdiv(count, QUERIES)
     first_query = (tl.program_id(0) % tiles) * QUERIES
     first_row = (tl.program_id(0) // tiles) * ROWS
@@ -398,40 +409,39 @@ def sift_kernel(
     row = first_row + tl.arange(0, ROWS)
     inside = row < total
     query = first_query + tl.arange(0, QUERIES)
-    known = query < count
-    query_length = tl.load(query_lengths + query, mask=known, other=0.0)
+    is_query = query < count
+    query_length = tl.load(query_lengths + query, mask=is_query, other=0.0)
     factor, extra = _slack(query_length, share, tiny, stretch, offset)
-    limit = _score_limit(tl.load(bars + query, mask=known, other=0.0), extra)
+    limit = _score_limit(tl.load(thresholds + query, mask=is_query, other=0.0), extra)
     overflow_length = _overflow_length(tl.max(query_length, 0), stretch, offset)
     length = tl.load(lengths + row, mask=inside, other=0.0) * stretch + offset
     length = tl.where(length < overflow_length, length, float("inf"))
     passes = (sums + length[:, None] * factor[None, :] < limit[None, :]) == 0
-    bit = tl.where(known, 1 << (query % 32), 0)
+    bit = tl.where(is_query, 1 << (query % 32), 0)
     bits = tl.where(passes, bit[None, :], 0)
     word = tl.sum(tl.reshape(bits, [ROWS, QUERIES // 32, 32]), 2)
     word = tl.where(length[:, None] == float("-inf"), 0, word)
     column = first_query // 32 + tl.arange(0, QUERIES // 32)
-    place = marks + row[:, None].to(tl.int64) * words + column[None, :]
-    tl.store(place, word, mask=inside[:, None] & (column < words)[None, :])
+    position = marks + row[:, None].to(tl.int64) * words + column[None, :]
+    tl.store(position, word, mask=inside[:, None] & (column < words)[None, :])
 
 
 @triton.jit
-def gather_kernel(marks, candidates, counts, first, size, words, room, BLOCK: tl.constexpr):
-    """Append the documents whose bits are set to each query's list."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    word = tl.load(marks + place, mask=place < size, other=0)
-    row = (first + place // words).to(tl.int32)
+def gather_kernel(marks, candidates, counts, first, size, words, capacity, BLOCK: tl.constexpr):
+    """Append the documents whose bits `mark_kernel` set to each query's list."""
+    position = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    word = tl.load(marks + position, mask=position < size, other=0)
+    row = (first + position // words).to(tl.int32)
     word = word.to(tl.uint32, bitcast=True)
-    base = (place % words) * 32
+    base = (position % words) * 32
     while tl.max((word != 0).to(tl.int32)) > 0:
         remaining = word & (word - 1)
-        lowest = (word ^ remaining).to(
-            tl.float32
-        )  # a power of two: its exponent is the bit's place
+        # A power of two, so that the exponent of the float is the number of the bit.
+        lowest = (word ^ remaining).to(tl.float32)
         query = base + ((lowest.to(tl.int32, bitcast=True) >> 23) - 127)
         has_bits = word != 0
         slot = tl.atomic_add(counts + query, 1, mask=has_bits, sem="relaxed")
-        tl.store(candidates + query * room + slot, row, mask=has_bits & (slot < room))
+        tl.store(candidates + query * capacity + slot, row, mask=has_bits & (slot < capacity))
         word = remaining
 
 
@@ -446,26 +456,26 @@ def rescore_kernel(
     query_stride,
     document_stride,
     count,
-    room,
+    capacity,
     TILE: tl.constexpr,
     LANES: tl.constexpr,
     FORM: tl.constexpr,
 ):
-    """Write keys of the candidates' fixed sums; the smallest key where there is no candidate.
+    """Write keys of the candidates' fixed sums, and the smallest key into empty slots.
 
-    Lists are nearly in the order of the documents: what runs at one time is the same stretch of
-    the lists of many queries, whose documents are then read once and shared.
+    Programs run in the order of positions, then queries. Lists are nearly in the order of the
+    documents, so that programs that run together read the same documents.
 
-    Products are exact in float64, so that a fused addition gives the same bits. To make float64 of
-    a number takes longer than to multiply it: a tile of many documents needs a query's but once.
+    Products are exact in float64, so that a fused multiply-add gives the same bits. Converting to
+    float64 takes longer than multiplying; a tile of many documents converts the query only once.
     """
     query = (tl.program_id(0) % count).to(tl.int64)
     begin = tl.program_id(0) // count * TILE
-    place = begin + tl.arange(0, TILE)
-    is_used = place < tl.minimum(tl.load(counts + query), room)
-    keys += query * room
+    position = begin + tl.arange(0, TILE)
+    is_used = position < tl.minimum(tl.load(counts + query), capacity)
+    keys += query * capacity
     if begin < tl.load(counts + query):
-        row = tl.load(candidates + query * room + place, mask=is_used, other=0).to(tl.int64)
+        row = tl.load(candidates + query * capacity + position, mask=is_used, other=0).to(tl.int64)
         base = documents + row[:, None] * document_stride
         lane = tl.arange(0, LANES)
         sums = tl.zeros([TILE, LANES], tl.float64)
@@ -478,38 +488,40 @@ def rescore_kernel(
         score = tl.reshape(_sum_lanes(tl.reshape(sums, [1, TILE, LANES]), 1, TILE, LANES), [TILE])
         score = score.to(tl.float32).to(FORM).to(tl.float32) + 0.0
         key = (_ordered(score).to(tl.int64) << 32) | (0xFFFFFFFF - row)
-        tl.store(keys + place, tl.where(is_used, key, -9223372036854775808), mask=place < room)
+        tl.store(
+            keys + position, tl.where(is_used, key, -9223372036854775808), mask=position < capacity
+        )
     else:
         empty = tl.full([TILE], -9223372036854775808, tl.int64)
-        tl.store(keys + place, empty, mask=place < room)
+        tl.store(keys + position, empty, mask=position < capacity)
 
 
 @triton.jit
 def order_kernel(
-    keys, best, counts, k, room, stride, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
+    keys, best, counts, k, capacity, stride, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Write each key to the place given by how many are larger; no two keys are equal."""
+    """Sort keys, all different: write each to the position given by the number of larger keys."""
     query = tl.program_id(1).to(tl.int64)
-    used = tl.minimum(tl.load(counts + query), room)
+    used = tl.minimum(tl.load(counts + query), capacity)
     if tl.program_id(0) * TILE < used:
         keys += query * stride
-        place = tl.program_id(0) * TILE + tl.arange(0, TILE)
-        key = tl.load(keys + place, mask=place < used, other=0)
+        position = tl.program_id(0) * TILE + tl.arange(0, TILE)
+        key = tl.load(keys + position, mask=position < used, other=0)
         count = tl.zeros([TILE, BLOCK], tl.int32)
         for first in tl.range(0, used, BLOCK):
             other = first + tl.arange(0, BLOCK)
             other_keys = tl.load(keys + other, mask=other < used, other=-9223372036854775808)
             count += (other_keys[None, :] > key[:, None]).to(tl.int32)
         larger = tl.sum(count, 1)
-        to = best + query * best_stride + larger
-        tl.store(to, key, mask=(place < used) & (larger < k))
+        target = best + query * best_stride + larger
+        tl.store(target, key, mask=(position < used) & (larger < k))
 
 
 @triton.jit
 def finish_kernel(
     keys,
     best,
-    bars,
+    thresholds,
     counts,
     last_vectors,
     left_out,
@@ -517,31 +529,32 @@ def finish_kernel(
     failed,
     status,
     k,
-    room,
+    capacity,
     best_stride,
     BLOCK: tl.constexpr,
     HAS_LEFT_OUT: tl.constexpr,
 ):
-    """Write how many documents outside tie with the last one inside, and whether the bar was wrong.
+    """Write how many documents tie with the last of the k best, and whether the query failed.
 
-    `left_out` documents have no key; they tie if the last one has the score in `last_vectors`.
+    A query fails if fewer than k documents reached its threshold, or more than its list can hold.
+    `left_out` documents have no key; they tie if the last score equals that in `last_vectors`.
     """
     query = tl.program_id(0).to(tl.int64)
     last = tl.load(best + query * best_stride + k - 1)
     ordered = last >> 32
     ties = tl.zeros([BLOCK], tl.int32)
-    for first in tl.range(0, room, BLOCK):
-        place = first + tl.arange(0, BLOCK)
-        key = tl.load(keys + query * room + place, mask=place < room, other=0)
-        ties += ((place < room) & (key < last) & ((key >> 32) == ordered)).to(tl.int32)
-    others = tl.sum(ties, 0).to(tl.int64)
+    for first in tl.range(0, capacity, BLOCK):
+        position = first + tl.arange(0, BLOCK)
+        key = tl.load(keys + query * capacity + position, mask=position < capacity, other=0)
+        ties += ((position < capacity) & (key < last) & ((key >> 32) == ordered)).to(tl.int32)
+    outside = tl.sum(ties, 0).to(tl.int64)
     if HAS_LEFT_OUT:
-        others += tl.where(ordered == tl.load(last_vectors + query), tl.load(left_out + query), 0)
-    tl.store(cut + query, others)
+        outside += tl.where(ordered == tl.load(last_vectors + query), tl.load(left_out + query), 0)
+    tl.store(cut + query, outside)
     whole = ordered.to(tl.int32)
     score = tl.where(whole >= 0, whole, whole ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
     count = tl.load(counts + query)
-    has_failed = (count < k) | (count > room) | ((score >= tl.load(bars + query)) == 0)
+    has_failed = (count < k) | (count > capacity) | ((score >= tl.load(thresholds + query)) == 0)
     tl.store(failed + query, has_failed.to(tl.int32))
     if has_failed:
         tl.store(status, 1)
@@ -584,7 +597,7 @@ def sums_kernel(
 def hash_kernel(
     documents, weights, hashes, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
 ):
-    """Write weighted sums of the bits of each row."""
+    """Write weighted sums of the bits of each row: equal rows have equal sums."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < total
     base = documents + row.to(tl.int64)[:, None] * stride
@@ -612,10 +625,10 @@ def compare_kernel(
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """Set the status if one of these rows differs from its vector, or is not finite."""
-    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = place < count
-    row = tl.load(rows + place, mask=inside, other=0)
+    """Set the status if one of these rows differs from its duplicate vector, or is not finite."""
+    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = position < count
+    row = tl.load(rows + position, mask=inside, other=0)
     documents_base = documents + row.to(tl.int64)[:, None] * stride
     first_row = tl.load(firsts + tl.load(vector + row, mask=inside, other=0), mask=inside, other=0)
     vectors_base = documents + first_row.to(tl.int64)[:, None] * stride
@@ -623,9 +636,9 @@ def compare_kernel(
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
         mask = inside[:, None] & (column < dimensions)
-        x = tl.load(documents_base + column, mask=mask, other=0.0).to(tl.float32)
-        y = tl.load(vectors_base + column, mask=mask, other=0.0).to(tl.float32)
-        differs |= ((x != y) | ((tl.abs(x) < float("inf")) == 0)).to(tl.int32)
+        number = tl.load(documents_base + column, mask=mask, other=0.0).to(tl.float32)
+        expected = tl.load(vectors_base + column, mask=mask, other=0.0).to(tl.float32)
+        differs |= ((number != expected) | ((tl.abs(number) < float("inf")) == 0)).to(tl.int32)
     if tl.max(differs) > 0:
         tl.store(status, 1)
 
@@ -633,7 +646,7 @@ def compare_kernel(
 @triton.jit
 def members_kernel(
     best,
-    bars,
+    thresholds,
     vector,
     size,
     start,
@@ -645,56 +658,56 @@ def members_kernel(
     left_out,
     status,
     k,
-    kept,
+    best_count,
     best_stride,
     distinct,
-    room,
+    capacity,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Append keys of documents of the best vectors that reach the bar; see `append_members`.
+    """Append keys of the copies of the best vectors that reach the threshold; see `append_members`.
 
-    Of each vector as many as can be among the k best; its first document has its key already.
+    For each vector as many as can be among the k best; its first document has a key already.
     """
     query = tl.program_id(1).to(tl.int64)
     best += query * best_stride
-    keys += query * room
-    place = tl.arange(0, BLOCK)
-    is_kept = place < kept
-    key = tl.load(best + place, mask=is_kept, other=0)
+    keys += query * capacity
+    position = tl.arange(0, BLOCK)
+    is_vector = position < best_count
+    key = tl.load(best + position, mask=is_vector, other=0)
     ordered = key >> 32
-    is_kept &= ordered >= _ordered(tl.load(bars + query))
-    number = tl.load(vector + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=is_kept, other=0)
-    sizes = tl.load(size + number, mask=is_kept, other=0)
-    needed = is_kept & (tl.cumsum(sizes, 0) - sizes < k)
+    is_vector &= ordered >= _ordered(tl.load(thresholds + query))
+    number = tl.load(vector + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=is_vector, other=0)
+    sizes = tl.load(size + number, mask=is_vector, other=0)
+    needed = is_vector & (tl.cumsum(sizes, 0) - sizes < k)
     last = tl.min(tl.where(needed, ordered, 2147483647), 0)
-    above = is_kept & (ordered > last)
-    wanted = k - tl.sum(tl.where(above, sizes, 0), 0)
-    tied = (is_kept & (ordered == last)).to(tl.int64)
-    limit = tl.where(tied > 0, wanted + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
-    taken = tl.minimum(sizes, tl.maximum(limit, 0))
-    appended = tl.maximum(taken - 1, 0)
+    above = is_vector & (ordered > last)
+    missing = k - tl.sum(tl.where(above, sizes, 0), 0)
+    tied = (is_vector & (ordered == last)).to(tl.int64)
+    limit = tl.where(tied > 0, missing + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
+    candidates = tl.minimum(sizes, tl.maximum(limit, 0))
+    appended = tl.maximum(candidates - 1, 0)
     ends = tl.cumsum(appended, 0)
     total_appended = tl.sum(appended, 0)
-    own_count = tl.load(counts + query)
+    key_count = tl.load(counts + query)
     if tl.program_id(0) == 0:
-        tl.store(new_counts + query, own_count + total_appended.to(tl.int32))
-        if tl.sum(taken, 0) >= 2 * k:
+        tl.store(new_counts + query, key_count + total_appended.to(tl.int32))
+        if tl.sum(candidates, 0) >= 2 * k:
             tl.store(status, 1)
         ties = tl.zeros([1024], tl.int64)
         for first in tl.range(0, distinct, 1024):
-            vector_place = first + tl.arange(0, 1024)
-            inside = vector_place < distinct
-            score = tl.load(keys + vector_place, mask=inside, other=0) >> 32
-            amount = tl.load(size + vector_place, mask=inside, other=0) - 1
+            vector_position = first + tl.arange(0, 1024)
+            inside = vector_position < distinct
+            score = tl.load(keys + vector_position, mask=inside, other=0) >> 32
+            amount = tl.load(size + vector_position, mask=inside, other=0) - 1
             ties += tl.where(inside & (score == last), amount, 0)
         tl.store(last_vectors + query, last)
         tl.store(left_out + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, appended, 0), 0))
-    end = tl.minimum(total_appended, room - own_count)
+    end = tl.minimum(total_appended, capacity - key_count)
     for tile in tl.range(tl.program_id(0), tl.cdiv(end, TILE), tl.num_programs(0)):
         slot = tile * TILE + tl.arange(0, TILE)
         inside_end = slot < end
-        is_past = is_kept[None, :] & (ends[None, :] <= slot[:, None])
+        is_past = is_vector[None, :] & (ends[None, :] <= slot[:, None])
         slot_start = tl.max(tl.where(is_past, ends[None, :], 0), 1)
         vector_key = tl.load(best + tl.sum(is_past.to(tl.int32), 1), mask=inside_end, other=0)
         vector_number = tl.load(
@@ -705,4 +718,4 @@ def members_kernel(
             tl.int64
         )
         member = ((vector_key >> 32) << 32) | (0xFFFFFFFF - row)
-        tl.store(keys + own_count + slot, member, mask=inside_end)
+        tl.store(keys + key_count + slot, member, mask=inside_end)

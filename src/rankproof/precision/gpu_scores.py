@@ -26,8 +26,8 @@ try:
 except ImportError:
     kernels = None
 
-BLOCK_CELLS = 1 << 26  # scores made at a time
-PAIRS = 1 << 18  # documents summed at a time
+BLOCK_CELLS = 1 << 26  # scores (cells of a matrix) made at a time
+PAIRS = 1 << 18  # pairs of a query and a document summed at a time
 
 
 def compiled(values: Any) -> bool:
@@ -56,7 +56,10 @@ def refuse_rows(is_bad: Any, problem: str, label: str, first: int = 0) -> None:
 
 
 def check_finite(values: Any, lengths: Any, label: str) -> None:
-    """Refuse vectors with a number that is not finite; of these, `lengths` are not finite."""
+    """Refuse vectors with a number that is not finite.
+
+    `lengths` tell where to look: those of such vectors are not finite either.
+    """
     suspects = (~torch.isfinite(lengths)).nonzero().flatten()
     if len(suspects):
         is_bad = torch.zeros(len(values), dtype=torch.bool, device=values.device)
@@ -75,7 +78,10 @@ class SlackConstants(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """`fixed_sum.Slack` of tensors: it holds for any order of sums, on tensor cores too."""
+    """How far a product of tensors may be from the fixed sum, also on tensor cores.
+
+    `fixed_sum.Slack` is the same on the CPU.
+    """
 
     query_lengths: Any  # (Q,) float32
     document_lengths: Any  # (N,) float32
@@ -85,12 +91,12 @@ class Slack:
     def of(cls, queries: Any, query_lengths: Any, document_lengths: Any) -> Slack:
         """Return the slack of products of queries (Q, D) with documents of these lengths."""
         dimensions = queries.shape[1]
-        # float32 operands may be multiplied as three products of shorter ones.
+        # Tensor cores may multiply float32 numbers as three products of shorter ones.
         steps = (dimensions + (40 if queries.dtype == torch.float32 else 8)) * GPU
         constants = SlackConstants(
             share=steps / (1 - steps) if steps < 0.5 else math.inf,
             tiny=2.0**-124 * (dimensions + 8),
-            # Squares in float32 lose to rounding, and below the smallest normal number.
+            # Lengths summed in float32 are too short by rounding and by lost subnormal squares.
             stretch=1 + 2 * steps,
             offset=dimensions**0.5 * 2.0**-62,
         )
@@ -179,18 +185,18 @@ def is_coarse(dtype: Any) -> bool:
     return not settings <= {"none", "ieee", "highest"}
 
 
-def lengths_of(values: Any, status: Any = None, out: Any = None, known: Any = None) -> Any:
+def lengths_of(values: Any, status: Any = None, out: Any = None, covered: Any = None) -> Any:
     """Return lengths (n,) float32 within the error that `Slack` allows.
 
-    Sets status[0] if one is not finite. Rows with a vector number (≥ 0) in `known` (n,) are not
-    read; their length is -inf.
+    Sets status[0] if one is not finite. Rows with a number (≥ 0) in `covered` (n,), which are
+    copies of a duplicate vector, are not read; their length is -inf.
     """
     if status is None:
         status = torch.empty(1, dtype=torch.int32, device=values.device)
     if not compiled(values):
         lengths = torch.linalg.vector_norm(values, dim=1, dtype=torch.float32)
-        if known is not None:
-            lengths[known >= 0] = -math.inf
+        if covered is not None:
+            lengths[covered >= 0] = -math.inf
         status[0] = ~(lengths < math.inf).all()
         return lengths
     lengths = out
@@ -202,12 +208,12 @@ def lengths_of(values: Any, status: Any = None, out: Any = None, known: Any = No
                 values,
                 lengths,
                 status,
-                known,
+                covered,
                 *values.shape,
                 values.stride(0),
                 ROWS=16,
                 WIDE=128,
-                HAS_KNOWN=known is not None,
+                HAS_COVERED=covered is not None,
                 num_warps=4,
             )
     return lengths
@@ -266,15 +272,15 @@ def _sum_lanes(terms: Any) -> Any:
     return lanes[:, 0]
 
 
-def own_lengths(values: Any) -> Any:
-    """Return the length (n,) float64 of each vector by the fixed sum; see `fixed_sum.lengths`."""
+def fixed_lengths(values: Any) -> Any:
+    """Return lengths (n,) float64 by the fixed sum, with its bits; see `fixed_sum.lengths`."""
     rows = torch.arange(len(values), device=values.device)
     return sums_of(values, values, rows, rows).sqrt()
 
 
 def normalize(values: Any) -> Any:
     """Return vectors (n, D) float32 at length 1; see `fixed_sum.normalize`."""
-    length = own_lengths(values)
+    length = fixed_lengths(values)
     length = torch.where(length > 0, length, 1.0)
     return (values.double() / length[:, None]).float()
 
@@ -287,17 +293,17 @@ def make_storable(values: Any, form: str) -> Any:
 
 
 def prepare_vectors(values: Any, label: str, pipeline: ScoringPipeline) -> Any:
-    """Return vectors in the pipeline's format, at unit length for the cosine; refuse bad ones.
+    """Return vectors in the pipeline's format, at unit length for the cosine; refuse unusable ones.
 
-    For the cosine of the numbers that the format holds, those numbers come back in float32, at unit
-    length. Vectors that are in the format already are checked by the search, with their lengths.
+    For the cosine of the numbers that the format holds, those numbers are returned in float32, at
+    unit length. Vectors already in the format are returned unchecked: the search checks them.
     """
     form, is_cosine = pipeline.format, pipeline.metric == "cosine"
     dtype = torch_dtype(form)
     if values.dtype == dtype and not is_cosine:
         return values
-    kept = torch.float32 if pipeline.has_decoded_cosine else dtype
-    out = torch.empty(values.shape, dtype=kept, device=values.device)
+    out_dtype = torch.float32 if pipeline.has_decoded_cosine else dtype
+    out = torch.empty(values.shape, dtype=out_dtype, device=values.device)
     step = max(1, BLOCK_CELLS // 4 // max(1, values.shape[1]))
     for first in range(0, len(values), step):
         block = values[first : first + step].float()
@@ -305,7 +311,7 @@ def prepare_vectors(values: Any, label: str, pipeline: ScoringPipeline) -> Any:
             block = normalize(cast(make_storable(block, form), form).float())
         elif is_cosine:
             block = normalize(block)
-        out[first : first + step] = block.to(kept)
+        out[first : first + step] = block.to(out_dtype)
         lengths = lengths_of(out[first : first + step])
         is_bad = (lengths == 0) | lengths.isnan() if is_cosine else ~torch.isfinite(lengths)
         if bool(is_bad.any()):
@@ -314,7 +320,7 @@ def prepare_vectors(values: Any, label: str, pipeline: ScoringPipeline) -> Any:
 
 
 def _refuse_vectors(values: Any, prepared: Any, label: str, pipeline: ScoringPipeline) -> None:
-    """Refuse vectors for the first reason that applies, if any does."""
+    """Refuse vectors that are not finite, zero under the cosine, or too large for the format."""
     refuse_rows(~torch.isfinite(values).all(dim=1), "a number that is not finite", label)
     if pipeline.metric == "cosine":
         refuse_rows(~values.any(dim=1), "a zero vector has no direction", label)
