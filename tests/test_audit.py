@@ -80,7 +80,7 @@ def test_every_format_is_read_in_every_way_it_can_be_scored() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("cut", [None, 24])
-def test_figures_are_those_of_search_evaluate_and_tie_statistics(
+def test_values_equal_those_of_search_evaluate_and_tie_statistics(
     form: str, cut: int | None
 ) -> None:
     queries, documents, qrels = vectors()
@@ -155,7 +155,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
     assert one.words() == other.words()
 
 
-def test_rho_is_scipys() -> None:
+def test_rho_equals_that_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(3)
     reference = rng.standard_normal((6, 30))
@@ -169,7 +169,7 @@ def test_rho_is_scipys() -> None:
     assert (found.queries, found.undefined) == (5, 1)
 
 
-def test_rho_takes_documents_that_were_no_candidates_as_last() -> None:
+def test_rho_ranks_documents_that_were_not_candidates_last() -> None:
     found = audit(formats=["bit"], k=20, candidates_factor=1)
     exact, rescored = (found.reading("bit", s) for s in ("decoded", "original"))
     assert rescored.agreement.mean < 1  # not all of float32's top 20 are candidates
@@ -194,7 +194,7 @@ def test_truncated_vectors_are_compared_with_the_whole_ones() -> None:
     assert any(line.startswith("float32, 24 dimensions: ") for line in whole().words())
 
 
-def test_the_metric_is_the_cosine_where_asked() -> None:
+def test_the_cosine_is_used_as_metric_on_request() -> None:
     queries, documents, qrels = vectors()
     longer = documents * np.linspace(1, 3, len(documents), dtype=np.float32)[:, None]
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 50}
@@ -226,7 +226,7 @@ def test_vectors_that_a_format_holds_have_the_float32_cosine_in_high_precision(f
     assert found.reading("int8", "decoded").evaluation["nDCG@10"] == expected["nDCG@10"]
 
 
-def test_queries_without_judgements_are_left_out_and_counted() -> None:
+def test_queries_without_judgments_are_skipped_and_counted() -> None:
     queries, documents, qrels = vectors()
     fewer = {query: qrels[query] for query in QUERY_IDS[:20]}
     found = rp.audit.audit_embeddings(
@@ -242,7 +242,7 @@ def test_queries_without_judgements_are_left_out_and_counted() -> None:
 # -------------------------------------------------------------------------------------- words
 
 
-def test_words_state_the_figures() -> None:
+def test_sentences_state_the_values() -> None:
     lines = {line.partition(":")[0]: line for line in whole().words()}
     plain = whole().reading("bfloat16").evaluation
     line = lines["bfloat16, plain"]
@@ -260,7 +260,7 @@ def test_words_state_the_figures() -> None:
     assert said in whole().words()[-1]
 
 
-def test_words_say_when_no_range_is_left() -> None:
+def test_a_sentence_states_that_every_range_is_zero() -> None:
     found = audit(formats=["float32"])
     assert found.words() == [
         f"float32: every range is 0 (nDCG@10 {found.readings[0].evaluation['nDCG@10'].expected:.4f}"
@@ -269,7 +269,7 @@ def test_words_say_when_no_range_is_left() -> None:
     ]
 
 
-def test_words_admit_what_the_depth_hides() -> None:
+def test_a_sentence_states_that_ties_go_past_the_depth() -> None:
     shallow = audit(formats=["bit"], k=10, candidates_factor=2)
     plain, decoded, _ = shallow.readings
     assert plain.open[rp.parse("nDCG@10")] == plain.cut > 0
@@ -360,7 +360,7 @@ def test_models_are_compared_where_a_format_reverses_them() -> None:
     assert leads["float32", "plain"] < 0 < leads["bit", "plain"]
 
 
-def test_models_that_keep_their_order_are_said_to() -> None:
+def test_a_sentence_states_that_models_keep_their_order() -> None:
     queries, documents, qrels = vectors()
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS}
     noise = 3 * np.random.default_rng(0).standard_normal(queries.shape).astype(np.float32)
@@ -406,7 +406,7 @@ def reciprocal_ranks(scores: list[float], relevant: list[bool]) -> list[float]:
 
 @pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
-def test_logits_against_plain_python(form: str, two: bool) -> None:
+def test_logits_agree_with_plain_python(form: str, two: bool) -> None:
     rng = np.random.default_rng(11)
     cast = to_bfloat16 if form == "bfloat16" else to_float32
     rows: list[tuple[str, str, float, float]] = []
@@ -439,7 +439,7 @@ def test_logits_against_plain_python(form: str, two: bool) -> None:
         assert summary.max == pytest.approx(sum(high) / 8, abs=1e-12)
 
 
-def test_saturated_lists_of_a_reranker_are_told_apart_again() -> None:
+def test_high_precision_separates_saturated_scores_of_a_reranker() -> None:
     """A list of 100 candidates with logits near 6, as rerankers give: few bfloat16 scores left."""
     rng = np.random.default_rng(0)
     strength = np.sort(rng.normal(4.0, 2.0, 100))[::-1].astype(np.float32)
@@ -510,7 +510,7 @@ def test_the_frame_has_a_row_for_each_setting_and_measure() -> None:
     )
 
 
-def test_curves_hold_each_measure_at_each_k() -> None:
+def test_curves_have_each_measure_at_each_k() -> None:
     frame = whole().curves()
     at_ten = frame.filter(
         (pl.col("measure") == "nDCG") & (pl.col("k") == 10) & (pl.col("dimensions") == 48)
@@ -521,7 +521,7 @@ def test_curves_hold_each_measure_at_each_k() -> None:
     assert (frame["min"] <= frame["max"]).all()
 
 
-def test_curves_are_drawn_whole(tmp_path: Path) -> None:
+def test_curves_are_drawn_with_all_points(tmp_path: Path) -> None:
     found = audit(formats=["float32", "bit"], curves=True, name="my/model")
     written = found.draw(tmp_path / "a" / "plots")
     names = sorted(path.name for path in (tmp_path / "a" / "plots").iterdir())
@@ -589,7 +589,7 @@ def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
     assert figures["bit", "original"].expected > figures["bit", "plain"].expected
 
 
-def test_as_the_paper_has_it_saturated_logits_tie_with_high_precision_too() -> None:
+def test_scored_as_in_the_paper_saturated_logits_tie_in_high_precision_too() -> None:
     import polars as pl
 
     logits = pl.DataFrame(
@@ -636,7 +636,7 @@ def test_differences_from_float32_come_with_students_interval() -> None:
 
 
 @pytest.mark.parametrize(("where", "verb"), [("first", "adds"), ("last", "takes")])
-def test_lists_that_name_relevant_documents_first_are_told_of(where: str, verb: str) -> None:
+def test_a_note_reports_lists_that_name_relevant_documents_first(where: str, verb: str) -> None:
     rows = [
         {"query": f"q{q}", "doc": f"d{d}", "logit": float(d % 3)}
         for q in range(8)
@@ -656,7 +656,7 @@ def test_lists_that_name_relevant_documents_first_are_told_of(where: str, verb: 
     assert by_name.made[0]["listing"] is None  # ties are broken by other means
 
 
-def test_what_too_few_queries_differ_in_for_an_interval_may_be_chance() -> None:
+def test_a_difference_without_an_interval_may_be_chance() -> None:
     queries, documents, qrels = vectors()
     some = {q: qrels[q] for q in QUERY_IDS[:3]}
     found = rp.audit.audit_embeddings(

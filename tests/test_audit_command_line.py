@@ -56,7 +56,7 @@ OF_VECTORS = ("vectors", "qrels.txt", *VECTORS)
 SOME = ("-m", "nDCG@10", "--formats", "float32,bfloat16")
 
 
-def test_json_holds_the_figures_of_python(folder: Path) -> None:
+def test_json_has_the_values_of_the_python_result(folder: Path) -> None:
     data = as_json(folder, *OF_VECTORS, *SOME, "--k", "100", "--dimensions", "32")
     found = rp.audit.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
@@ -77,7 +77,7 @@ def test_json_holds_the_figures_of_python(folder: Path) -> None:
     assert data["readings"][2]["measures"]["nDCG@10"]["range"] == 0
 
 
-def test_the_verdict_comes_first_and_one_table_is_all_there_is(folder: Path) -> None:
+def test_the_output_is_the_verdict_and_one_table(folder: Path) -> None:
     lines = audit(folder, *OF_VECTORS, *SOME).stdout.decode().splitlines()
     data = as_json(folder, *OF_VECTORS, *SOME)
     assert lines[:3] == data["verdict"]
@@ -93,7 +93,7 @@ def test_the_verdict_comes_first_and_one_table_is_all_there_is(folder: Path) -> 
     assert sum("bfloat16, high precision" in line for line in lines[3:]) == 1
 
 
-def test_the_full_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
+def test_full_output_ends_with_sentences_on_the_values(folder: Path) -> None:
     text = audit(folder, *OF_VECTORS, *SOME, "--full").stdout.decode()
     words = as_json(folder, *OF_VECTORS, *SOME)["words"]
     said = text[text.index("What survives") :].split("\n", 1)[1]
@@ -102,7 +102,7 @@ def test_the_full_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
         assert heading in text
 
 
-def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
+def test_no_value_is_truncated_on_a_narrow_terminal(folder: Path) -> None:
     from rankproof.audit.tables import AuditTables, setting_table
 
     found = rp.audit.audit_embeddings(
@@ -137,7 +137,7 @@ def test_the_verdict_fits_the_terminal(
 
 
 @pytest.mark.parametrize("form", ["csv", "md", "latex"])
-def test_other_formats_hold_the_same_rows(folder: Path, form: str) -> None:
+def test_other_formats_have_the_same_rows(folder: Path, form: str) -> None:
     done = audit(folder, *OF_VECTORS, *SOME, "--format", form)
     assert done.returncode == 0
     text = done.stdout.decode()
@@ -150,7 +150,7 @@ def test_other_formats_hold_the_same_rows(folder: Path, form: str) -> None:
         assert float(rows[1]["max"]) > float(rows[1]["min"])
 
 
-def test_parquet_and_ids_give_the_same_figures(folder: Path, tmp_path: Path) -> None:
+def test_parquet_and_ids_give_the_same_values(folder: Path, tmp_path: Path) -> None:
     ids = {}
     for name in ("queries", "documents"):
         values = np.load(folder / f"{name}.npy")
@@ -502,7 +502,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_go_together_is_refused(
+def test_contradicting_options_are_refused(
     folder: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -539,7 +539,7 @@ def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) ->
         ),
     ],
 )
-def test_a_missing_extra_is_named(
+def test_the_error_names_a_missing_extra(
     folder: Path, absent: str, words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "x"}\n')

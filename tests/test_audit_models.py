@@ -206,7 +206,7 @@ def test_a_model_that_does_not_load_is_refused_in_one_line(folder: Path) -> None
     assert "Traceback" not in message
 
 
-def test_candidates_from_elsewhere_are_refused(folder: Path) -> None:
+def test_candidates_of_another_corpus_are_refused(folder: Path) -> None:
     (folder / "other.trec").write_text("q0 Q0 zebra 1 1.0 x\n")
     done = audit(
         *(folder, "my-reranker", "--dataset", "my-dataset"),
@@ -297,7 +297,7 @@ def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None
     assert {reading.cut for reading in found.readings} == {0}
 
 
-def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
+def test_a_model_of_neither_kind_is_refused(folder: Path) -> None:
     for more in ((), ("--candidates", "bm25.trec")):
         done = audit(folder, "neither", "--dataset", "my-dataset", *more)
         assert done.returncode == 2
@@ -320,7 +320,7 @@ def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
         ("T5ForConditionalGeneration", None),
     ],
 )
-def test_an_architecture_says_what_a_model_is(
+def test_the_architecture_decides_the_kind_of_a_model(
     tmp_path: Path, architecture: str, kind: str | None
 ) -> None:
     from rankproof.retrieval.sentence_models import model_kind
@@ -329,7 +329,7 @@ def test_an_architecture_says_what_a_model_is(
     assert model_kind(str(tmp_path)) == kind
 
 
-def test_parts_refuse_a_model_of_the_other_kind(folder: Path) -> None:
+def test_components_refuse_a_model_of_another_kind(folder: Path) -> None:
     from rankproof.retrieval.sentence_models import load_model
 
     with pytest.raises(rp.InputError, match="a bi-encoder has no head that scores pairs"):
@@ -352,7 +352,7 @@ def test_both_logits_of_an_answer_reach_the_audit(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path) -> None:
+def test_the_output_of_models_on_datasets_in_dtypes_is_stored(folder: Path, kept: Path) -> None:
     other = folder / "other-dataset"
     if not other.exists():
         shutil.copytree(folder / "my-dataset", other)
@@ -400,7 +400,7 @@ class Here:
     ("model", "reranks"),
     [("my-bi-encoder", False), ("my-reranker", True), ("my-late-model", True)],
 )
-def test_shards_share_the_work_and_change_no_figure(
+def test_shards_share_the_work_and_change_no_value(
     folder: Path, model: str, reranks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rankproof.audit import model_audit
@@ -445,7 +445,7 @@ def test_shards_share_the_work_and_change_no_figure(
         ("my-late-model", True, 120),
     ],
 )
-def test_what_is_left_to_do_is_known_before_it_is_done(
+def test_progress_knows_the_remaining_work_beforehand(
     folder: Path, model: str, reranks: bool, reads: int
 ) -> None:
     from rankproof.audit.model_audit import audit_model
@@ -458,7 +458,7 @@ def test_what_is_left_to_do_is_known_before_it_is_done(
     assert sum(told) == 2 * reads + len(audit.readings)
 
 
-def test_a_prompt_stands_before_every_question(folder: Path) -> None:
+def test_the_prompt_precedes_every_question(folder: Path) -> None:
     from dataclasses import replace
 
     from rankproof.audit.model_audit import audit_model
@@ -532,7 +532,7 @@ def test_late_interaction_is_scored_as_its_library_does(folder: Path) -> None:
         assert (np.abs(given.low - given.yes) <= step * np.abs(given.yes) + 1e-7).all()
 
 
-def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by(
+def test_a_model_whose_score_is_its_logit_has_no_activation(
     folder: Path,
 ) -> None:
     from rankproof.audit.model_audit import audit_model
@@ -560,7 +560,7 @@ def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_runs_on_the_device_named(folder: Path) -> None:
+def test_a_model_runs_on_the_named_device(folder: Path) -> None:
     words = ("my-bi-encoder", "--dataset", "my-dataset", "--formats", "float32")
     assert as_json(folder, *words, "--device", "cpu")["made"][0]["ran"]["device"] == "cpu"
     for device, said in (("cuda:99", "'cuda:99' cannot be used ("), ("meta", "'meta' cannot be")):
@@ -573,7 +573,7 @@ def test_a_model_runs_on_the_device_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["my-bi-encoder", "my-reranker", "my-late-model"])
-def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: str) -> None:
+def test_repeated_runs_in_other_batches_show_noise(folder: Path, model: str) -> None:
     from rankproof.audit.model_audit import audit_model
 
     found = audit_model(
@@ -609,7 +609,7 @@ def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: 
         (["--candidates", "a", "--candidates", "b"], "candidates are named 2 times for 1 dataset"),
     ],
 )
-def test_what_does_not_go_together_is_refused(folder: Path, words: list[str], message: str) -> None:
+def test_contradicting_options_are_refused(folder: Path, words: list[str], message: str) -> None:
     done = audit(folder, "my-bi-encoder", "--dataset", "my-dataset", *words)
     assert done.returncode == 2
     assert message in done.stderr.decode()

@@ -31,7 +31,7 @@ def on(dataset: str, seed: int, model: str = "one", *, curves: bool = False) -> 
     )
 
 
-def test_the_figures_of_a_model_are_means_over_datasets() -> None:
+def test_the_values_of_a_model_are_means_over_datasets() -> None:
     parts = [on("x", 1), on("y", 2)]
     audit = Audit.together(parts)
     found = entries(audit, "bfloat16")
@@ -52,7 +52,7 @@ def test_the_figures_of_a_model_are_means_over_datasets() -> None:
     assert found[1].group_size[10] > found[2].group_size[10] >= found[0].group_size[10] == 1
 
 
-def test_a_dataset_that_only_one_model_saw_does_not_hide_the_other() -> None:
+def test_a_dataset_of_one_model_does_not_hide_the_other_model() -> None:
     audit = Audit.together([on("x", 1), on("y", 2), on("x", 3, "two")])
     assert [(e.model, e.datasets) for e in entries(audit, "float16")[::3]] == [
         ("one", 2),

@@ -26,7 +26,7 @@ def low() -> Any:
     return VECTORS.astype(ml_dtypes.bfloat16)
 
 
-def test_bfloat16_that_numpy_saved_is_bfloat16(tmp_path: Path) -> None:
+def test_bfloat16_saved_by_numpy_is_read_as_bfloat16(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", low())
     assert np.load(tmp_path / "v.npy").dtype == np.dtype("V2")
     found = read_vectors(str(tmp_path / "v.npy"))
@@ -61,7 +61,7 @@ def test_safetensors_are_read_as_the_library_reads_them(tmp_path: Path, dtype: s
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_tensors_and_logits_say_that_they_are_stored_in_less_than_float32(
+def test_a_note_reports_tensors_and_logits_stored_in_less_than_float32(
     tmp_path: Path, dtype: str
 ) -> None:
     """A row that is called float32 is of the numbers stored, and these were rounded before."""
@@ -78,7 +78,7 @@ def test_tensors_and_logits_say_that_they_are_stored_in_less_than_float32(
     assert f"l.pt: stored as {dtype}; float32 scores the numbers stored" in audit.notes
 
 
-def test_what_else_a_file_holds_says_nothing_of_how_its_vectors_are_stored(tmp_path: Path) -> None:
+def test_other_arrays_of_a_file_do_not_decide_how_its_vectors_are_stored(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", vectors=VECTORS, weight=np.ones(3, np.float16))
     assert read_vectors(str(tmp_path / "v.npz")).notes == []
 
@@ -233,7 +233,7 @@ def test_answers_of_servers_are_read_by_their_index(tmp_path: Path, server: str)
     assert read_served(str(file)).doc.to_list() == ["z", "x", "y"]
 
 
-def test_answers_that_cannot_be_placed_are_refused(tmp_path: Path) -> None:
+def test_answers_without_their_documents_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "answers.json"
     file.write_text(json.dumps({"q9": ANSWERS["tei"]}))
     with pytest.raises(InputError, match="which documents query 'q9' was asked about"):
@@ -244,14 +244,14 @@ def test_answers_that_cannot_be_placed_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", ANSWERS)
-def test_one_answer_does_not_say_to_which_query(tmp_path: Path, server: str) -> None:
+def test_a_single_answer_without_its_query_is_refused(tmp_path: Path, server: str) -> None:
     file = tmp_path / "answer.json"
     file.write_text(json.dumps(ANSWERS[server]))
     with pytest.raises(InputError, match=r"nothing says to which query; write {\"query id\": ans"):
         read_served(str(file), sent(tmp_path))
 
 
-def test_documents_that_nobody_judged_are_no_list_of_zeros(tmp_path: Path) -> None:
+def test_scores_of_unjudged_documents_alone_are_refused(tmp_path: Path) -> None:
     """Texts where ids belong, say."""
     lines = {"query": "q0", "documents": ["a text", "b text", "c"], "response": ANSWERS["tei"]}
     (tmp_path / "lines.jsonl").write_text(json.dumps(lines) + "\n")
@@ -260,7 +260,7 @@ def test_documents_that_nobody_judged_are_no_list_of_zeros(tmp_path: Path) -> No
         audit_logits(found, {"q0": {"d1": 1}}, "nDCG@10")
 
 
-def test_a_run_is_a_file_of_scores(tmp_path: Path) -> None:
+def test_a_run_is_read_as_a_file_of_scores(tmp_path: Path) -> None:
     sent(tmp_path)
     found = read_served(str(tmp_path / "sent.trec"))
     assert found.scored
@@ -275,7 +275,7 @@ def served() -> tuple[Logits, dict[str, dict[str, int]]]:
     return Logits(pl.Series(queries), pl.Series(docs), scores, scored=True), judged
 
 
-def test_scores_of_few_decimals_are_those_of_a_rounded_run() -> None:
+def test_scores_of_few_decimals_equal_those_of_a_rounded_run() -> None:
     scores, judged = served()
     found = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[2, 4])
     assert [r.format for r in found.readings] == [

@@ -46,7 +46,7 @@ def asked(*replies: Reply, **options: Any) -> tuple[Any, list[Request], list[flo
         return outcome, server.requests, waits
 
 
-def test_an_answer_says_what_it_took() -> None:
+def test_an_answer_states_its_cost() -> None:
     answer, (request,), waits = asked(said("hi"))
     assert (answer.text, answer.tokens_in, answer.tokens_out) == ("hi", 7, 3)
     assert (answer.model, answer.counted, answer.tries, waits) == ("m-1", True, 1, [])
@@ -63,7 +63,7 @@ def test_an_answer_says_what_it_took() -> None:
     }
 
 
-def test_tokens_that_the_server_does_not_count_are_estimated_and_said_to_be() -> None:
+def test_uncounted_tokens_are_estimated_and_marked() -> None:
     answer, _, _ = asked(said("four bytes: é", usage=None))
     assert (
         (answer.counted, answer.tokens_out)
@@ -107,20 +107,20 @@ def test_the_key_comes_from_the_variable_that_is_named(monkeypatch: pytest.Monke
         said(["not", "text"]),
     ],
 )
-def test_trouble_that_may_pass_is_tried_again(trouble: Reply) -> None:
+def test_temporary_failures_are_tried_again(trouble: Reply) -> None:
     answer, requests, waits = asked(trouble, trouble, said("at last"))
     assert (answer.text, answer.tries, len(requests)) == ("at last", 3, 3)
     assert len(waits) == 2
     assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2
 
 
-def test_a_silent_server_is_left_after_the_timeout_and_asked_again() -> None:
+def test_a_silent_server_is_tried_again_after_the_timeout() -> None:
     answer, requests, _ = asked(Reply(silent=True), said("awake"), timeout_s=0.5)
     assert answer.text == "awake"
     assert len(requests) == answer.tries >= 2  # on a busy machine more than one may be too late
 
 
-def test_a_server_that_is_not_there_is_one_line() -> None:
+def test_an_absent_server_is_a_one_line_error() -> None:
     waits: list[float] = []
     chat = Chat("m", "http://127.0.0.1:1/v1", attempts=3, sleep=waits.append)
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-def test_a_refusal_is_never_asked_again_and_is_one_line(
+def test_a_refusal_is_a_one_line_error_without_another_attempt(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
@@ -147,14 +147,14 @@ def test_a_refusal_is_never_asked_again_and_is_one_line(
         assert "check the key in $MY_KEY" in str(error)
 
 
-def test_an_account_without_credit_is_not_asked_again() -> None:
+def test_no_request_is_repeated_without_credit() -> None:
     body = {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}
     error, requests, _ = asked(Reply.of(body, 429))
     assert len(requests) == 1
     assert "no credit left" in str(error)
 
 
-def test_a_server_that_takes_no_schema_is_asked_plainly_from_then_on() -> None:
+def test_a_server_without_schemas_gets_no_schema_from_then_on() -> None:
     def answer(request: Request) -> Reply:
         if "response_format" in request.json:
             return Reply.of({"error": {"message": "response_format is not supported"}}, 400)
@@ -169,7 +169,7 @@ def test_a_server_that_takes_no_schema_is_asked_plainly_from_then_on() -> None:
         chat.close()
 
 
-def test_a_server_that_refuses_one_thing_after_another_is_asked_without_any_of_them() -> None:
+def test_options_refused_one_after_the_other_are_all_dropped() -> None:
     def answer(request: Request) -> Reply:
         for name in ("response_format", "temperature", "logprobs", "max_tokens"):
             if name in request.json:
@@ -186,7 +186,7 @@ def test_a_server_that_refuses_one_thing_after_another_is_asked_without_any_of_t
         chat.close()
 
 
-def test_a_server_that_takes_a_schema_is_held_to_it() -> None:
+def test_a_server_that_accepted_a_schema_always_gets_it() -> None:
     with loopback(script(said("{}"), Reply.of({"error": "bad"}, 400))) as server:
         chat = Chat("m", server.url)
         chat.ask("s", "u", SCHEMA)
@@ -198,7 +198,7 @@ def test_a_server_that_takes_a_schema_is_held_to_it() -> None:
         chat.close()
 
 
-def test_a_model_that_calls_the_limit_otherwise_is_understood() -> None:
+def test_the_token_limit_is_renamed_for_newer_models() -> None:
     def answer(request: Request) -> Reply:
         if "max_tokens" in request.json:
             return Reply.of({"error": {"message": "use 'max_completion_tokens' instead"}}, 400)
@@ -211,7 +211,7 @@ def test_a_model_that_calls_the_limit_otherwise_is_understood() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 403])
-def test_a_model_that_may_not_say_how_sure_it_is_is_asked_without(status: int) -> None:
+def test_log_probabilities_are_dropped_if_refused(status: int) -> None:
     def answer(request: Request) -> Reply:
         if "logprobs" in request.json:
             words = "You are not allowed to request logprobs from this model"
@@ -236,17 +236,17 @@ def test_a_model_that_may_not_say_how_sure_it_is_is_asked_without(status: int) -
         ({"content": None, "reasoning_content": "so it is five"}, "so it is five"),
     ],
 )
-def test_an_answer_is_found_wherever_a_server_puts_it(message: Any, text: str) -> None:
+def test_the_text_is_read_from_every_known_place_of_an_answer(message: Any, text: str) -> None:
     answer, _, _ = asked(Reply.of({"choices": [{"message": message}]}))
     assert answer.text == text
 
 
-def test_an_error_that_comes_as_an_answer_is_told_in_the_servers_words() -> None:
+def test_an_error_inside_an_answer_is_quoted() -> None:
     error, _, _ = asked(Reply.of({"error": {"message": "the free tier is used up"}}), attempts=1)
     assert "the server says: 'the free tier is used up' (1 attempt)" in str(error)
 
 
-def test_threads_that_learn_the_limits_name_at_once_stay_held_to_the_schema() -> None:
+def test_threads_that_rename_the_token_limit_at_once_keep_the_schema() -> None:
     gate = threading.Barrier(4, timeout=PATIENCE)
 
     def answer(request: Request) -> Reply:
@@ -277,7 +277,7 @@ class Time:
 
 
 @pytest.mark.parametrize("per_minute", [1, 7, 60, 600])
-def test_no_minute_holds_more_requests_than_the_limit_and_a_second_of_it(per_minute: int) -> None:
+def test_no_minute_has_more_requests_than_the_limit_and_one_second_of_it(per_minute: int) -> None:
     time = Time()
     bucket = RateLimit(per_minute, time, time.sleep)
     moments = []

@@ -79,7 +79,7 @@ def settings(there: Loopback, **more: Any) -> HttpRetrieverSettings:
 # ------------------------------------------------------------------------------------ http
 
 
-def test_a_server_is_swept_as_its_answers_written_out_would_be_evaluated(tmp_path: Path) -> None:
+def test_a_sweep_of_a_server_equals_an_evaluation_of_its_answers(tmp_path: Path) -> None:
     with server(tmp_path) as there:
         found = swept(tmp_path, f"  ours: {{type: http, url: '{there.url}/search'}}\n")
         assert {request.path for request in there.requests} == {"/search"}
@@ -97,7 +97,7 @@ def test_a_server_is_swept_as_its_answers_written_out_would_be_evaluated(tmp_pat
     assert row["network"] is False  # a socket of this machine
 
 
-def test_a_server_elsewhere_is_asked_once_for_each_question(tmp_path: Path) -> None:
+def test_a_remote_server_is_called_once_per_question(tmp_path: Path) -> None:
     with server(tmp_path) as there:
         far = there.url.replace("127.0.0.1", "127.1")  # the same, but not known as this machine
         engine = f"  ours: {{type: http, url: '{far}/search'}}\n"
@@ -108,7 +108,7 @@ def test_a_server_elsewhere_is_asked_once_for_each_question(tmp_path: Path) -> N
     assert found.configurations["network"].to_list() == [True]
 
 
-def test_a_server_is_known_by_its_address_without_secrets_or_by_what_the_user_calls_it() -> None:
+def test_the_identity_of_a_server_is_its_address_without_secrets_or_its_given_name() -> None:
     def of(url: str, **more: Any) -> Any:
         return fingerprint(
             HttpRetrieverSettings.model_validate({"type": "http", "url": url, **more})
@@ -151,7 +151,7 @@ def test_the_key_of_a_server_is_sent_and_kept_nowhere(
     ],
     ids=["other", "text", "noid", "word", "mixed", "nan", "html", "half", "500"],
 )
-def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_one_line(
+def test_an_unreadable_answer_is_requested_again_and_then_a_one_line_error(
     reply: Reply, said: str
 ) -> None:
     with loopback(lambda request: reply) as there:
@@ -164,7 +164,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_server_that_recovers_is_not_given_up(tmp_path: Path) -> None:
+def test_a_server_may_recover_between_attempts(tmp_path: Path) -> None:
     def answer(request: Request) -> Reply:
         if request.number == 0:
             return Reply.of({}, 503, retry_after="1")
@@ -178,7 +178,7 @@ def test_a_server_that_recovers_is_not_given_up(tmp_path: Path) -> None:
     assert waited == [1.0]
 
 
-def test_answers_of_a_server_are_kept_by_question_and_depth(tmp_path: Path) -> None:
+def test_answers_of_a_server_are_cached_by_question_and_depth(tmp_path: Path) -> None:
     hits = {"hits": [{"id": "a"}, {"id": "b"}]}
     with loopback(lambda request: Reply.of(hits)) as there, Cache(tmp_path) as cache:
         for _ in range(2):
@@ -193,7 +193,7 @@ def test_answers_of_a_server_are_kept_by_question_and_depth(tmp_path: Path) -> N
         assert there.requests[-1].json == {"query": "x", "k": 3}
 
 
-def test_a_refusal_is_not_asked_again() -> None:
+def test_a_refused_request_is_not_sent_again() -> None:
     with loopback(lambda request: Reply.of({"message": "no such path"}, 404)) as there:
         engine = HttpRetriever(settings(there), sleep=lambda _: None)
         with pytest.raises(InputError, match=r"answers 404: 'no such path'; check the url$"):
@@ -258,7 +258,7 @@ def test_a_function_is_swept_like_a_server(shop: Path) -> None:
     assert found.manifest["notes"] == []
 
 
-def test_a_function_without_scores_is_said_to_hide_its_ties(shop: Path) -> None:
+def test_a_note_reports_that_a_function_without_scores_hides_its_ties(shop: Path) -> None:
     found = swept(shop, "  mine: {type: python, call: 'shop:ranked'}\n")
     assert found.configurations["score_dtype"].to_list() == ["ranks"]
     said = "mine gives no scores: its order is taken as it is, ties cannot be seen"
@@ -267,7 +267,7 @@ def test_a_function_without_scores_is_said_to_hide_its_ties(shop: Path) -> None:
     assert said in again.manifest["notes"]
 
 
-def test_questions_that_an_engine_leaves_unanswered_are_counted(shop: Path) -> None:
+def test_questions_without_hits_are_counted(shop: Path) -> None:
     found = swept(shop, "  mine: {type: python, call: 'shop:sometimes'}\n")
     assert "mine returns nothing for 1 of 6 questions" in found.manifest["notes"]
 
@@ -282,18 +282,18 @@ def test_questions_that_an_engine_leaves_unanswered_are_counted(shop: Path) -> N
         ("TEXTS", "'shop:TEXTS' cannot be called"),
     ],
 )
-def test_a_function_that_cannot_be_used_is_one_line(shop: Path, call: str, said: str) -> None:
+def test_an_unusable_function_is_a_one_line_error(shop: Path, call: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as error:
         swept(shop, f"  mine: {{type: python, call: 'shop:{call}'}}\n")
     assert "\n" not in str(error.value)
 
 
-def test_a_function_of_python_itself_has_no_file_to_be_known_by(shop: Path) -> None:
+def test_a_builtin_function_has_no_source_digest(shop: Path) -> None:
     with pytest.raises(InputError, match=r"os\.path:join .* TypeError"):
         swept(shop, "  mine: {type: python, call: 'os.path:join'}\n")
 
 
-def test_a_function_that_was_changed_is_another_one(shop: Path) -> None:
+def test_a_changed_function_has_another_identity(shop: Path) -> None:
     chosen = PythonSettings(type="python", call="shop:find")
     before = fingerprint(chosen)
     assert fingerprint(PythonSettings(type="python", call="shop:find")) == before
@@ -340,7 +340,7 @@ def test_hits_of_many_shapes_are_read(answer: Any, path: str | None, wanted: Any
         ([("a", 1.0), ("\ud800", 0.5)], "document id '\\ud800' is not valid Unicode"),
     ],
 )
-def test_hits_that_are_none_are_refused(answer: Any, said: str) -> None:
+def test_invalid_hits_are_refused(answer: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
         read_hits(answer, "x")
     assert said in str(error.value)
@@ -360,7 +360,7 @@ def write_trec(folder: Path, file: str) -> None:
     (folder / file).write_text("".join(lines))
 
 
-def test_a_run_of_the_past_is_swept_with_the_latency_and_cost_that_are_stated(shop: Path) -> None:
+def test_a_run_file_is_swept_with_its_stated_latency_and_cost(shop: Path) -> None:
     write_trec(shop, "bm25.trec")
     found = swept(
         shop,
@@ -375,7 +375,7 @@ def test_a_run_of_the_past_is_swept_with_the_latency_and_cost_that_are_stated(sh
     assert found.manifest["notes"] == []
 
 
-def test_ties_at_the_cut_of_a_past_run_are_counted(shop: Path) -> None:
+def test_ties_at_the_cut_of_a_run_file_are_counted(shop: Path) -> None:
     (shop / "r.trec").write_text("".join(f"q Q0 d{i} {i} {3 - i // 2} t\n" for i in range(6)))
     engine = make_component("retriever", RunSettings(type="run", file=shop / "r.trec"), [], [])
     run = engine.search(["another text"], 3, ["q"]).run
@@ -384,14 +384,14 @@ def test_ties_at_the_cut_of_a_past_run_are_counted(shop: Path) -> None:
     assert engine.search(["another text"], 3, ["unknown"]).run.doc.to_list() == []
 
 
-def test_a_past_run_without_a_latency_says_so(shop: Path) -> None:
+def test_a_note_reports_a_run_file_without_latency(shop: Path) -> None:
     write_trec(shop, "bm25.trec")
     found = swept(shop, "  past: {type: run, file: bm25.trec}\n")
     assert found.configurations["latency_p95_ms"].to_list() == [0]
     assert found.manifest["notes"] == ["nobody says how long bm25 took (latency_ms): 0 is taken"]
 
 
-def test_a_run_is_known_by_its_bytes_and_its_latency(shop: Path) -> None:
+def test_the_identity_of_a_run_file_is_its_content_and_latency(shop: Path) -> None:
     (shop / "a.trec").write_text("q Q0 d 1 1 t\n")
     (shop / "b.trec").write_text("q Q0 d 1 1 t\n")
     a, b = (RunSettings(type="run", file=shop / name) for name in ("a.trec", "b.trec"))
@@ -402,7 +402,7 @@ def test_a_run_is_known_by_its_bytes_and_its_latency(shop: Path) -> None:
     assert fingerprint(a) != fingerprint(b)
 
 
-def test_a_run_that_is_not_there_is_one_line(shop: Path) -> None:
+def test_a_missing_run_file_is_a_one_line_error(shop: Path) -> None:
     (shop / "sweep.yaml").write_text(ENGINES + "  past: {type: run, file: none.trec}\n")
     done = rankproof("sweep", str(shop / "sweep.yaml"), "--out", str(shop / "out"))
     assert done.returncode == 2
@@ -410,7 +410,7 @@ def test_a_run_that_is_not_there_is_one_line(shop: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_settings_of_engines_say_whether_they_ask_a_network() -> None:
+def test_settings_of_engines_tell_whether_they_use_the_network() -> None:
     def at(url: str) -> bool:
         return uses_network(HttpRetrieverSettings(type="http", url=url))
 

@@ -39,7 +39,7 @@ def endpoint(**more: Any) -> EmbeddingEndpointSettings:
     ],
     ids=str,
 )
-def test_a_server_that_moved_is_not_paid_twice(moved: dict[str, Any]) -> None:
+def test_the_address_of_a_server_does_not_change_identity(moved: dict[str, Any]) -> None:
     assert identity(endpoint()) == identity(endpoint(**moved))
 
 
@@ -52,7 +52,7 @@ def test_what_changes_an_answer_is_another_identity(other: dict[str, Any]) -> No
     assert identity(endpoint()) != identity(endpoint(**other))
 
 
-def test_every_key_of_every_part_decides_or_is_said_not_to() -> None:
+def test_every_setting_of_every_component_is_in_its_identity_or_declared_operational() -> None:
     """A key that says how a server is asked must be named in `operation`, wherever it is."""
     asking = {"url", "key_env", "timeout_s", "attempts", "dsn_env"}
     for part in list_components():
@@ -62,7 +62,7 @@ def test_every_key_of_every_part_decides_or_is_said_not_to() -> None:
         assert part.settings.operation <= set(part.settings.model_fields), part
 
 
-def test_parts_of_the_same_keys_and_another_kind_or_type_differ() -> None:
+def test_components_of_another_kind_or_type_have_another_identity() -> None:
     def keys(settings: Settings) -> Any:
         return identity(settings)
 
@@ -98,7 +98,7 @@ class Silent(Named):
         super().__init__("")
 
 
-def test_an_object_is_known_by_what_it_says_of_itself() -> None:
+def test_the_identity_of_an_object_is_its_fingerprint() -> None:
     assert identity(Named("a")) == identity(Named("a")) != identity(Named("b"))
     one, other = Silent(), Silent()
     assert identity(one) == identity(one) != identity(other)
@@ -106,7 +106,7 @@ def test_an_object_is_known_by_what_it_says_of_itself() -> None:
     assert not is_reproducible([{"deep": [identity(one)]}])
 
 
-def test_a_model_s_name_alone_tells_no_two_objects_apart() -> None:
+def test_the_name_of_a_model_alone_is_not_an_identity() -> None:
     """Two embedders of one model may be prompted differently."""
     one, other = Silent(), Silent()
     one.model = other.model = "minilm"  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ def test_a_model_s_name_alone_tells_no_two_objects_apart() -> None:
     assert not is_reproducible(identity(one))
 
 
-def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
+def test_a_file_in_the_keys_of_a_users_class_is_identified_by_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,7 +138,7 @@ def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
     assert told(weights="w.npy", model="model") != changed
 
 
-def test_a_user_s_class_is_another_once_its_file_is(
+def test_a_users_class_has_another_identity_after_its_file_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -152,14 +152,16 @@ def test_a_user_s_class_is_another_once_its_file_is(
     assert identity(ForeignSettings(type="mine_for_identity:E", size=4)) != identity(chosen)  # type: ignore[call-arg]
 
 
-def test_times_are_those_of_a_machine_and_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_times_are_identified_by_machine_and_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here = environment_digest(("numpy",))
     assert here == environment_digest(("numpy",))
     monkeypatch.setattr("rankproof.retrieval.identity.machine", lambda: {"cores": 96})
     assert environment_digest(("numpy",)) != here
 
 
-def test_two_parts_of_one_name_are_refused() -> None:
+def test_two_components_of_one_name_are_refused() -> None:
     from rankproof.foundation.errors import InputError
 
     with pytest.raises(InputError, match="there is already an index of the type 'flat'"):
@@ -184,7 +186,7 @@ def test_settings_of_another_kind_are_refused() -> None:
     assert ComponentChoice("reranker") == ComponentChoice("reranker")
 
 
-def test_a_prompt_that_the_package_ships_decides_what_a_rewriter_says(
+def test_the_identity_of_a_rewriter_contains_its_prompts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen = LlmRewriterSettings(type="llm", url="http://h", model="m")

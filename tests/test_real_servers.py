@@ -301,7 +301,7 @@ def test_ids_of_the_users_own_index_come_from_the_field_that_is_named(
 
 
 @both
-def test_of_an_id_that_several_hits_share_the_best_counts(kind: str, own: dict[str, str]) -> None:
+def test_of_several_hits_with_one_id_the_best_counts(kind: str, own: dict[str, str]) -> None:
     hits = listed(engine(kind, own[kind], index="own", text_field="body").search(QUESTIONS, 60).run)
     by_parent = engine(kind, own[kind], index="own", text_field="body", id_field="parent")
     for chunks, parents in zip(hits, listed(by_parent.search(QUESTIONS, 60).run), strict=True):
@@ -399,7 +399,7 @@ def test_elasticsearch_says_that_opensearch_is_another_server(urls: dict[str, st
         engine("elasticsearch", urls["opensearch"])
 
 
-def test_a_client_that_is_newer_than_the_server_is_told_which_to_install(
+def test_the_error_for_a_newer_client_names_the_version_to_install(
     urls: dict[str, str],
 ) -> None:
     """The proxy asks as the client of the next major version does."""

@@ -46,7 +46,7 @@ settings = st.builds(
 
 
 @given(texts, settings)
-def test_chunks_hold_all_but_blanks_in_order_and_keep_to_their_size(
+def test_chunks_contain_the_whole_text_in_order_within_their_size(
     text: str, chosen: ChunkSettings
 ) -> None:
     spans = chunk(text, chosen)
@@ -76,13 +76,13 @@ def test_a_megabyte_of_dots_or_of_hashes_is_read_once() -> None:
 
 
 @given(st.text(alphabet="# \ta"))
-def test_a_heading_is_what_stands_between_hashes(line: str) -> None:
+def test_a_heading_is_the_text_between_hashes(line: str) -> None:
     match = re.match(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", line)
     assert parse_heading(line) == (match and (len(match[1]), match[2]))
 
 
 @given(texts, st.integers(8, 60))
-def test_without_overlap_nothing_is_said_twice(text: str, size: int) -> None:
+def test_without_overlap_no_text_is_repeated(text: str, size: int) -> None:
     spans = chunk(text, ChunkSettings(size=size))
     assert "".join("".join(text[s.start : s.end].split()) for s in spans) == "".join(text.split())
 
@@ -98,7 +98,7 @@ def test_a_chunk_ends_at_the_coarsest_boundary_in_its_latter_half() -> None:
     assert read("x" * 25, size=10) == ["x" * 10, "x" * 10, "x" * 5]
 
 
-def test_by_sentences_takes_whole_ones_while_they_fit() -> None:
+def test_chunks_by_sentences_contain_whole_sentences_while_they_fit() -> None:
     text = "One. Two is longer. Three! Is this four? 这是第一句。这是第二句。"
     assert read(text, size=20, by="sentences") == [
         "One. Two is longer.", "Three! Is this four?", "这是第一句。这是第二句。",
@@ -118,7 +118,7 @@ def test_an_overlap_begins_at_a_word_or_a_sentence() -> None:
     assert read(said, size=16, overlap=8, by="sentences") == ["One is. Two is.", "Three is. Four."]
 
 
-def test_headings_cut_and_stand_above_what_follows_them() -> None:
+def test_headings_start_a_chunk_and_precede_its_text() -> None:
     text = (
         "Before.\n# Guide\n## Install\nType this now and wait.\n"
         "## Use\nRun.\n```\n# no heading\n```"
@@ -133,7 +133,7 @@ def test_headings_cut_and_stand_above_what_follows_them() -> None:
     ]
 
 
-def test_settings_that_cannot_be_are_refused() -> None:
+def test_impossible_settings_are_refused() -> None:
     with pytest.raises((InputError, ValueError), match="more than half"):
         ChunkSettings(size=100, overlap=51)
     with pytest.raises((InputError, ValueError), match="empty separator"):

@@ -16,7 +16,7 @@ scores = st.lists(st.integers(-50, 50).map(float), min_size=2, max_size=12)
 
 
 @given(scores)
-def test_doubt_is_the_entropy_of_the_softmax_over_standard_scores(values: list[float]) -> None:
+def test_doubt_is_the_entropy_of_a_softmax_of_standardized_scores(values: list[float]) -> None:
     mean = math.fsum(values) / len(values)
     std = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
     weights = [math.exp((v - mean) / std) if std else 1.0 for v in values]
@@ -32,7 +32,7 @@ def test_doubt_is_the_same_on_every_scale(values: list[float], times: float, by:
     assert doubt(np.array(values) + by) == pytest.approx(doubt(values), abs=1e-6)
 
 
-def test_probabilities_that_single_one_out_leave_little_doubt() -> None:
+def test_doubt_is_small_if_one_score_stands_out() -> None:
     sharp = [0.99, *[0.01] * 49]
     assert doubt(sharp) < 0.2  # the entropy of a softmax over these is 0.995
     assert doubt([0.5] * 50) == 1.0
@@ -48,7 +48,7 @@ gains = st.lists(
 
 
 @given(gains, st.sampled_from((0.0, 0.02, 0.1)))
-def test_the_threshold_sends_the_fewest_deep_that_lose_no_more(
+def test_the_threshold_reranks_the_fewest_queries_deep_within_the_tolerated_loss(
     pilot: list[tuple[float, float]], lose: float
 ) -> None:
     doubts, gained = (np.array(column) for column in zip(*pilot, strict=True))
@@ -66,7 +66,7 @@ def test_the_threshold_sends_the_fewest_deep_that_lose_no_more(
     assert (doubts[known] > found).tolist() == (doubts[known] > fewest).tolist()
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_scores_are_refused() -> None:
     with pytest.raises(rp.InputError, match="depth: a score that is not finite"):
         doubt([1.0, float("nan")])
     with pytest.raises(rp.InputError, match="give those of one query"):

@@ -14,7 +14,7 @@ from rankproof.foundation.config import check_config
 from rankproof.retrieval.duplicates import DuplicatesSettings, shingles, suppress
 
 
-def by_definition(
+def suppress_by_definition(
     texts: list[str], threshold: float, size: int
 ) -> tuple[list[int], dict[str, str]]:
     """Each passage against every kept one, sets and all."""
@@ -48,7 +48,7 @@ texts = st.lists(
 
 
 @given(texts, st.sampled_from([0.1, 0.5, 0.8, 0.9, 1.0]), st.integers(1, 4))
-def test_what_is_kept_and_dropped_is_the_definition(
+def test_kept_and_dropped_passages_follow_the_definition(
     pool: list[str], threshold: float, size: int
 ) -> None:
     found = suppress(
@@ -56,7 +56,7 @@ def test_what_is_kept_and_dropped_is_the_definition(
         pool,
         DuplicatesSettings(threshold=threshold, shingle=size),
     )
-    assert (found.kept.tolist(), found.dropped) == by_definition(pool, threshold, size)
+    assert (found.kept.tolist(), found.dropped) == suppress_by_definition(pool, threshold, size)
 
 
 @given(
@@ -64,7 +64,7 @@ def test_what_is_kept_and_dropped_is_the_definition(
     st.sampled_from([0.5, 0.8, 0.9, 0.95]),
     st.integers(0, 9),
 )
-def test_passages_that_share_boilerplate_are_told_apart_by_the_rest(
+def test_passages_with_shared_boilerplate_are_distinguished_by_their_other_words(
     own: list[int], threshold: float, seed: int
 ) -> None:
     """Around every threshold: a page header of 40 words and a few words of each passage."""
@@ -78,10 +78,10 @@ def test_passages_that_share_boilerplate_are_told_apart_by_the_rest(
         pool,
         DuplicatesSettings(threshold=threshold, shingle=1),
     )
-    assert (found.kept.tolist(), found.dropped) == by_definition(pool, threshold, 1)
+    assert (found.kept.tolist(), found.dropped) == suppress_by_definition(pool, threshold, 1)
 
 
-def test_a_passage_is_set_against_all_that_may_be_like_it_at_once(
+def test_a_passage_is_compared_with_all_similar_ones_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[str] = []
@@ -103,7 +103,7 @@ def test_a_passage_is_set_against_all_that_may_be_like_it_at_once(
     assert len(calls) <= len(pool)
 
 
-def test_a_chain_is_compared_with_kept_passages_alone() -> None:
+def test_passages_are_compared_with_kept_passages_only() -> None:
     chain = ["a b c d e f g h", "b c d e f g h i", "c d e f g h i j"]
     settings = DuplicatesSettings(threshold=0.7, shingle=1)
     found = suppress(["x", "y", "z"], chain, settings)  # y repeats x; z repeats y, but not x
@@ -111,7 +111,7 @@ def test_a_chain_is_compared_with_kept_passages_alone() -> None:
     assert found.dropped == {"y": "x"}
 
 
-def test_the_best_ranked_stays_whichever_it_is() -> None:
+def test_the_best_ranked_passage_stays() -> None:
     pair = ["Red fox, red hen!", "red FOX red hen"]
     assert suppress(["a", "b"], pair).dropped == {"b": "a"}
     assert suppress(["b", "a"], pair[::-1]).dropped == {"a": "b"}
@@ -127,7 +127,7 @@ def test_a_text_shorter_than_a_shingle_is_one_shingle() -> None:
     assert suppress(["a", "b"], ["two words", "Two  words."]).dropped == {"b": "a"}
 
 
-def test_a_threshold_of_nothing_is_refused() -> None:
+def test_a_threshold_of_zero_is_refused() -> None:
     """As the settings are read: not where a sweep has come to it."""
     with pytest.raises(rp.InputError, match="threshold: 0; input should be greater than 0"):
         check_config({"threshold": 0}, DuplicatesSettings, place="sweep.yaml")

@@ -47,7 +47,7 @@ def check_promises(embedder: Embedder, width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])
-def test_wordllama_gives_unit_vectors_of_the_width_asked_for(width: Any) -> None:
+def test_wordllama_returns_unit_vectors_of_the_requested_dimensions(width: Any) -> None:
     check_promises(make_embedder(WordllamaSettings(dimensions=width)), width)
 
 
@@ -116,7 +116,7 @@ def local(model: str, **settings: Any) -> SentenceTransformersSettings:
     return SentenceTransformersSettings(type="sentence-transformers", model=model, **settings)
 
 
-def test_a_model_gives_what_the_library_gives_at_unit_length(model: str) -> None:
+def test_vectors_are_those_of_the_library_at_unit_length(model: str) -> None:
     from sentence_transformers import SentenceTransformer
 
     texts = tiny_models.sentences(30)
@@ -137,7 +137,7 @@ def test_the_first_dimensions_are_kept_and_renormalised(model: str) -> None:
         make_embedder(local(model, dimensions=33))
 
 
-def test_prompts_are_put_before_the_text_and_differ_by_role(model: str) -> None:
+def test_prompts_precede_the_text_and_differ_by_role(model: str) -> None:
     prompted = make_embedder(local(model, query_prompt="word1 ", passage_prompt="word2 "))
     plain = make_embedder(local(model))
     for role, prompt in (("embed_queries", "word1 "), ("embed_passages", "word2 ")):
@@ -164,7 +164,7 @@ def test_a_low_format_runs_the_model_and_comes_back_as_float32(model: str, dtype
     assert 1e-5 < np.abs(exact - rounded).max() < 0.1
 
 
-def test_vectors_that_are_stored_are_not_made_again(model: str, tmp_path: Path) -> None:
+def test_stored_vectors_are_not_computed_again(model: str, tmp_path: Path) -> None:
     texts = tiny_models.sentences(6)
     with Cache(tmp_path) as cache:
         first = make_embedder(local(model), cache).embed_passages(texts)
@@ -173,7 +173,9 @@ def test_vectors_that_are_stored_are_not_made_again(model: str, tmp_path: Path) 
         assert (again.embed_passages([*texts, texts[0]])[:6] == first).all()
 
 
-def test_the_fingerprint_changes_with_all_that_changes_vectors(model: str, tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_everything_that_changes_vectors(
+    model: str, tmp_path: Path
+) -> None:
     changes: list[dict[str, Any]] = [
         *({}, {"dimensions": 8}, {"query_prompt": "q "}, {"passage_prompt": ""}),
         *({"dtype": "bfloat16"}, {"max_tokens": 7}),
@@ -191,7 +193,7 @@ def test_the_fingerprint_changes_with_all_that_changes_vectors(model: str, tmp_p
     assert len(set(prints)) == len(prints)
 
 
-def test_a_model_that_gives_nan_is_refused_by_the_text(tmp_path: Path) -> None:
+def test_an_error_names_the_text_whose_vector_holds_nan(tmp_path: Path) -> None:
     def compute(texts: Sequence[str]) -> Any:
         return [[1.0, np.nan if text == "bad" else 2.0] for text in texts]
 
@@ -205,7 +207,7 @@ def test_a_model_that_gives_nan_is_refused_by_the_text(tmp_path: Path) -> None:
         ]
 
 
-def test_a_folder_that_holds_no_model_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this folder holds no weights"):
         make_embedder(local(str(tmp_path)))
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
@@ -240,7 +242,7 @@ def unit(text: str) -> Any:
     return pytest.approx(exact / np.linalg.norm(exact), abs=1e-6)
 
 
-def test_an_endpoint_is_asked_once_for_each_text_in_batches() -> None:
+def test_an_endpoint_embeds_each_text_once_in_batches() -> None:
     with loopback(answers) as server:
         embedder = remote(server, batch=2)
         vectors = embedder.embed_passages(TEXTS)
@@ -256,7 +258,7 @@ def test_an_endpoint_is_asked_once_for_each_text_in_batches() -> None:
         check_promises(remote(server, dimensions=3), 3)
 
 
-def test_shapes_differ_in_what_they_call_role_and_dimensions() -> None:
+def test_shapes_name_role_and_dimensions_differently() -> None:
     with loopback(answers) as server:
         for shape in ("openai", "voyage"):
             embedder = remote(
@@ -300,7 +302,7 @@ def spoil(change: Callable[[list[Any]], Any]) -> Callable[[Request], Reply]:
         (lambda data: [{**d, "embedding": [True, False]} for d in data], "not numbers"),
     ],
 )
-def test_an_answer_of_the_wrong_shape_is_tried_again_and_then_refused(
+def test_an_answer_of_the_wrong_shape_is_requested_again_and_then_refused(
     change: Callable[[list[Any]], Any], problem: str
 ) -> None:
     with loopback(spoil(change)) as server:
@@ -310,12 +312,12 @@ def test_an_answer_of_the_wrong_shape_is_tried_again_and_then_refused(
     assert str(raised.value).startswith(server.url[7:])
 
 
-def test_a_server_that_ignores_the_dimensions_asked_for_is_refused() -> None:
+def test_a_server_that_ignores_the_requested_dimensions_is_refused() -> None:
     with loopback(answers) as server, pytest.raises(InputError, match="3 dimensions where 2 were"):
         remote(server, dimensions=2).embed_passages(["a"])
 
 
-def test_what_arrived_before_a_failure_is_not_paid_for_again(tmp_path: Path) -> None:
+def test_vectors_received_before_a_failure_are_not_paid_again(tmp_path: Path) -> None:
     texts = [f"text {i}" for i in range(10)]
     broken = True
 
@@ -351,14 +353,14 @@ def test_what_arrived_before_a_failure_is_not_paid_for_again(tmp_path: Path) -> 
         assert len(server.requests) == before
 
 
-def test_a_server_that_counts_nothing_is_said_to() -> None:
+def test_answers_without_a_count_of_tokens_are_counted() -> None:
     with loopback(spoil(lambda data: data)) as server:
         embedder = remote(server, batch=1)
         embedder.embed_passages(["a", "bb"])
     assert (embedder.tokens, embedder.uncounted) == (0, 2)
 
 
-def test_blank_texts_alone_have_no_length() -> None:
+def test_blank_texts_alone_are_refused_without_dimensions() -> None:
     with loopback(answers) as server:
         with pytest.raises(InputError, match="every text is blank"):
             remote(server).embed_passages(["", " "])
@@ -367,7 +369,7 @@ def test_blank_texts_alone_have_no_length() -> None:
         assert server.requests == []
 
 
-def test_a_model_that_changed_its_width_behind_a_cache_is_noticed(tmp_path: Path) -> None:
+def test_cached_vectors_of_other_dimensions_are_refused(tmp_path: Path) -> None:
     with loopback(answers) as server, Cache(tmp_path) as cache:
         embedder = remote(server, cache)
         cache.put_many(embedder.fingerprint, "passage", {"old": np.ones(5, "<f4").tobytes()})

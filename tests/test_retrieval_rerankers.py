@@ -59,7 +59,7 @@ def test_max_sim_is_the_mean_over_query_tokens_of_the_best_cosine(
     assert max_sim(query, passages) == pytest.approx(expected, abs=1e-6)
 
 
-def test_max_sim_is_exact_whatever_stands_beside_a_passage() -> None:
+def test_max_sim_does_not_depend_on_other_passages_of_the_call() -> None:
     """A product of float32 would differ in the last bit with the processor and with the others."""
     random = np.random.default_rng(7)
 
@@ -74,7 +74,7 @@ def test_max_sim_is_exact_whatever_stands_beside_a_passage() -> None:
     assert [max_sim(query, [passage]).item() for passage in passages] == expected
 
 
-def test_a_text_without_tokens_is_like_nothing() -> None:
+def test_a_text_without_tokens_scores_zero() -> None:
     some, none = np.ones((2, 4), np.float16) / 2, np.zeros((0, 4), np.float16)
     assert max_sim(some, [none, some, none]).tolist() == [0, 1, 0]
     assert max_sim(none, [some, none]).tolist() == [0, 0]
@@ -137,7 +137,7 @@ def test_each_passage_is_embedded_once_while_memory_lasts(encoder: str) -> None:
     assert sum(v.nbytes for v, _ in tight._kept.values()) <= 1 << 20
 
 
-def test_memory_is_bounded_and_what_leaves_it_is_embedded_again(
+def test_memory_is_bounded_and_dropped_passages_are_embedded_again(
     encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reranker = maxsim(encoder)
@@ -200,7 +200,7 @@ def test_a_cross_encoder_scored_plainly_gives_probabilities_in_its_own_format(
     assert scored.dtype == "bfloat16"
 
 
-def test_tokens_are_counted_as_the_model_cuts_them(classifier: str) -> None:
+def test_tokens_are_counted_after_truncation(classifier: str) -> None:
     long = " ".join(tiny_models.WORDS[:60])
     assert cross(classifier, max_tokens=20).score(QUERY, [long, "word1"]).tokens == 20 + 7
 
@@ -211,7 +211,7 @@ def test_a_model_of_three_labels_is_refused(tmp_path: Path) -> None:
         cross(tiny_models.write(tmp_path, 3))
 
 
-def test_scores_that_are_stored_are_not_made_again(encoder: str, tmp_path: Path) -> None:
+def test_stored_scores_are_not_computed_again(encoder: str, tmp_path: Path) -> None:
     with Cache(tmp_path) as cache:
         first = maxsim(encoder, cache).score(QUERY, PASSAGES[:6])
         again = maxsim(encoder, cache)
@@ -226,7 +226,7 @@ def test_scores_that_are_stored_are_not_made_again(encoder: str, tmp_path: Path)
         assert other.embedded == 1
 
 
-def test_a_score_that_is_no_number_names_its_passage() -> None:
+def test_an_error_names_the_passage_whose_score_is_not_a_number() -> None:
     with pytest.raises(InputError, match="m: the score of 'bad' is nan"):
         score_pairs(
             "q",
@@ -280,7 +280,7 @@ def test_an_endpoint_scores_each_passage_once_in_their_order(shape: str) -> None
     assert scored.dtype == "float64"
 
 
-def test_tokens_are_the_servers_or_said_to_be_estimated(tmp_path: Path) -> None:
+def test_tokens_are_counted_by_the_server_or_marked_as_estimates(tmp_path: Path) -> None:
     with loopback(answers) as server, Cache(tmp_path) as cache:
         voyage = remote(server, cache, shape="voyage", batch=6)
         assert voyage.score(QUERY, PASSAGES).tokens == 200  # two requests
@@ -295,7 +295,7 @@ def test_tokens_are_the_servers_or_said_to_be_estimated(tmp_path: Path) -> None:
         assert (cohere.tokens, cohere.estimated) == (0, 1)
 
 
-def test_cohere_tokens_are_read_where_it_gives_them() -> None:
+def test_token_counts_of_cohere_are_read() -> None:
     def answer(request: Request) -> Reply:
         results = [{"index": 0, "relevance_score": 1}]
         return Reply.of({"results": results, "meta": {"tokens": {"input_tokens": 33}}})
@@ -321,7 +321,7 @@ def test_cohere_tokens_are_read_where_it_gives_them() -> None:
         (lambda r: [r[0], {**r[1], "relevance_score": float("nan")}], "not a number"),
     ],
 )
-def test_scores_of_the_wrong_shape_are_asked_for_again_and_then_refused(
+def test_scores_of_the_wrong_shape_are_requested_again_and_then_refused(
     change: Callable[[list[Any]], Any], problem: str
 ) -> None:
     results = [{"index": i, "relevance_score": 0.5} for i in range(2)]
@@ -332,7 +332,7 @@ def test_scores_of_the_wrong_shape_are_asked_for_again_and_then_refused(
 
 
 @pytest.mark.parametrize("shape", ["cohere", "jina", "voyage", "tei"])
-def test_each_shape_sends_and_reads_what_its_server_documents(shape: str) -> None:
+def test_each_shape_follows_the_documentation_of_its_server(shape: str) -> None:
     def answer(request: Request) -> Reply:
         named, given = ("texts", "score") if shape == "tei" else ("documents", "relevance_score")
         scored: Any = [{"index": i, given: i / 10} for i in range(len(request.json[named]))][::-1]
@@ -349,7 +349,7 @@ def test_each_shape_sends_and_reads_what_its_server_documents(shape: str) -> Non
     assert (request.path, request.json) == ("/rerank", expected)
 
 
-def test_searches_are_those_the_server_bills_whatever_the_cache_held(tmp_path: Path) -> None:
+def test_billed_searches_do_not_depend_on_the_cache(tmp_path: Path) -> None:
     def answer(request: Request) -> Reply:
         count = len(request.json["documents"])
         results = [{"index": i, "relevance_score": 0.5} for i in range(count)]
@@ -370,7 +370,7 @@ def test_searches_are_those_the_server_bills_whatever_the_cache_held(tmp_path: P
         assert remote(server).score("q", PASSAGES).searches is None
 
 
-def test_scores_that_arrived_before_a_failure_are_kept(tmp_path: Path) -> None:
+def test_scores_received_before_a_failure_are_stored(tmp_path: Path) -> None:
     broken = True
 
     def answer(request: Request) -> Reply:
@@ -397,7 +397,7 @@ def test_no_passages_and_blank_ones_are_not_sent() -> None:
         assert server.requests == []
 
 
-def test_the_token_vectors_that_are_kept_count_as_memory(encoder: str, tmp_path: Path) -> None:
+def test_token_vectors_in_memory_are_counted(encoder: str, tmp_path: Path) -> None:
     reranker = maxsim(encoder)
     assert reranker.bytes_each is None
     reranker.score(QUERY, PASSAGES)

@@ -49,7 +49,7 @@ def lucene(query: list[str], documents: list[list[str]], k1: float, b: float) ->
 
 
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0)])
-def test_scores_are_those_of_the_formula(k1: float, b: float) -> None:
+def test_scores_follow_the_formula(k1: float, b: float) -> None:
     texts = corpus(40, 25, seed=1)
     index = Bm25(texts, settings=Bm25Settings(language="none", k1=k1, b=b))
     queries = corpus(12, 25, seed=2)
@@ -115,7 +115,7 @@ def test_no_queries_give_an_empty_run() -> None:
         ("caf\u0065\u0301s", "cafés"),
     ],
 )
-def test_english_words_meet_whatever_their_form(text: str, same: str) -> None:
+def test_english_words_match_in_any_form(text: str, same: str) -> None:
     words = Words("en")
     assert words(text) == words(same) != []
 
@@ -133,7 +133,7 @@ def test_english_words_meet_whatever_their_form(text: str, same: str) -> None:
         ("aujourd'hui", "aujourd hui"),
     ],
 )
-def test_french_words_meet_whatever_their_form(text: str, same: str) -> None:
+def test_french_words_match_in_any_form(text: str, same: str) -> None:
     words = Words("fr")
     assert words(text) == words(same) != []
 
@@ -161,7 +161,7 @@ def test_folding_drops_every_combining_character_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "fr", "none"])
-def test_where_no_blanks_part_words_each_character_is_one(language: Any) -> None:
+def test_each_character_of_chinese_or_japanese_is_a_word(language: Any) -> None:
     """A sentence of Chinese was one word, which no other had."""
     words = Words(language)
     assert words("東京タワー 2021年 mRNA疫苗") == [
@@ -199,7 +199,7 @@ def test_a_saved_index_finds_the_same(method: str, tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "index").iterdir()] == ["bm25.npz"]
 
 
-def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(rp.InputError, match=r"bm25\.npz: there is no such file"):
         Bm25.load(tmp_path)
     path = Bm25(["red fox"]).save(tmp_path)
@@ -213,7 +213,7 @@ def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
         Bm25.load(tmp_path)
 
 
-def test_what_cannot_be_indexed_or_asked_is_refused() -> None:
+def test_empty_corpora_and_invalid_depths_are_refused() -> None:
     with pytest.raises(rp.InputError, match="BM25: no documents to index"):
         Bm25([])
     with pytest.raises(rp.InputError, match="BM25: no word to index"):

@@ -37,7 +37,7 @@ SMALL = hard_vectors(queries=3, documents=120, dimensions=37)
 NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-def by_hand(query: Array, document: Array) -> float:
+def fixed_sum_by_hand(query: Array, document: Array) -> float:
     """The definition, in Python's own floats."""
     lanes = [0.0] * 32
     for i, (a, b) in enumerate(zip(query.tolist(), document.tolist(), strict=True)):
@@ -48,13 +48,13 @@ def by_hand(query: Array, document: Array) -> float:
     return lanes[0]
 
 
-def all_by_hand(queries: Array, documents: Array) -> Array:
+def all_sums_by_hand(queries: Array, documents: Array) -> Array:
     with np.errstate(over="ignore", under="ignore"):
-        sums = np.array([[by_hand(q, d) for d in documents] for q in queries])
+        sums = np.array([[fixed_sum_by_hand(q, d) for d in documents] for q in queries])
         return sums.astype(np.float32) + np.float32(0.0)
 
 
-def by_sorting(scores: Array, k: int) -> TopK:
+def best_by_sorting(scores: Array, k: int) -> TopK:
     """Sort everything, earlier documents first among equals."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     kept = np.take_along_axis(scores, order, axis=1)
@@ -62,7 +62,7 @@ def by_sorting(scores: Array, k: int) -> TopK:
     return TopK(kept, order, (scores == last).sum(axis=1) - (kept == last).sum(axis=1))
 
 
-def same(a: TopK, b: TopK) -> bool:
+def are_equal(a: TopK, b: TopK) -> bool:
     """To the last bit."""
     return (
         a.scores.tobytes() == b.scores.tobytes()
@@ -72,7 +72,7 @@ def same(a: TopK, b: TopK) -> bool:
 
 
 @pytest.fixture(params=["compiled", "numpy"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the compiled code and without."""
     if request.param == "numpy":
         monkeypatch.setattr(fixed_sum, "native", None)
@@ -87,17 +87,17 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_fixed_sum_is_its_definition(name: str, way: str) -> None:
+def test_the_fixed_sum_is_its_definition(name: str, implementation: str) -> None:
     queries, documents = SMALL[name]
-    expected = all_by_hand(queries, documents)
+    expected = all_sums_by_hand(queries, documents)
     assert fixed_sum.matrix(queries, documents).tobytes() == expected.tobytes()
     start = np.arange(len(queries) + 1) * len(documents)
     out = np.empty(expected.size, np.float32)
     fixed_sum.pairs(
-        queries, documents, start, np.tile(np.arange(len(documents)), len(queries)), out
+        queries, documents, start, np.tile(np.arange(len(documents)), len(queries)), out=out
     )
     assert out.tobytes() == expected.tobytes()
-    lengths = np.sqrt([by_hand(d, d) for d in documents])
+    lengths = np.sqrt([fixed_sum_by_hand(d, d) for d in documents])
     assert fixed_sum.lengths(documents).tobytes() == lengths.tobytes()
     with np.errstate(under="ignore"):
         wide = documents.astype(np.float64) / np.where(lengths > 0, lengths, 1)[:, None]
@@ -105,7 +105,7 @@ def test_the_fixed_sum_is_its_definition(name: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [1, 31, 32, 33, 128, 1000, 4097])
-def test_bounds_of_lengths_are_not_below_them_and_hardly_above(dimensions: int, way: str) -> None:
+def test_length_bounds_are_tight_upper_bounds(dimensions: int, implementation: str) -> None:
     rng = np.random.default_rng(5)
     plain = rng.standard_normal((64, dimensions), np.float32)
     scale = np.float32(2.0) ** np.arange(-149, 127, 4, dtype=np.float32)
@@ -124,12 +124,12 @@ def test_bounds_of_lengths_are_not_below_them_and_hardly_above(dimensions: int, 
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_fixed_sum_is_the_exact_one_but_for_float64(name: str) -> None:
+def test_the_fixed_sum_is_exact_up_to_float64_rounding(name: str) -> None:
     queries, documents = SMALL[name]
     for query in queries:
         for document in documents[::7]:
             terms = [Fraction(a) * Fraction(b) for a, b in zip(query.tolist(), document.tolist())]  # noqa: B905
-            away = abs(Fraction(by_hand(query, document)) - sum(terms))
+            away = abs(Fraction(fixed_sum_by_hand(query, document)) - sum(terms))
             assert away <= sum(map(abs, terms)) * len(terms) * Fraction(2) ** -53
 
 
@@ -146,8 +146,8 @@ def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> 
         for a, b in ((queries, documents), flushed):
             terms = a[:, None] * b[None]
             for ordered in (terms, terms[:, :, ::-1]):
-                found = np.add.accumulate(ordered, axis=2, dtype=np.float32)[:, :, -1]
-                low, high = slack.bounds(found)
+                best = np.add.accumulate(ordered, axis=2, dtype=np.float32)[:, :, -1]
+                low, high = slack.bounds(best)
                 assert (low <= sums).all()
                 assert (sums <= high).all()
         products = np.stack([fixed_sum.products(q[None], documents) for q in queries])
@@ -156,7 +156,7 @@ def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> 
         assert (sums <= high).all()
 
 
-def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
+def test_rows_with_gaps_between_them_have_the_same_sums(implementation: str) -> None:
     queries, documents = SMALL["random"]
     for values in (documents[::2], documents[:, 3:20], np.asfortranarray(documents)):
         assert np.array_equal(fixed_sum.lengths(values), fixed_sum.lengths(values.copy(order="C")))
@@ -166,12 +166,12 @@ def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
         )
 
 
-def test_scores_too_large_for_float32_tie_at_infinity(way: str) -> None:
+def test_scores_too_large_for_float32_tie_at_infinity(implementation: str) -> None:
     queries = np.full((1, 4), 3e38, np.float32)
     documents = np.array([[1, 1, 1, 1], [3e38, 1, 1, 1], [3e38, 3e38, 0, 0]], np.float32)
-    found = find(queries, documents, 1)
-    assert (found.scores.tolist(), found.documents.tolist()) == ([[np.inf]], [[0]])
-    assert found.cut.tolist() == [2]
+    best = find(queries, documents, 1)
+    assert (best.scores.tolist(), best.documents.tolist()) == ([[np.inf]], [[0]])
+    assert best.cut.tolist() == [2]
 
 
 # -------------------------------------------------------------------------------- the search
@@ -179,20 +179,20 @@ def test_scores_too_large_for_float32_tie_at_infinity(way: str) -> None:
 
 @pytest.mark.parametrize("name", HARD)
 def test_no_candidate_is_missing_and_every_tie_is_counted(
-    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+    name: str, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries, documents = HARD[name]
     scores = fixed_sum.matrix(queries, documents)
     for k, cells, room in ((1, 1 << 22, 1), (30, 1 << 12, 1), (600, 1 << 11, 1 << 22)):
         monkeypatch.setattr(exact_search, "_BLOCK_SCORES", cells)
         monkeypatch.setattr(topk, "_SHORTLISTED", room)
-        assert same(find(queries, documents, k), by_sorting(scores, k))
+        assert are_equal(find(queries, documents, k), best_by_sorting(scores, k))
 
 
 @pytest.mark.parametrize("form", ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
 @pytest.mark.parametrize("high", [True, False])
 def test_rounded_formats_rank_by_the_sum_that_they_round(
-    form: Any, high: bool, way: str, monkeypatch: pytest.MonkeyPatch
+    form: Any, high: bool, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exact_search, "_BLOCK_SCORES", 1 << 11)
     for name, (queries, documents) in HARD.items():
@@ -200,12 +200,12 @@ def test_rounded_formats_rank_by_the_sum_that_they_round(
         if not all(np.isfinite(x).all() for x in (a, b)):
             continue
         scores = round_to(fixed_sum.matrix(a, b), "float32" if high else form) + np.float32(0.0)
-        found = find(queries, documents, 25, format=form, high_precision=high)
-        assert same(found, by_sorting(scores, 25)), name
+        best = find(queries, documents, 25, format=form, high_precision=high)
+        assert are_equal(best, best_by_sorting(scores, 25)), name
 
 
 @given(st.data())
-def test_small_searches_are_those_of_the_definition(data: st.DataObject) -> None:
+def test_small_searches_agree_with_the_definition(data: st.DataObject) -> None:
     dimensions, count = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 25))
     base = data.draw(hnp.arrays(np.float32, dimensions, elements=st.floats(-9, 9, width=32)))
     ulps = hnp.arrays(np.int32, (count, dimensions), elements=st.integers(-2, 2))
@@ -213,14 +213,14 @@ def test_small_searches_are_those_of_the_definition(data: st.DataObject) -> None
     documents = np.nan_to_num(bits.view(np.float32), nan=1.0, posinf=1.0, neginf=1.0)
     queries = np.stack([base, base[::-1]])
     k = data.draw(st.integers(1, count))
-    expected = by_sorting(all_by_hand(queries, documents), k)
+    expected = best_by_sorting(all_sums_by_hand(queries, documents), k)
     for native in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not native:
                 patch.setattr(fixed_sum, "native", None)
                 patch.setattr(topk, "native", None)
                 patch.setattr(formats, "native", None)
-            assert same(find(queries, documents, k), expected)
+            assert are_equal(find(queries, documents, k), expected)
 
 
 @pytest.mark.parametrize("form", [form for form in SHAPES if form != "float32"])
@@ -251,7 +251,7 @@ def test_compiled_code_rounds_as_the_types_of_numpy_do(
 
 
 @pytest.mark.parametrize("dimensions", [1040, 1041, 3000])
-def test_sums_of_codes_are_exact_past_what_float32_holds(dimensions: int) -> None:
+def test_sums_of_codes_are_exact_where_float32_would_round(dimensions: int) -> None:
     rng = np.random.default_rng(3)
     documents = rng.choice([-1.0, 1.0], (40, dimensions)).astype(np.float32)
     documents[::2] = np.abs(documents[::2])
@@ -287,19 +287,19 @@ def test_a_block_may_end_where_a_shortlist_is_full(
     queries, documents = HARD[name]
     monkeypatch.setattr(exact_search, "_BLOCK_SCORES", width * len(queries))
     monkeypatch.setattr(topk, "_SHORTLISTED", 1)
-    expected = by_sorting(fixed_sum.matrix(queries, documents), 22)
-    assert same(find(queries, documents, 22), expected)
+    expected = best_by_sorting(fixed_sum.matrix(queries, documents), 22)
+    assert are_equal(find(queries, documents, 22), expected)
 
 
 @pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2"])
-def test_scores_held_at_the_least_number_of_a_format_tie(form: Any, way: str) -> None:
+def test_scores_below_the_smallest_number_of_a_format_tie(form: Any, implementation: str) -> None:
     """However far below it they lie."""
     rng = np.random.default_rng(8)
     queries = np.full((2, 40), 200, np.float32)
     documents = -rng.uniform(50, 400, (700, 40)).astype(np.float32)
-    found = find(queries, documents, 3, format=form, high_precision=False)
-    assert found.documents.tolist() == [[0, 1, 2]] * 2
-    assert found.cut.tolist() == [697] * 2
+    best = find(queries, documents, 3, format=form, high_precision=False)
+    assert best.documents.tolist() == [[0, 1, 2]] * 2
+    assert best.cut.tolist() == [697] * 2
 
 
 def test_a_single_dimension_has_one_scale_for_all_documents() -> None:
@@ -310,12 +310,12 @@ def test_a_single_dimension_has_one_scale_for_all_documents() -> None:
     assert encode(documents, "int8_dimension")[5:9].decode().shape == (4, 1)
     assert encode(documents, "int8_dimension").bytes_per_vector == 1
     for high in (True, False):
-        found = find(queries, documents, 2, format="int8_dimension", high_precision=high)
-        assert found.scores.tolist() == [[1198, 1198]]
-        assert found.cut.tolist() == [0 if high else 1]
+        best = find(queries, documents, 2, format="int8_dimension", high_precision=high)
+        assert best.scores.tolist() == [[1198, 1198]]
+        assert best.cut.tolist() == [0 if high else 1]
 
 
-def test_numbers_below_normal_count_where_a_library_has_them_flushed() -> None:
+def test_subnormal_numbers_count_although_a_library_flushes_them_to_zero() -> None:
     torch = pytest.importorskip("torch")
     if fixed_sum.native is None:
         pytest.skip("there is no compiled code")
@@ -326,17 +326,17 @@ def test_numbers_below_normal_count_where_a_library_has_them_flushed() -> None:
         pytest.skip("this processor does not flush")
     try:
         flushed = np.float32(2.0**-126) * np.float32(0.5)
-        found = find(queries, documents, 9), find(queries, documents, 9, format="int8")
+        best = find(queries, documents, 9), find(queries, documents, 9, format="int8")
         again = fixed_sum.matrix(queries, documents)
         still = np.float32(2.0**-126) * np.float32(0.5)
     finally:
         torch.set_flush_denormal(False)
     assert flushed == still == 0  # the thread is left as it was
-    assert all(map(same, found, expected))
+    assert all(map(are_equal, best, expected))
     assert again.tobytes() == scores.tobytes()
 
 
-def test_originals_that_are_not_those_of_the_codes_are_refused() -> None:
+def test_originals_of_another_shape_than_the_codes_are_refused() -> None:
     queries, documents = SMALL["random"]
     for others in (documents[:5], documents[:, :5]):
         with pytest.raises(
@@ -351,9 +351,9 @@ def test_codes_of_the_largest_numbers_stay_finite(form: Any) -> None:
     documents = np.full((6, 4), most, np.float32) * np.array([[1], [-1], [1], [1], [-1], [1]], "f4")
     assert np.isfinite(encode(documents, form).decode()).all()
     unit = np.ones((1, 4), np.float32)
-    found = find(unit, documents, 4, format=form)
-    assert found.documents.tolist() == [[0, 2, 3, 5]]
-    assert found.scores.tolist() == [[np.inf] * 4]
+    best = find(unit, documents, 4, format=form)
+    assert best.documents.tolist() == [[0, 2, 3, 5]]
+    assert best.scores.tolist() == [[np.inf] * 4]
     if form == "int8_dimension":
         with pytest.raises(rp.InputError, match="queries: row 0: a number is too large for int8_d"):
             find(documents, documents, 4, format=form)
@@ -361,19 +361,19 @@ def test_codes_of_the_largest_numbers_stay_finite(form: Any) -> None:
         assert find(documents, documents, 3, format=form).documents[0].tolist() == [0, 2, 3]
 
 
-def test_no_queries_and_no_documents_are_nothing_found(way: str) -> None:
+def test_no_queries_or_no_documents_give_empty_results(implementation: str) -> None:
     queries, documents = SMALL["random"]
     for form in FORMATS:
         assert find(queries[:0], documents, 3, format=form).documents.shape == (0, 3)
         assert find(queries, documents[:0], 3, format=form).documents.shape == (3, 0)
 
 
-def test_vectors_at_odd_addresses_are_those_at_even_ones(way: str) -> None:
+def test_unaligned_vectors_have_the_same_scores(implementation: str) -> None:
     queries, documents = SMALL["random"]
     room = np.zeros(len(documents) * (4 * 37 + 1) + 1, np.uint8)
     odd = np.ndarray(documents.shape, np.float32, room.data, 1, (4 * 37 + 1, 4))
     odd[:] = documents
-    assert same(find(queries, odd, 5), find(queries, documents, 5))
+    assert are_equal(find(queries, odd, 5), find(queries, documents, 5))
 
 
 def _wrong_calls() -> dict[str, tuple[Any, ...]]:
@@ -382,7 +382,7 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
     start, rows, out = np.array([0, 2, 4]), np.array([0, 1, 0, 3]), np.empty(4, np.float32)
     sums, by = np.zeros(2), np.ones(2)
 
-    def held(**other: Any) -> tuple[Any, ...]:
+    def state(**other: Any) -> tuple[Any, ...]:
         k: dict[str, Any] = {
             "low": np.zeros((2, 5), np.float32),
             "high": np.zeros((2, 5), np.float32),
@@ -396,7 +396,7 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
 
     def offer(at: int = 0, width: int = 6, lengths: int = 6, count: int = 0) -> tuple[Any, ...]:
         one, scores = np.ones(2, np.float32), np.ones((2, 6), np.float32)
-        shortlists = held(count=np.full(2, count))
+        shortlists = state(count=np.full(2, count))
         return (
             *("offer", shortlists, 2, 5, scores, width, 0, one, one),
             *(np.ones(lengths, np.float32), *SHAPES["float32"], np.full(2, at), 0, 2),
@@ -433,29 +433,29 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
         "more scores than there are": offer(width=7),
         "fewer lengths": offer(lengths=3),
         "a full shortlist": offer(count=5),
-        "no room to hold": ("compact", held(low=np.zeros((1, 5), np.float32)), 2, 5, 0, 2),
-        "more held than there is room": ("compact", held(count=np.full(2, 9)), 2, 5, 0, 2),
-        "more wanted than there is room": ("compact", held(), 9, 5, 0, 2),
-        "a query that is not there": ("move", held(), 2, 5, start[1:2], start, rows, None, 2),
+        "no room to hold": ("compact", state(low=np.zeros((1, 5), np.float32)), 2, 5, 0, 2),
+        "more held than there is room": ("compact", state(count=np.full(2, 9)), 2, 5, 0, 2),
+        "more wanted than there is room": ("compact", state(), 9, 5, 0, 2),
+        "a query that is not there": ("move", state(), 2, 5, start[1:2], start, rows, None, 2),
         "no room for what is held": (
-            *("move", held(count=np.full(2, 4)), 2, 5, np.arange(2), start, rows, None, 2),
+            *("move", state(count=np.full(2, 4)), 2, 5, np.arange(2), start, rows, None, 2),
         ),
-        "fewer scores": ("move", held(), 2, 5, np.arange(2), start, rows, out[:3], 2),
-        "no room for keys": ("close", held(), 2, 5, np.zeros(7, np.int64), 4, 0, 2),
-        "more keys than are held": ("close", held(), 2, 5, np.zeros(99, np.int64), 6, 0, 2),
+        "fewer scores": ("move", state(), 2, 5, np.arange(2), start, rows, out[:3], 2),
+        "no room for keys": ("close", state(), 2, 5, np.zeros(7, np.int64), 4, 0, 2),
+        "more keys than are held": ("close", state(), 2, 5, np.zeros(99, np.int64), 6, 0, 2),
         "scores in float64": ("narrow", np.ones(3), *SHAPES["float16"], 0, 3),
         "more to round than there is": ("narrow", np.ones(3, "f4"), *SHAPES["float16"], 0, 4),
     }
 
 
 @pytest.mark.parametrize("call", _wrong_calls())
-def test_compiled_code_refuses_what_it_would_read_past(call: str) -> None:
+def test_compiled_code_refuses_arrays_that_are_too_short(call: str) -> None:
     if fixed_sum.native is None or topk.native is None:
         pytest.skip("there is no compiled code")
-    name, *given = _wrong_calls()[call]
+    name, *arguments = _wrong_calls()[call]
     module = fixed_sum.native if hasattr(fixed_sum.native, name) else topk.native
     with pytest.raises(ValueError, match=r"wanted|asked|shortlists|scores|usual"):
-        getattr(module, name)(*given)
+        getattr(module, name)(*arguments)
 
 
 # ----------------------------------------------------------------------- the GPU's way, on a CPU
@@ -463,7 +463,7 @@ def test_compiled_code_refuses_what_it_would_read_past(call: str) -> None:
 
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("form", ["float32", "float16", "bfloat16"])
-def test_torch_gives_the_bits_of_the_cpu_search(
+def test_searches_by_torch_have_the_bits_of_the_cpu_search(
     name: str, form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All its ways; bench/gpu_bits.py does the same on a GPU."""
@@ -476,8 +476,8 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     monkeypatch.setattr(gpu_search, "BLOCK_CELLS", 1 << 15)
     monkeypatch.setattr(gpu_scores, "BLOCK_CELLS", 1 << 15)
     monkeypatch.setattr(gpu_scores, "PAIRS", 1 << 12)
-    there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
-    ways: dict[str, dict[str, Any]] = {
+    tensors = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
+    settings_by_steps: dict[str, dict[str, Any]] = {
         "groups": {"GROUPS": 256},
         "a sample": {
             "FEW_QUERIES": 0,
@@ -489,17 +489,21 @@ def test_torch_gives_the_bits_of_the_cpu_search(
         "neither": {"FEW_QUERIES": 0},
     }
     for high in (True, False):
-        ours = find(queries, documents, 8, format=form, high_precision=high)
-        for way, settings in ways.items() if high else [*ways.items()][::3]:
+        cpu_best = find(queries, documents, 8, format=form, high_precision=high)
+        for steps, settings in (
+            settings_by_steps.items() if high else [*settings_by_steps.items()][::3]
+        ):
             gpu_search.forget()
             with pytest.MonkeyPatch.context() as patch:
                 for setting, value in settings.items():
                     patch.setattr(gpu_search, setting, value)
-                assert same(gpu_search.top_k(there[0], there[1], 8, low=not high), ours), (
-                    way,
+                assert are_equal(
+                    gpu_search.top_k(tensors[0], tensors[1], 8, low=not high), cpu_best
+                ), (
+                    steps,
                     high,
                 )
-    wide = [x.float() for x in there]
+    wide = [x.float() for x in tensors]
     assert (
         gpu_scores.matrix(*wide).numpy().tobytes() == fixed_sum.matrix(queries, documents).tobytes()
     )
@@ -509,7 +513,7 @@ def test_torch_gives_the_bits_of_the_cpu_search(
 
 @pytest.mark.parametrize("few", [True, False], ids=["few queries", "many"])
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
-def test_documents_of_the_same_vector_are_summed_once_while_they_are(
+def test_duplicate_vectors_are_summed_once_until_the_tensor_changes(
     few: bool, form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One vector, several, and several that tie, so that documents of all of them are taken."""
@@ -535,36 +539,46 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     vectors = round_to(rng.standard_normal((90, 20), np.float32), form)
     vectors[:, 0] = np.arange(90) % 3
     documents = np.empty((8_000, 20), np.float32)
-    asked, there = (torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents))
+    query_tensor, document_tensor = (
+        torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)
+    )
     for distinct in (1, 10, 90):
         rows = vectors[rng.integers(0, distinct, len(documents))]
-        there.copy_(torch.from_numpy(rows))  # the same tensor: what it held is not believed
+        document_tensor.copy_(
+            torch.from_numpy(rows)
+        )  # the same tensor: what it held is not believed
         scores = fixed_sum.matrix(queries, rows)
         for k in (1, 10, 100):
-            assert same(gpu_search.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
-            known = gpu_duplicates.known_duplicates(there)
-            assert known is not None
-            assert len(known.first) == distinct
+            assert are_equal(
+                gpu_search.top_k(query_tensor, document_tensor, k), best_by_sorting(scores, k)
+            ), (distinct, k)
+            duplicates = gpu_duplicates.known_duplicates(document_tensor)
+            assert duplicates is not None
+            assert len(duplicates.first) == distinct
     rows = round_to(rng.standard_normal(rows.shape, np.float32), form)
     half = rng.integers(0, 2, len(rows)) == 0
     rows[half] = 2 * queries[2]  # its best, and one of many to the others
-    there.copy_(torch.from_numpy(rows))
+    document_tensor.copy_(torch.from_numpy(rows))
     scores = fixed_sum.matrix(queries[1:], rows)
     for k in (1, 10, 100, 10):
-        assert same(gpu_search.top_k(asked[1:], there, k), by_sorting(scores, k)), k
-        known = gpu_duplicates.known_duplicates(there)
-        assert known is not None
-        assert known.size.tolist() == [half.sum()]
-    there[7, 3] = np.inf
+        assert are_equal(
+            gpu_search.top_k(query_tensor[1:], document_tensor, k), best_by_sorting(scores, k)
+        ), k
+        duplicates = gpu_duplicates.known_duplicates(document_tensor)
+        assert duplicates is not None
+        assert duplicates.size.tolist() == [half.sum()]
+    document_tensor[7, 3] = np.inf
     with pytest.raises(InputError, match="documents: row 7"):
-        gpu_search.top_k(asked, there, 10)
-    there.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
-    scores = fixed_sum.matrix(queries, there.float().numpy())
-    assert same(gpu_search.top_k(asked, there, 10), by_sorting(scores, 10))
-    assert gpu_duplicates.known_duplicates(there) is None
+        gpu_search.top_k(query_tensor, document_tensor, 10)
+    document_tensor.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
+    scores = fixed_sum.matrix(queries, document_tensor.float().numpy())
+    assert are_equal(
+        gpu_search.top_k(query_tensor, document_tensor, 10), best_by_sorting(scores, 10)
+    )
+    assert gpu_duplicates.known_duplicates(document_tensor) is None
 
 
-def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
+def test_copies_are_listed_once_although_their_product_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
@@ -584,16 +598,16 @@ def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
     queries, documents = (rng.standard_normal((n, 2), np.float32) for n in (3, 1_400))
     documents[200:] = 1e38 * np.repeat(documents[:40], 30, axis=0)
     queries[2] *= 1e30
-    asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
-    best = by_sorting(fixed_sum.matrix(queries, documents), 60)
-    assert same(gpu_search.top_k(asked, there, 60), best)
-    known = gpu_duplicates.known_duplicates(there)
-    assert known is not None
-    assert known.has_others
-    assert same(gpu_search.top_k(asked, there, 60), best)
+    query_tensor, document_tensor = torch.from_numpy(queries), torch.from_numpy(documents)
+    best = best_by_sorting(fixed_sum.matrix(queries, documents), 60)
+    assert are_equal(gpu_search.top_k(query_tensor, document_tensor, 60), best)
+    duplicates = gpu_duplicates.known_duplicates(document_tensor)
+    assert duplicates is not None
+    assert duplicates.has_others
+    assert are_equal(gpu_search.top_k(query_tensor, document_tensor, 60), best)
 
 
-def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
+def test_a_query_that_is_not_finite_is_named_by_its_row_among_all_queries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
@@ -607,7 +621,7 @@ def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
 
 
 @contextmanager
-def default(dtype: Any = None, device: Any = None) -> Iterator[None]:
+def torch_defaults(dtype: Any = None, device: Any = None) -> Iterator[None]:
     import torch
 
     before = torch.get_default_dtype()
@@ -620,17 +634,21 @@ def default(dtype: Any = None, device: Any = None) -> Iterator[None]:
         torch.set_default_device(None)
 
 
-@pytest.mark.parametrize("told", ["bfloat16", "float64", "a device", "autocast"])
-def test_what_torch_is_told_for_other_work_changes_no_bit(
-    told: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("setting_name", ["bfloat16", "float64", "a device", "autocast"])
+def test_settings_of_torch_change_no_bit(
+    setting_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_duplicates, gpu_formats, gpu_scores, gpu_search
 
-    def telling() -> Any:
-        if told == "autocast":
+    def torch_setting() -> Any:
+        if setting_name == "autocast":
             return torch.autocast("cpu", torch.bfloat16)
-        return default(device="meta") if told == "a device" else default(getattr(torch, told))
+        return (
+            torch_defaults(device="meta")
+            if setting_name == "a device"
+            else torch_defaults(getattr(torch, setting_name))
+        )
 
     for setting, value in {
         "SAMPLE_SIZES": (256, 256),
@@ -642,31 +660,33 @@ def test_what_torch_is_told_for_other_work_changes_no_bit(
     rng = np.random.default_rng(5)
     queries, documents = (rng.standard_normal((n, 20), np.float32) for n in (3, 900))
     documents[::3] = documents[0] + np.arange(300, dtype=np.float32)[:, None] % 7 * 2.0**-20
-    asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
+    query_tensor, document_tensor = torch.from_numpy(queries), torch.from_numpy(documents)
     scores = fixed_sum.matrix(queries, documents)
-    for few in (64, 0):
-        monkeypatch.setattr(gpu_search, "FEW_QUERIES", few)
+    for few_queries in (64, 0):
+        monkeypatch.setattr(gpu_search, "FEW_QUERIES", few_queries)
         for k in (7, 70, 300):
             gpu_search.forget()
             gpu_search._sample_rows.cache_clear()
             gpu_duplicates._weights.cache_clear()
-            with telling():
-                found = gpu_search.top_k(asked, there, k)
-            assert same(found, by_sorting(scores, k)), (few, k)
-    with telling():
-        assert gpu_scores.matrix(asked, there).numpy().tobytes() == scores.tobytes()
+            with torch_setting():
+                best = gpu_search.top_k(query_tensor, document_tensor, k)
+            assert are_equal(best, best_by_sorting(scores, k)), (few_queries, k)
+    with torch_setting():
+        assert (
+            gpu_scores.matrix(query_tensor, document_tensor).numpy().tobytes() == scores.tobytes()
+        )
         unit = fixed_sum.normalize(documents)
-        assert gpu_scores.normalize(there).numpy().tobytes() == unit.tobytes()
+        assert gpu_scores.normalize(document_tensor).numpy().tobytes() == unit.tobytes()
     forms: list[Format] = ["float8_e5m2", "int8", "int8_dimension", "int4", "bit"]
     for form, high in product(forms, (True, False)):
-        ours = find(queries, documents, 7, format=form, high_precision=high)
-        with telling():
+        cpu_best = find(queries, documents, 7, format=form, high_precision=high)
+        with torch_setting():
             pipeline = ScoringPipeline.of(form, high_precision=high)
-            theirs = gpu_formats.find_top_k(queries, there, 7, pipeline)
-        assert same(theirs, ours), (form, high)
+            gpu_best = gpu_formats.find_top_k(queries, document_tensor, 7, pipeline)
+        assert are_equal(gpu_best, cpu_best), (form, high)
 
 
-def test_a_setting_that_rounds_operands_is_noticed() -> None:
+def test_a_torch_setting_that_rounds_operands_is_detected() -> None:
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_scores
 
@@ -683,12 +703,17 @@ def test_a_setting_that_rounds_operands_is_noticed() -> None:
 # -------------------------------------------------------------------------- on every processor
 
 
-def cores() -> list[str]:
+def runnable_openblas_cores() -> list[str]:
     """OpenBLAS kernels that this processor can run: the machine's own, and older ones."""
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text().split()) if info.exists() else set()
-    wanted = {"": set(), "Prescott": {"pni"}, "Nehalem": {"sse4_2"}, "Haswell": {"avx2", "fma"}}
-    return [core for core, needs in wanted.items() if needs <= flags]
+    flags_of_core = {
+        "": set(),
+        "Prescott": {"pni"},
+        "Nehalem": {"sse4_2"},
+        "Haswell": {"avx2", "fma"},
+    }
+    return [core for core, needs in flags_of_core.items() if needs <= flags]
 
 
 @pytest.mark.slow
@@ -696,9 +721,9 @@ def test_processors_threads_blocks_and_shards_give_the_same_bytes() -> None:
     """Products that find differ between these kernels; nothing that comes out does."""
     here = Path(__file__).parent
     running = []
-    for core in cores():
+    for core in runnable_openblas_cores():
         for threads in ("1", "2"):
-            said = {
+            environment = {
                 **os.environ,
                 "OPENBLAS_CORETYPE": core,
                 "OPENBLAS_NUM_THREADS": threads,
@@ -707,20 +732,20 @@ def test_processors_threads_blocks_and_shards_give_the_same_bytes() -> None:
                 "PYTHONPATH": os.pathsep.join([str(here), *filter(None, sys.path)]),
             }
             if not core:
-                del said["OPENBLAS_CORETYPE"]
+                del environment["OPENBLAS_CORETYPE"]
             running.append(
                 subprocess.Popen(
                     [sys.executable, str(here / "search_worker.py"), threads],
-                    env=said,
+                    env=environment,
                     stdout=subprocess.PIPE,
                     text=True,
                 )
             )
-    found = []
+    outputs = []
     for process in running:
         out, _ = process.communicate(timeout=10 * PATIENCE)
         assert process.returncode == 0
-        found.append(json.loads(out))
-    assert all(len(digests) == 1 for digests in found[0]["found"].values())
-    for other in found[1:]:
-        assert other["found"] == found[0]["found"]
+        outputs.append(json.loads(out))
+    assert all(len(digests) == 1 for digests in outputs[0]["found"].values())
+    for other in outputs[1:]:
+        assert other["found"] == outputs[0]["found"]

@@ -26,7 +26,7 @@ from rankproof.precision.scorers import Scorer
 from rankproof.precision.topk import TopK, top_k
 
 
-def by_sorting(scores: Array, k: int) -> TopK:
+def best_by_sorting(scores: Array, k: int) -> TopK:
     """The definition: sort everything, earlier documents first among equals."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     kept = np.take_along_axis(scores, order, axis=1)
@@ -35,7 +35,7 @@ def by_sorting(scores: Array, k: int) -> TopK:
     return TopK(kept, order, cut)
 
 
-def same(a: TopK, b: TopK) -> bool:
+def are_equal(a: TopK, b: TopK) -> bool:
     return all(
         np.array_equal(getattr(a, field), getattr(b, field))
         for field in ("scores", "documents", "cut")
@@ -44,7 +44,7 @@ def same(a: TopK, b: TopK) -> bool:
 
 @pytest.mark.parametrize("compiled", [True, False])
 @given(st.data())
-def test_blocks_give_what_sorting_everything_gives(compiled: bool, data: st.DataObject) -> None:
+def test_the_best_over_blocks_are_the_best_by_sorting(compiled: bool, data: st.DataObject) -> None:
     queries, total, k = data.draw(
         st.tuples(st.integers(1, 4), st.integers(1, 900), st.integers(1, 40))
     )
@@ -58,12 +58,14 @@ def test_blocks_give_what_sorting_everything_gives(compiled: bool, data: st.Data
             patch.setattr(topk_module, "native", None)
         elif topk_module.native is None:
             pytest.skip("there is no compiled code")
-        assert same(top_k(blocks, queries, min(k, total)), by_sorting(scores, min(k, total)))
+        assert are_equal(
+            top_k(blocks, queries, min(k, total)), best_by_sorting(scores, min(k, total))
+        )
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 @given(st.data())
-def test_what_is_near_the_best_is_found_by_sorting(compiled: bool, data: st.DataObject) -> None:
+def test_rows_near_the_top_are_those_found_by_sorting(compiled: bool, data: st.DataObject) -> None:
     total, k = data.draw(st.tuples(st.integers(1, 1500), st.integers(1, 40)))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     values = data.draw(st.sampled_from([3, 50, 10_000]))  # of 3 there are more than it has room for
@@ -75,15 +77,15 @@ def test_what_is_near_the_best_is_found_by_sorting(compiled: bool, data: st.Data
             patch.setattr(topk_module, "native", None)
         elif topk_module.native is None:
             pytest.skip("there is no compiled code")
-        found = topk_module.rows_near_top(scores, k, slack).tolist()
-    wanted = [row for row, score in enumerate(scores.tolist()) if score >= bar - slack]
-    assert found == wanted
+        best = topk_module.rows_near_top(scores, k, slack).tolist()
+    expected = [row for row, score in enumerate(scores.tolist()) if score >= bar - slack]
+    assert best == expected
 
 
 def test_minus_zero_and_zero_tie() -> None:
-    found = top_k([np.array([[0.0, -0.0, 0.0]], np.float32)], 1, 2)
-    assert found.documents.tolist() == [[0, 1]]
-    assert found.cut.tolist() == [1]
+    best = top_k([np.array([[0.0, -0.0, 0.0]], np.float32)], 1, 2)
+    assert best.documents.tolist() == [[0, 1]]
+    assert best.cut.tolist() == [1]
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +98,13 @@ def vectors() -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_plain_search_is_the_best_by_the_format_s_own_scores(
+def test_plain_search_ranks_by_scores_of_the_format(
     form: Any, vectors: tuple[Array, Array]
 ) -> None:
     queries, documents = vectors
-    found = find(queries, documents, 15, format=form, high_precision=False)
+    best = find(queries, documents, 15, format=form, high_precision=False)
     scores = Scorer(queries, documents, form, plain=True).block(0, len(documents))
-    assert same(found, by_sorting(scores, 15))
+    assert are_equal(best, best_by_sorting(scores, 15))
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -111,14 +113,14 @@ def test_high_precision_ranks_by_float32_scores_of_the_stored_numbers(
 ) -> None:
     queries, documents = vectors
     everything = len(documents)
-    found = find(queries, documents, 15, format=form, candidates=everything)
+    best = find(queries, documents, 15, format=form, candidates=everything)
     stored = encode(documents, form).decode().astype(np.float64)
-    asked = encode(queries, form).decode() if form in FLOATS else queries
-    exact = asked.astype(np.float64) @ stored.T
+    query_tensor = encode(queries, form).decode() if form in FLOATS else queries
+    exact = query_tensor.astype(np.float64) @ stored.T
     ranked = np.argsort(-exact, axis=1)[:, :15]
-    assert (found.documents == ranked).mean() > 0.99
-    picked = np.take_along_axis(exact, found.documents, axis=1)
-    assert np.allclose(found.scores, picked, rtol=1e-4, atol=1e-4)
+    assert (best.documents == ranked).mean() > 0.99
+    picked = np.take_along_axis(exact, best.documents, axis=1)
+    assert np.allclose(best.scores, picked, rtol=1e-4, atol=1e-4)
 
 
 def test_hamming_scores_are_dimensions_minus_twice_the_distance(
@@ -154,10 +156,10 @@ def test_rescoring_with_the_originals_recovers_the_exact_order(
         rescore="original",
         originals=documents,
     )
-    assert same(from_codes, original)
+    assert are_equal(from_codes, original)
 
 
-def test_pairs_are_the_scores_of_blocks(vectors: tuple[Array, Array]) -> None:
+def test_pairs_have_the_same_scores_as_blocks(vectors: tuple[Array, Array]) -> None:
     queries, documents = vectors
     rows = np.random.default_rng(0).integers(0, len(documents), (len(queries), 9))
     for form in FORMATS:
@@ -186,21 +188,21 @@ def test_the_run_knows_its_ids_its_format_and_where_it_was_cut() -> None:
     assert "1 list of tiny ends inside a tie" in result.notes[0]
 
 
-def test_ids_are_made_for_the_results_alone() -> None:
+def test_only_ids_of_results_are_made() -> None:
     best = TopK(np.ones((1, 2), "f4"), np.array([[7, 10**15]]), np.zeros(1, np.int64))
     run = to_run(best, None, None, 10**15 + 1, dtype="float32", name="wide")
     assert run.to_frame()["doc"].to_list() == ["7", "1000000000000000"]
 
 
-def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_made_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     named = []
-    made = exact_search._row_numbers_as_ids
+    convert = exact_search._row_numbers_as_ids
 
-    def noted(rows: Any, documents: int) -> Any:
+    def counted(rows: Any, documents: int) -> Any:
         named.append(documents)
-        return made(rows, documents)
+        return convert(rows, documents)
 
-    monkeypatch.setattr(exact_search, "_row_numbers_as_ids", noted)
+    monkeypatch.setattr(exact_search, "_row_numbers_as_ids", counted)
     run = search(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), 2)
     assert (len(run), run.score.tolist(), repr(run)) == (
         *(6, [1.0, 0.0] * 3),
@@ -253,7 +255,7 @@ def test_a_shorter_list_counts_ties_past_the_end_of_the_longer_one() -> None:
         (5, r"document_ids: 5 is not a list of ids"),
     ],
 )
-def test_ids_of_rows_are_held_to_what_a_run_s_are(ids: Any, words: str) -> None:
+def test_ids_of_rows_must_be_valid_ids_of_a_run(ids: Any, words: str) -> None:
     vectors = np.eye(2, dtype=np.float32)
     with pytest.raises(rp.InputError, match=words):
         search(vectors, vectors, 2, document_ids=ids)
@@ -261,7 +263,7 @@ def test_ids_of_rows_are_held_to_what_a_run_s_are(ids: Any, words: str) -> None:
         search(vectors, vectors, 2, query_ids=ids)
 
 
-def test_ids_of_rows_come_in_any_column() -> None:
+def test_ids_may_be_any_kind_of_column() -> None:
     none: Any = pl.Series([])
     vectors = np.eye(2, dtype=np.float32)
     given: Any = ("1", "2"), np.array(["1", "2"]), np.array([1, 2]), pl.Series([1, 2])
@@ -288,7 +290,7 @@ def matrix(best: TopK, documents: int) -> Array:
     return scores
 
 
-def stretched(form: Format) -> tuple[Array, Array]:
+def vectors_of_many_lengths(form: Format) -> tuple[Array, Array]:
     """Vectors of any length whose numbers the format holds."""
     rng = np.random.default_rng(6)
     drawn = (rng.normal(size=(n, 48)) * rng.uniform(0.05, 20, (n, 1)) for n in (12, 300))
@@ -297,9 +299,9 @@ def stretched(form: Format) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("form", FLOATS)
-def test_the_cosine_in_high_precision_is_that_of_the_numbers_themselves(form: Format) -> None:
+def test_the_cosine_in_high_precision_is_that_of_the_stored_numbers(form: Format) -> None:
     """Nothing is rounded that the format holds already."""
-    queries, documents = stretched(form)
+    queries, documents = vectors_of_many_lengths(form)
     expected = cosine(queries, documents)
     every = len(documents)
     for stored in (documents, encode(documents, form)):
@@ -308,17 +310,19 @@ def test_the_cosine_in_high_precision_is_that_of_the_numbers_themselves(form: Fo
 
 
 @pytest.mark.parametrize("form", ["float32", "float16", "bfloat16", "float8_e5m2"])
-def test_tensors_have_the_cosine_of_arrays_in_high_precision(form: Any) -> None:
+def test_tensors_and_arrays_have_the_same_cosine_in_high_precision(form: Any) -> None:
     torch = pytest.importorskip("torch")
-    queries, documents = (torch.from_numpy(values) for values in stretched(form))
-    asked, held = (values.to(getattr(torch, form)) for values in (queries, documents))
+    queries, documents = (torch.from_numpy(values) for values in vectors_of_many_lengths(form))
+    query_tensor, document_tensor = (
+        values.to(getattr(torch, form)) for values in (queries, documents)
+    )
     expected = cosine(queries.numpy(), documents.numpy())
-    assert np.array_equal(cosine(asked, held).numpy(), expected)
-    best = find(asked, held, len(documents), metric="cosine")
+    assert np.array_equal(cosine(query_tensor, document_tensor).numpy(), expected)
+    best = find(query_tensor, document_tensor, len(documents), metric="cosine")
     assert np.array_equal(matrix(best, len(documents)), expected)
     if form in GPU_FORMATS:
         pipeline = ScoringPipeline.of(form, metric="cosine")
-        best = search_on_gpu(asked, held, len(documents), pipeline)
+        best = search_on_gpu(query_tensor, document_tensor, len(documents), pipeline)
         assert np.array_equal(matrix(best, len(documents)), expected)
 
 
@@ -326,22 +330,22 @@ def test_tensors_have_the_cosine_of_arrays_in_high_precision(form: Any) -> None:
 def test_the_cosine_in_high_precision_divides_by_the_lengths_of_decoded_numbers(
     form: Format,
 ) -> None:
-    queries, documents = stretched("float32")
+    queries, documents = vectors_of_many_lengths("float32")
     every = len(documents)
     settings: Any = {"format": form, "metric": "cosine", "candidates": every}
-    asked = round_to(queries, form) if form in FLOATS else queries
+    query_tensor = round_to(queries, form) if form in FLOATS else queries
     decoded = encode(documents if form in FLOATS else fixed_sum.normalize(documents), form).decode()
     best = find(queries, documents, every, **settings)
-    assert np.array_equal(matrix(best, every), cosine(asked, decoded))
+    assert np.array_equal(matrix(best, every), cosine(query_tensor, decoded))
     assert best.scores.max() <= 1 + 2.0**-20
     codes = encode(documents, form)  # of vectors of any length
     best = find(queries, codes, every, **settings)
-    assert np.array_equal(matrix(best, every), cosine(asked, codes.decode()))
+    assert np.array_equal(matrix(best, every), cosine(query_tensor, codes.decode()))
 
 
 @pytest.mark.parametrize("form", ["int8", "int8_dimension", "int4"])
-def test_codes_of_vectors_of_any_length_are_candidates_by_their_cosine(form: Format) -> None:
-    queries, documents = stretched("float32")
+def test_codes_become_candidates_by_their_cosine_whatever_their_length(form: Format) -> None:
+    queries, documents = vectors_of_many_lengths("float32")
     codes = encode(documents, form)
     best = find(queries, codes, len(documents), metric="cosine", high_precision=False)
     assert np.abs(matrix(best, len(documents)) - cosine(queries, codes.decode())).max() < 0.15
@@ -349,7 +353,7 @@ def test_codes_of_vectors_of_any_length_are_candidates_by_their_cosine(form: For
 
 
 @pytest.mark.parametrize("form", ["float16", "float8_e4m3", "float8_e5m2"])
-def test_a_vector_beyond_what_a_format_holds_keeps_its_direction(form: Format) -> None:
+def test_a_vector_beyond_the_range_of_a_format_keeps_its_direction(form: Format) -> None:
     documents = np.random.default_rng(0).normal(size=(200, 48)).astype(np.float32)
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     near = find(documents[:9], documents, 5, format=form, metric="cosine")
@@ -400,7 +404,7 @@ def test_bad_vectors_and_settings_are_refused(arguments: dict[str, Any], words: 
         (pl.DataFrame([[1, 2], [3, 4]]), "an array of int64: are these numbers, calibrated codes"),
     ],
 )
-def test_what_is_not_an_array_of_numbers_is_refused(vectors: Any, words: str) -> None:
+def test_values_that_are_not_an_array_of_numbers_are_refused(vectors: Any, words: str) -> None:
     fine = np.ones((1, 2), np.float32)
     with pytest.raises(rp.InputError, match=f"queries: {words}"):
         search(vectors, fine, 1)
@@ -408,7 +412,7 @@ def test_what_is_not_an_array_of_numbers_is_refused(vectors: Any, words: str) ->
         search(fine, vectors, 1)
 
 
-def test_tensors_that_do_not_hold_every_number_are_refused() -> None:
+def test_sparse_meta_and_quantized_tensors_are_refused() -> None:
     torch = pytest.importorskip("torch")
     fine = np.ones((1, 2), np.float32)
     for tensor in (torch.ones((1, 2)).to_sparse(), torch.ones((1, 2), device="meta")):
@@ -429,12 +433,12 @@ def test_codes_of_another_format_or_without_originals_are_refused() -> None:
 def test_torch_tensors_on_the_cpu_give_the_same_run(vectors: tuple[Array, Array]) -> None:
     torch = pytest.importorskip("torch")
     queries, documents = vectors
-    ours = search(queries, documents, 5, format="bfloat16")
-    theirs = search(torch.tensor(queries).bfloat16(), torch.tensor(documents).bfloat16(), 5)
-    assert ours.to_frame().equals(theirs.to_frame())
+    cpu_run = search(queries, documents, 5, format="bfloat16")
+    tensor_run = search(torch.tensor(queries).bfloat16(), torch.tensor(documents).bfloat16(), 5)
+    assert cpu_run.to_frame().equals(tensor_run.to_frame())
 
 
-def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) -> None:
+def test_the_gpu_search_gives_the_same_result_on_the_cpu(vectors: tuple[Array, Array]) -> None:
     """Its slow way needs no GPU; the filter is checked by bench/gpu.py on one."""
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_search
@@ -444,16 +448,16 @@ def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) ->
     documents = torch.tensor(rng.integers(-3, 4, (900, 8))).bfloat16()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu_search, "BLOCK_CELLS", 2000)
-        found = gpu_search.top_k(queries, documents, 30)
+        best = gpu_search.top_k(queries, documents, 30)
     scores = (queries.float() @ documents.float().T).numpy()
-    assert same(found, by_sorting(scores, 30))
-    assert found.cut.any()
+    assert are_equal(best, best_by_sorting(scores, 30))
+    assert best.cut.any()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [50, 1500])
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in FLOATS[:3]])
-def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -> None:
+def test_codes_on_a_gpu_have_the_bits_of_those_on_the_cpu(form: Any, dimensions: int) -> None:
     """Encoding, plain scores, and both ways to rescore; the same torch runs without a GPU."""
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_formats
@@ -461,10 +465,13 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
     rng = np.random.default_rng(0)
     queries, documents = (rng.normal(size=(n, dimensions)).astype("f4") for n in (6, 500))
     documents[100:150] = documents[:50]
-    ours, theirs = encode(documents, form), gpu_formats.encode(torch.from_numpy(documents), form)
-    assert np.array_equal(gpu_formats.numbers(theirs).float().numpy(), ours.numbers())
-    assert np.array_equal(gpu_formats.decode(theirs).numpy(), ours.decode())
-    there = torch.from_numpy(documents)
+    cpu_codes, gpu_codes = (
+        encode(documents, form),
+        gpu_formats.encode(torch.from_numpy(documents), form),
+    )
+    assert np.array_equal(gpu_formats.numbers(gpu_codes).float().numpy(), cpu_codes.numbers())
+    assert np.array_equal(gpu_formats.decode(gpu_codes).numpy(), cpu_codes.decode())
+    document_tensor = torch.from_numpy(documents)
     for metric, high, rescore in (
         ("dot", False, "decoded"),
         ("dot", True, "decoded"),
@@ -475,22 +482,22 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
         settings: Any = {"format": form, "high_precision": high, "rescore": rescore}
         expected = find(queries, documents, 9, metric=metric, **settings)
         pipeline = ScoringPipeline.of(**settings, metric=metric)
-        asked, _ = prepare_vectors(queries, "queries", pipeline)
-        found = gpu_formats.find_top_k(asked, there, 9, pipeline)
-        assert same(found, expected), (metric, high, rescore)
+        prepared_queries, _ = prepare_vectors(queries, "queries", pipeline)
+        best = gpu_formats.find_top_k(prepared_queries, document_tensor, 9, pipeline)
+        assert are_equal(best, expected), (metric, high, rescore)
     for high in (False, True):  # codes of vectors of any length
-        expected = find(queries, ours, 9, metric="cosine", high_precision=high)
+        expected = find(queries, cpu_codes, 9, metric="cosine", high_precision=high)
         pipeline = ScoringPipeline.of(form, high_precision=high, metric="cosine")
-        asked, _ = prepare_vectors(queries, "queries", pipeline)
-        found = gpu_formats.find_top_k(asked, theirs, 9, pipeline)
-        assert same(found, expected), ("codes", high)
+        prepared_queries, _ = prepare_vectors(queries, "queries", pipeline)
+        best = gpu_formats.find_top_k(prepared_queries, gpu_codes, 9, pipeline)
+        assert are_equal(best, expected), ("codes", high)
 
 
 @pytest.mark.parametrize(
     "ways",
     [{}, {"FEW_QUERIES": 0, "SAMPLE_SIZES": (64, 64), "GROUP_SAMPLES": 4}, {"FEW_QUERIES": 0}],
 )
-def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
+def test_the_gpu_search_refuses_numbers_that_are_not_finite(ways: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_scores, gpu_search
 
@@ -513,17 +520,21 @@ def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
         gpu_scores.prepare_vectors(good * 1e6, "documents", ScoringPipeline.of("float16"))
 
 
-def test_documents_on_a_gpu_take_queries_from_anywhere(vectors: tuple[Array, Array]) -> None:
+def test_documents_on_a_gpu_are_searched_with_arrays_or_tensors(
+    vectors: tuple[Array, Array],
+) -> None:
     torch = pytest.importorskip("torch")
     queries, documents = vectors
-    there = torch.from_numpy(documents).requires_grad_()
+    document_tensor = torch.from_numpy(documents).requires_grad_()
     expected = find(queries, documents, 3)
-    assert same(search_on_gpu(queries, there, 3, ScoringPipeline.of("float32")), expected)
+    assert are_equal(
+        search_on_gpu(queries, document_tensor, 3, ScoringPipeline.of("float32")), expected
+    )
     with pytest.raises(rp.InputError, match=r"queries have the shape \(48,\)"):
-        search_on_gpu(torch.ones(48), there, 3, ScoringPipeline.of("float32"))
+        search_on_gpu(torch.ones(48), document_tensor, 3, ScoringPipeline.of("float32"))
 
 
-def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
+def test_running_out_of_gpu_memory_halves_the_blocks_with_a_warning() -> None:
     torch = pytest.importorskip("torch")
     from rankproof.precision import gpu_scores, gpu_search
 
@@ -535,7 +546,7 @@ def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
             raise torch.cuda.OutOfMemoryError
         return "found", "it"
 
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as said:
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         patch.setattr(gpu_search, "_search", short_of_memory)
         ones = torch.ones(1, 1)
@@ -545,5 +556,5 @@ def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
         gpu_scores.BLOCK_CELLS // 2,
         gpu_scores.BLOCK_CELLS // 4,
     ]
-    assert len(said) == 2
-    assert "out of GPU memory" in str(said[0].message)
+    assert len(caught) == 2
+    assert "out of GPU memory" in str(caught[0].message)

@@ -98,7 +98,7 @@ def test_words_are_scored_and_a_tie_at_the_cut_is_counted(kind: Kind) -> None:
 
 @both
 @pytest.mark.parametrize("form", ["float32", "int8", "bit"])
-def test_a_graph_of_each_format_is_asked_for_as_the_reference_says(kind: Kind, form: str) -> None:
+def test_a_graph_of_each_format_is_requested_as_documented(kind: Kind, form: str) -> None:
     with search_server(kind) as (there, double):
         rescored = kind == "elasticsearch" or form != "int8"
         more: dict[str, Any] = {"oversample": 3.0} if rescored else {}
@@ -165,7 +165,7 @@ def test_a_hybrid_is_fused_here_so_that_its_ties_are_exact(kind: Kind) -> None:
 
 
 @both
-def test_an_index_that_is_whole_is_used_again(kind: Kind) -> None:
+def test_a_complete_index_is_reused(kind: Kind) -> None:
     with search_server(kind) as (there, double):
         first = engine(kind, there)
         before = len(there.requests)
@@ -182,7 +182,7 @@ def test_an_index_that_is_whole_is_used_again(kind: Kind) -> None:
 
 
 @both
-def test_indexing_that_was_stopped_goes_on(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_indexing_is_resumed(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankproof.retrieval.lucene._ROWS_PER_REQUEST", 2)
     with search_server(kind) as (there, double):
         double.stop_after = 2
@@ -201,7 +201,7 @@ def test_indexing_that_was_stopped_goes_on(kind: Kind, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @both
-def test_rows_that_a_busy_server_turns_away_are_sent_again(kind: Kind) -> None:
+def test_rows_rejected_by_a_busy_server_are_sent_again(kind: Kind) -> None:
     with search_server(kind) as (there, double):
         double.busy = 2
         chosen = settings(kind, there)
@@ -254,7 +254,7 @@ def test_an_index_of_the_users_own_is_only_read(kind: Kind) -> None:
         ("id_field", {}),
     ],
 )
-def test_a_field_that_the_users_own_index_does_not_have_is_named(
+def test_an_error_names_a_field_that_the_users_index_lacks(
     kind: Kind, setting: str, more: dict[str, Any]
 ) -> None:
     """A search of it would find nothing, and say nothing."""
@@ -268,7 +268,7 @@ def test_a_field_that_the_users_own_index_does_not_have_is_named(
 
 
 @both
-def test_of_an_id_that_several_hits_share_the_best_counts(kind: Kind) -> None:
+def test_of_several_hits_with_one_id_the_best_counts(kind: Kind) -> None:
     with search_server(kind) as (there, double):
         made = engine(kind, there)
         double.indexes["chunks"] = double.indexes.pop(made.index)
@@ -286,13 +286,13 @@ def test_of_an_id_that_several_hits_share_the_best_counts(kind: Kind) -> None:
 
 
 @both
-def test_only_an_index_of_ours_is_dropped(kind: Kind) -> None:
+def test_only_an_index_of_rankproof_is_dropped(kind: Kind) -> None:
     with search_server(kind) as (there, double):
         engine(kind, there).drop()
         assert double.indexes == {}
 
 
-def test_an_api_key_is_sent_as_elasticsearch_wants_it() -> None:
+def test_an_api_key_is_sent_in_the_form_of_elasticsearch() -> None:
     with search_server("elasticsearch") as (there, _):
         engine("elasticsearch", there, key_env="ENGINE_KEY")
         headers = {name.lower(): text for name, text in there.requests[0].headers.items()}
@@ -311,14 +311,14 @@ def test_a_wrong_password_is_one_line_without_it(
     assert "wrong-password" not in str(error.value)
 
 
-def test_a_server_that_is_not_elasticsearch_is_said_to_be_none() -> None:
+def test_a_server_that_is_not_elasticsearch_is_refused() -> None:
     with search_server("elasticsearch") as (there, double):
         double.product = False
         with pytest.raises(InputError, match="the server is not Elasticsearch"):
             engine("elasticsearch", there)
 
 
-def test_a_client_that_is_newer_than_the_server_is_told_which_to_install() -> None:
+def test_the_error_for_a_newer_client_names_the_version_to_install() -> None:
     with search_server("elasticsearch") as (there, double):
         double.major = CLIENT - 1
         with pytest.raises(InputError) as error:
@@ -333,7 +333,7 @@ def test_a_client_that_is_newer_than_the_server_is_told_which_to_install() -> No
 
 
 @both
-def test_why_shards_fail_is_said(kind: Kind) -> None:
+def test_the_error_states_why_shards_failed(kind: Kind) -> None:
     with search_server(kind) as (there, double):
         found = engine(kind, there)
         double.fails = 2
@@ -344,7 +344,7 @@ def test_why_shards_fail_is_said(kind: Kind) -> None:
             found.search(["fox"], 3)
 
 
-def test_an_index_whose_shards_open_again_after_its_mapping_changed_is_waited_for() -> None:
+def test_shards_that_open_again_after_a_change_of_mapping_are_awaited() -> None:
     with search_server("opensearch") as (there, double):
         double.reopens = 3
         found = engine("opensearch", there, mode="exact")
@@ -356,7 +356,7 @@ def test_an_index_whose_shards_open_again_after_its_mapping_changed_is_waited_fo
 
 
 @both
-def test_no_server_is_one_line(kind: Kind) -> None:
+def test_an_absent_server_is_a_one_line_error(kind: Kind) -> None:
     with search_server(kind) as (there, _):
         pass
     with pytest.raises(InputError, match="no server answers; start it, or check the url"):
@@ -364,7 +364,7 @@ def test_no_server_is_one_line(kind: Kind) -> None:
 
 
 @both
-def test_a_passage_that_is_refused_is_named(kind: Kind) -> None:
+def test_the_error_names_a_refused_passage(kind: Kind) -> None:
     with search_server(kind) as (there, _):
         chosen = settings(kind, there, mode="knn")
         with pytest.raises(InputError, match=r"passage 0 is refused: .*dimensions"):
@@ -426,7 +426,7 @@ def test_settings_that_contradict_each_other_are_refused(
 
 
 @both
-def test_an_address_does_not_decide_what_is_found_in_an_index_of_ours(kind: Kind) -> None:
+def test_the_identity_of_an_index_of_rankproof_does_not_depend_on_its_address(kind: Kind) -> None:
     def of(url: str, **more: Any) -> Any:
         chosen = find_component("retriever", kind).settings
         return chosen.model_validate({"type": kind, "url": url, **more})
@@ -461,9 +461,7 @@ def test_an_engine_is_swept_like_any_other(kind: Kind, tmp_path: Path) -> None:
 
 
 @both
-def test_what_the_embedder_of_an_engine_reads_is_asked_for_once_and_paid(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_the_embedder_of_an_engine_embeds_each_text_once(kind: Kind, tmp_path: Path) -> None:
     """An engine of this machine was timed again and again with it, and cost nothing."""
 
     def embeds(request: Request) -> Reply:
@@ -492,7 +490,7 @@ def test_what_the_embedder_of_an_engine_reads_is_asked_for_once_and_paid(
     assert row["unpriced"] is None
 
 
-def test_a_double_refuses_what_it_does_not_know() -> None:
+def test_the_test_double_refuses_unknown_requests() -> None:
     with search_server("opensearch") as (there, double):
         found = engine("opensearch", there)
         with pytest.raises(InputError, match="x_content_parse_exception"):

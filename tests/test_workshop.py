@@ -45,7 +45,7 @@ def listed(embedder: Any, folder: Path) -> list[tuple[str, float]]:
     return list(zip(run.doc.to_list(), run.score.tolist(), strict=True))
 
 
-def test_an_object_that_names_itself_is_used_again_and_another_is_not(tmp_path: Path) -> None:
+def test_results_of_an_object_with_a_fingerprint_are_reused(tmp_path: Path) -> None:
     first, again, other = Counting("one"), Counting("one"), Counting("two", salt=9.0)
     found = listed(first, tmp_path)
     assert listed(again, tmp_path) == found
@@ -54,7 +54,7 @@ def test_an_object_that_names_itself_is_used_again_and_another_is_not(tmp_path: 
     assert other.asked
 
 
-def test_an_object_without_a_name_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_results_of_an_object_without_a_fingerprint_are_not_stored(tmp_path: Path) -> None:
     one, other = Counting(), Counting(salt=9.0)
     assert listed(one, tmp_path) != listed(other, tmp_path)
     assert len(one.asked) == len(other.asked) == 4
@@ -79,7 +79,7 @@ def test_vectors_of_a_user_s_embedder_are_brought_to_length_one(tmp_path: Path) 
         (np.full((3, 2), np.nan), "NaN or infinity"),
     ],
 )
-def test_what_an_embedder_may_not_return_is_one_line(
+def test_an_invalid_result_of_an_embedder_is_a_one_line_error(
     returned: Any, words: str, tmp_path: Path
 ) -> None:
     class Wrong(Counting):
@@ -106,7 +106,7 @@ def test_lists_are_searched_once_for_each_depth_and_question(tmp_path: Path) -> 
     assert len(list((tmp_path / "lists").iterdir())) == len(files) + 2
 
 
-def test_an_engine_that_knows_none_of_the_passages_is_told_so(tmp_path: Path) -> None:
+def test_an_engine_that_returns_no_passage_of_the_corpus_is_refused(tmp_path: Path) -> None:
     from rankproof.data.tables import build_run
     from rankproof.retrieval.protocols import Retrieved
 
@@ -129,7 +129,7 @@ def test_an_engine_that_knows_none_of_the_passages_is_told_so(tmp_path: Path) ->
         shop.engine_list(Strange(), QUESTIONS, 3)
 
 
-def test_batches_keep_order_and_set_long_texts_apart() -> None:
+def test_batches_keep_the_order_and_long_texts_come_last() -> None:
     texts = [f"text {at}" for at in range(10)]
     assert list(padded_batches(texts, 4)) == [texts[:4], texts[4:8], texts[8:]]
     long = "x" * 2_000_000
@@ -168,7 +168,7 @@ with Workshop(passages, Path("work")) as shop:
     assert done.stdout == "(129, 256)\n", done.stderr[-2000:]
 
 
-def test_what_a_model_does_not_read_is_said_each_time(tmp_path: Path) -> None:
+def test_a_note_reports_truncated_passages_in_every_run(tmp_path: Path) -> None:
     class Short(Toy):
         reads, cut, name = 3, 0, "short"
         fingerprint = "short"
@@ -185,7 +185,7 @@ def test_what_a_model_does_not_read_is_said_each_time(tmp_path: Path) -> None:
             assert shop.notes() == said
 
 
-def test_what_is_kept_for_all_verbs_is_for_its_owner_alone(
+def test_the_cache_is_readable_by_its_owner_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "mine"))

@@ -59,12 +59,25 @@ class _Candidates:
 
     start: Array  # (Q + 1,)
     rows: Array  # (P,) documents, ascending within each query
-    place: Array  # (P,) position of each in the order of the run
-    owner: Array  # (P,) its query
+    place: Array  # (P,) position of each document in the order of the run
+    owner: Array  # (P,) the query of each document
 
     def scores(self, scorer: Scorer) -> Array:
         """Return scores (P,) of all candidates, in the order of `rows`."""
         return scorer.chosen(np.arange(len(self.start) - 1), self.start, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """Queries and documents as the caller passed them."""
+
+    queries: Any
+    documents: Any
+    query_ids: Sequence[str] | pl.Series | None
+    document_ids: Sequence[str] | pl.Series | None
+    stored: Stored | None
+    ranges: Any
+    labels: tuple[str, str]  # names of queries and documents in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +88,21 @@ class _Vectors:
     documents: Array  # (N, D) float32
     query_ids: pl.Series
     document_ids: pl.Series
-    candidates: _Candidates | None  # where documents are reranked instead of searched
+    labels: tuple[str, str]
+    candidates: _Candidates | None = None  # where documents are reranked instead of searched
 
-    def prepared(self, dimensions: int | None, metric: Metric, labels: tuple[str, str]) -> _Vectors:
-        """Return the vectors cut to some dimensions; refuse zero vectors under the cosine."""
+    def of_queries(self, is_kept: Array) -> _Vectors:
+        """Return only the queries marked in `is_kept` (Q,), with all documents."""
+        query_ids = self.query_ids.filter(pl.Series(is_kept))
+        return replace(self, queries=self.queries[is_kept], query_ids=query_ids)
+
+    def cut_to(self, dimensions: int | None, metric: Metric) -> _Vectors:
+        """Return the first dimensions of the vectors; refuse zero vectors under the cosine."""
         pair = []
-        for values, label in zip((self.queries, self.documents), labels, strict=True):
+        for values, label in zip((self.queries, self.documents), self.labels, strict=True):
             if dimensions is not None:
-                values, label = (
-                    truncate(values, dimensions),
-                    f"{label} cut to {dimensions} dimensions",
-                )
+                values = truncate(values, dimensions)
+                label = f"{label} cut to {dimensions} dimensions"
             if metric == "cosine":
                 check_vectors(values, label, unit=True)
             pair.append(values)
@@ -103,13 +120,14 @@ class _Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What every setting is measured by."""
+    """What is the same for every setting: judgments, measures, metric, length of the lists."""
 
-    name: str
+    name: str  # of the model
     judged: Qrels
     measures: list[Measure]
     policy: Policy
     has_curves: bool
+    metric: Metric
     k: int  # length of the lists, at most the number of documents
 
     def evaluate(self, run: Run, measures: list[Measure]) -> Evaluation:
@@ -174,53 +192,30 @@ def audit_embeddings(
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)
     formats, rescorings = check_formats(formats), tuple(dict.fromkeys(rescore))
-    check_depth(k)
-    for rescoring in rescorings or get_args(Rescore):
-        ScoringPipeline.of("bit", metric=metric, rescore=rescoring)
-    check_whole_number(
-        "candidates_factor", candidates_factor, remedy="rescore 1 × k candidates or more"
-    )
+    _check_search(k, metric, rescorings, candidates_factor)
     judged = read_qrels(qrels)
-    vectors, kept, notes = _read_vectors(
-        *_read_pair(queries, documents, stored, ranges, labels, formats),
-        judged,
-        query_ids,
-        document_ids,
-        labels,
-    )
-    notes += _note_stored(queries, documents, stored, labels)
+    inputs = _Inputs(queries, documents, query_ids, document_ids, stored, ranges, labels)
+    vectors, is_kept, notes = _read_vectors(inputs, judged, formats)
     candidate_run = None if candidates is None else read_run(candidates)
     if candidate_run is not None:
-        found, kept = _find_candidates(candidate_run, vectors, kept, labels)
-        vectors = replace(vectors, candidates=found)
-    other_vectors = None
-    if reference is not None:
-        other_vectors = _read_reference(reference, vectors, kept, labels)
-    vectors = replace(
-        vectors,
-        queries=vectors.queries[kept],
-        query_ids=vectors.query_ids.filter(pl.Series(kept)),
-    )
+        row_candidates, is_kept = _find_candidates(candidate_run, vectors, is_kept)
+        vectors = replace(vectors, candidates=row_candidates)
+    other_vectors = None if reference is None else _read_reference(reference, vectors, is_kept)
+    vectors = vectors.of_queries(is_kept)
     total, width = vectors.documents.shape
+    task = _Task(
+        name=name,
+        judged=judged,
+        measures=parsed,
+        policy=policy,
+        has_curves=curves,
+        metric=metric,
+        k=min(int(k), total),
+    )
     pipelines = list_pipelines(formats, rescorings, metric, candidates_factor * k)
     cuts = [size for size in dict.fromkeys(map(int, dimensions)) if size != width]
-    task = _Task(name, judged, parsed, policy, curves, min(int(k), total))
-    readings = _read_settings(vectors, other_vectors, pipelines, cuts, task, metric, labels)
-    made = {
-        "model": name,
-        "kind": "embeddings",
-        "queries": len(vectors.queries),
-        "documents": total,
-        "dimensions": [width, *cuts],
-        "formats": list(formats),
-        "metric": metric,
-        "k": None if vectors.candidates else task.k,
-        "candidates": None
-        if vectors.candidates or all(form in FLOATS for form in formats)
-        else min(total, candidates_factor * task.k),
-        "pairs": len(vectors.candidates.rows) if vectors.candidates else None,
-        "stored": stored,
-    }
+    readings = _read_settings(vectors, other_vectors, pipelines, cuts, task)
+    made = _describe_audit(vectors, task, cuts, formats, candidates_factor) | {"stored": stored}
     if candidate_run is not None and policy.order == "input":
         list_order = find_list_order(candidate_run, judged)
         if list_order is not None:
@@ -228,6 +223,42 @@ def audit_embeddings(
             notes.append(describe_bias(list_order, readings))
     notes += list(readings[0].evaluation.notes[: 1 if judged.negative else 0])
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
+
+
+def _check_search(
+    k: int, metric: Metric, rescorings: Sequence[Rescore], candidates_factor: int
+) -> None:
+    """Refuse depths below 1, and unknown names of a metric or of a way of rescoring."""
+    check_depth(k)
+    for rescoring in rescorings or get_args(Rescore):
+        ScoringPipeline.of("bit", metric=metric, rescore=rescoring)
+    check_whole_number(
+        "candidates_factor", candidates_factor, remedy="rescore 1 × k candidates or more"
+    )
+
+
+def _describe_audit(
+    vectors: _Vectors,
+    task: _Task,
+    cuts: Sequence[int],
+    formats: Sequence[str],
+    candidates_factor: int,
+) -> dict[str, Any]:
+    """Return how the vectors were audited, as JSON shows it."""
+    total, width = vectors.documents.shape
+    rescores_codes = vectors.candidates is None and any(form not in FLOATS for form in formats)
+    return {
+        "model": task.name,
+        "kind": "embeddings",
+        "queries": len(vectors.queries),
+        "documents": total,
+        "dimensions": [width, *cuts],
+        "formats": list(formats),
+        "metric": task.metric,
+        "k": None if vectors.candidates else task.k,
+        "candidates": min(total, candidates_factor * task.k) if rescores_codes else None,
+        "pairs": len(vectors.candidates.rows) if vectors.candidates else None,
+    }
 
 
 def check_formats(formats: Iterable[str]) -> tuple[Format, ...]:
@@ -264,31 +295,33 @@ def _read_settings(
     pipelines: Sequence[ScoringPipeline],
     cuts: Sequence[int],
     task: _Task,
-    metric: Metric,
-    labels: tuple[str, str],
 ) -> list[Reading]:
-    """Return a reading for every pipeline, with whole vectors and cut to fewer dimensions."""
+    """Return a reading for every pipeline, with whole vectors and cut to fewer dimensions.
+
+    All are compared with the float32 ranking of the whole vectors, or of `other_vectors`.
+    """
     readings: list[Reading] = []
     reference: _Reference | None = None
     for size in (None, *cuts):
-        prepared = vectors.prepared(size, metric, labels)
+        setting_vectors = vectors.cut_to(size, task.metric)
         if reference is None:
-            whole = prepared
+            is_own = other_vectors is None
+            whole = setting_vectors
             if other_vectors is not None:
-                whole = other_vectors.prepared(None, metric, ("the reference", "the reference"))
-            reference = _rank_in_float32(whole, metric, task.k, is_own=other_vectors is None)
+                whole = other_vectors.cut_to(None, task.metric)
+            reference = _rank_in_float32(whole, task, is_own)
         for pipeline in pipelines:
             setting = replace(pipeline, dimensions=size)
-            readings.append(_read_setting(prepared, setting, reference, task))
+            readings.append(_read_setting(setting_vectors, setting, reference, task))
             advance(1)
     return readings
 
 
-def _rank_in_float32(vectors: _Vectors, metric: Metric, depth: int, is_own: bool) -> _Reference:
+def _rank_in_float32(vectors: _Vectors, task: _Task, is_own: bool) -> _Reference:
     """Return the float32 ranking of whole vectors."""
-    exact = ScoringPipeline("float32", "high precision", metric)
+    exact = ScoringPipeline("float32", "high precision", task.metric)
     if vectors.candidates is None:
-        best = find_top_k(vectors.queries, vectors.documents, depth, exact)
+        best = find_top_k(vectors.queries, vectors.documents, task.k, exact)
         return _Reference(best.documents, best.scores, is_own)
     scorer = final_scorer(vectors.queries, vectors.documents, exact)
     return _Reference(None, vectors.candidates.scores(scorer), is_own)
@@ -413,16 +446,16 @@ def _score_reference(
 # ------------------------------------------------------------------------------- reading the inputs
 
 
-def _read_pair(
-    queries: Any,
-    documents: Any,
-    stored: Stored | None,
-    ranges: Any,
-    labels: tuple[str, str],
-    formats: Sequence[str],
-) -> tuple[Array, Array]:
+def _read_pair(inputs: _Inputs, formats: Sequence[str]) -> tuple[Array, Array]:
     """Return queries and documents as float32, both of the same dimensions."""
-    pair = as_numbers(queries, documents, stored, ranges, labels)
+    labels = inputs.labels
+    pair = as_numbers(
+        inputs.queries,
+        inputs.documents,
+        stored=inputs.stored,
+        ranges=inputs.ranges,
+        labels=labels,
+    )
     query_array, document_array = (
         _as_float32(values, label) for values, label in zip(pair, labels, strict=True)
     )
@@ -438,40 +471,35 @@ def _read_pair(
     return query_array, document_array
 
 
-def _note_stored(
-    queries: Any, documents: Any, stored: Stored | None, labels: tuple[str, str]
-) -> list[str]:
+def _note_stored(inputs: _Inputs) -> list[str]:
     """Return the note on inputs that hold integer codes, if any do."""
-    coded = [
+    coded_labels = [
         label
-        for label, values in zip(labels, (queries, documents), strict=True)
+        for label, values in zip(inputs.labels, (inputs.queries, inputs.documents), strict=True)
         if str(getattr(values, "dtype", "")).removeprefix("torch.").startswith(_INTEGER_TYPES)
     ]
-    if not coded:
+    if not coded_labels:
         return []
     return [
-        f"{' and '.join(coded)}: stored as {stored}; formats are applied to the numbers that "
-        "these codes stand for"
+        f"{' and '.join(coded_labels)}: stored as {inputs.stored}; formats are applied to the "
+        "numbers that these codes stand for"
     ]
 
 
 def _read_vectors(
-    queries: Array,
-    documents: Array,
-    judged: Qrels,
-    query_ids: Sequence[str] | pl.Series | None,
-    document_ids: Sequence[str] | pl.Series | None,
-    labels: tuple[str, str],
+    inputs: _Inputs, judged: Qrels, formats: Sequence[str]
 ) -> tuple[_Vectors, Array, list[str]]:
-    """Return the vectors with ids, which queries are judged (Q,), and notes on missing ids."""
-    query_names = row_ids(query_ids, len(queries), f"ids of {labels[0]}")
-    document_names = row_ids(document_ids, len(documents), f"ids of {labels[1]}")
-    is_judged = is_among(query_names, judged.queries)
+    """Return the vectors with ids, which queries are judged (Q,), and notes on the inputs."""
+    labels = inputs.labels
+    queries, documents = _read_pair(inputs, formats)
+    query_ids = row_ids(inputs.query_ids, len(queries), f"ids of {labels[0]}")
+    document_ids = row_ids(inputs.document_ids, len(documents), f"ids of {labels[1]}")
+    is_judged = is_among(query_ids, judged.queries)
     if not is_judged.any():
-        raise no_common_ids("query", labels[0], query_names, judged, judged.queries)
-    is_present = is_among(judged.doc, document_names)
+        raise no_common_ids("query", labels[0], query_ids, judged, judged.queries)
+    is_present = is_among(judged.doc, document_ids)
     if not is_present.any():
-        raise no_common_ids("document", labels[1], document_names, judged, judged.doc)
+        raise no_common_ids("document", labels[1], document_ids, judged, judged.doc)
     notes = []
     if not is_judged.all():
         unjudged = out_of(int((~is_judged).sum()), len(is_judged), "query", "has", "have")
@@ -479,12 +507,11 @@ def _read_vectors(
     if not is_present.all():
         absent = out_of(int((~is_present).sum()), len(is_present), "judged document", "is", "are")
         notes.append(f"{absent} not among {labels[1]}")
-    return _Vectors(queries, documents, query_names, document_names, None), is_judged, notes
+    notes += _note_stored(inputs)
+    return _Vectors(queries, documents, query_ids, document_ids, labels), is_judged, notes
 
 
-def _find_candidates(
-    run: Run, vectors: _Vectors, is_judged: Array, labels: tuple[str, str]
-) -> tuple[_Candidates, Array]:
+def _find_candidates(run: Run, vectors: _Vectors, is_judged: Array) -> tuple[_Candidates, Array]:
     """Return a run's documents as rows, and which queries have judgments and candidates (Q,)."""
     query_rows = pl.DataFrame({"query": vectors.query_ids}).with_row_index("query_row")
     pairs = (
@@ -494,7 +521,7 @@ def _find_candidates(
     )
     if not pairs.height:
         raise InputError(
-            f"no judged query is both in {labels[0]} and in {run.name}",
+            f"no judged query is both in {vectors.labels[0]} and in {run.name}",
             remedy="check that they belong together",
         )
     document_rows = pl.DataFrame({"doc": vectors.document_ids}).with_row_index("row")
@@ -503,7 +530,7 @@ def _find_candidates(
     if len(absent):
         raise InputError(
             f"document {shorten(absent[0])} of {run.name} has no vector",
-            place=labels[1],
+            place=vectors.labels[1],
             remedy="rerank candidates that were retrieved from these documents",
         )
     is_kept = np.zeros(len(is_judged), np.bool_)
@@ -516,20 +543,19 @@ def _find_candidates(
     return _Candidates(start, rows, place, owner), is_kept
 
 
-def _read_reference(
-    reference: tuple[Any, Any], vectors: _Vectors, kept: Array, labels: tuple[str, str]
-) -> _Vectors:
-    """Return another run's vectors of the same rows."""
+def _read_reference(reference: tuple[Any, Any], vectors: _Vectors, is_kept: Array) -> _Vectors:
+    """Return the vectors that another run of the model made of the same queries and documents."""
     queries, documents = (
         _as_float32(values, f"{label} of the reference")
-        for values, label in zip(reference, labels, strict=True)
+        for values, label in zip(reference, vectors.labels, strict=True)
     )
     if queries.shape != vectors.queries.shape or documents.shape != vectors.documents.shape:
         raise InputError(
             f"the reference has the shapes {queries.shape} and {documents.shape}",
-            remedy=f"give as many vectors as {labels[0]} and {labels[1]} have, and as long",
+            remedy="give as many vectors as {} and {} have, and as long".format(*vectors.labels),
         )
-    return replace(vectors, queries=queries[kept], documents=documents)
+    names = ("the reference", "the reference")
+    return replace(vectors, queries=queries[is_kept], documents=documents, labels=names)
 
 
 def _as_float32(values: Any, label: str) -> Array:
@@ -560,7 +586,7 @@ def _check_float16(values: Array, label: str) -> None:
 
 
 def is_among(ids: pl.Series, others: pl.Series) -> Array:
-    """Return which ids (n,) are among the others."""
+    """Return a mask (n,) of the ids that are among the others."""
     frame = pl.DataFrame({"id": ids}).with_row_index("row")
     rows = frame.join(pl.DataFrame({"id": others}), on="id", how="semi")["row"].to_numpy()
     flags = np.zeros(len(ids), np.bool_)

@@ -1,13 +1,13 @@
 """Audit of logits of rerankers, and of scores that others serve, in low formats.
 
-Plain, the logits and the activation stay in the format. With high precision the logits are upcast
-first, and the list is ranked by (score, logit) in float32.
+Plain scoring keeps the logits and the activation in the format. High precision upcasts the logits
+first, and ranks each list by (score, logit) in float32.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,30 +50,30 @@ class Logits:
     """A reranker's output for pairs of query and document."""
 
     query: pl.Series  # (N,) ids
-    doc: pl.Series  # (N,)
-    yes: Float  # (N,) the logit, or that of "yes"
-    no: Float | None = None  # (N,) where there are two
+    doc: pl.Series  # (N,) ids
+    yes: Float  # (N,) the only logit, or that of "yes"
+    no: Float | None = None  # (N,) the logit of "no" where there are two
     label: str = "logits"
-    scored: bool = False  # scores, after an activation or from a server
-    low: Float | None = None  # (N,) such scores as the format of a model's run makes them
-    identity: bool = False  # one logit, which the model uses as its score
+    scored: bool = False  # True: scores, after an activation or from a server
+    low: Float | None = None  # (N,) these scores, computed in the format that a model ran in
+    identity: bool = False  # True: one logit, which the model uses as its score
     stored: str | None = None  # the format of the file, where it is narrower than float32
 
-    def rows(self, kept: Array) -> Logits:
-        """Return the rows that are marked in `kept` (N,)."""
-        mask = pl.Series(kept)
+    def rows(self, is_kept: Array) -> Logits:
+        """Return the rows that are marked in `is_kept` (N,)."""
+        mask = pl.Series(is_kept)
         return replace(
             self,
             query=self.query.filter(mask),
             doc=self.doc.filter(mask),
-            yes=self.yes[kept],
-            no=None if self.no is None else self.no[kept],
-            low=None if self.low is None else self.low[kept],
+            yes=self.yes[is_kept],
+            no=None if self.no is None else self.no[is_kept],
+            low=None if self.low is None else self.low[is_kept],
         )
 
     @property
     def activation(self) -> str | None:
-        """The function that turns logits into scores; None for scores."""
+        """The function that turns logits into scores; None if they are scores already."""
         if self.scored:
             return None
         if self.no is not None:
@@ -81,7 +81,7 @@ class Logits:
         return "identity" if self.identity else "sigmoid"
 
     def place(self, row: int) -> str:
-        """Return where a row stands, for messages."""
+        """Return the file and number of a row, for messages."""
         return f"{self.label}: row {row + 1}"
 
     def check(self) -> None:
@@ -125,7 +125,7 @@ class _Task:
     paper_strict: bool
 
     def rank(self, pipeline: ScoringPipeline, scores: Array) -> Run:
-        """Return the lists that scores (N,) of a setting make."""
+        """Return the run that scores (N,) of a setting make."""
         is_rounded = pipeline.is_plain and pipeline.format not in FORMATS
         dtype = "float64" if is_rounded else pipeline.score_dtype
         values = scores.astype(np.float64)
@@ -163,15 +163,19 @@ def audit_logits(
     """Score the same logits in several formats, and measure each list under all tie orders.
 
     `logits` is a path or a frame with columns query, doc and logit (sigmoid), or logit_yes and
-    logit_no (softmax). Plain, the logits and the activation are wholly in the format. With high
-    precision the logits are upcast first and the list is ranked by (score, logit) in float32: the
-    order of the logit, or of the difference of two, which loses nothing where a score saturates.
-    `paper_strict` ranks by the float32 score alone, as the paper does. ρ is to the float32 ranking
-    with high precision, or to that of `reference`: the same pairs in the same order, as a float32
-    run of the model scored them. `decimals` adds scores rounded to so many, as servers print them,
-    and the least number of them that keeps every range within `margin`. Scores that a server gave
-    (`Logits` with `scored`) are only rounded: what it rounded before is lost. A model that takes
-    its logit for the score as it is (`identity`) has no activation to lose by, but in the paper.
+    logit_no (softmax). Plain scoring keeps the logits and the activation wholly in the format. High
+    precision upcasts the logits first and ranks by (score, logit) in float32: in the order of the
+    logit, or of the difference of two, which is kept where a score saturates. `paper_strict` ranks
+    by the float32 score alone, as the paper does.
+
+    ρ compares with the float32 ranking in high precision, or with that of `reference`: the same
+    pairs in the same order, scored by a float32 run of the model. `decimals` adds scores rounded to
+    these numbers of decimals, as servers print them, and finds the fewest decimals that keep every
+    range within `margin`.
+
+    Scores of a server (`Logits` with `scored`) are only rounded: what the server rounded before is
+    lost. Of a model whose score is its logit (`identity`), high precision changes nothing, unless
+    `paper_strict` applies a sigmoid.
 
     >>> import polars as pl
     >>> logits = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
@@ -189,12 +193,7 @@ def audit_logits(
     table.check()
     if "float16" in formats:
         table.check_float16()
-    if reference is not None and not (
-        table.query.equals(reference.query) and table.doc.equals(reference.doc)
-    ):
-        raise InputError(
-            "the reference has other pairs", place=table.label, remedy="score the same candidates"
-        )
+    _check_same_pairs(table, reference)
     notes = note_narrow_storage(table.label, table.stored)
     table, reference = _keep_judged(table, reference, judged, notes)
     queries, codes = encode(table.query)
@@ -203,33 +202,34 @@ def audit_logits(
         reference or table, ScoringPipeline("float32", "high precision"), paper_strict
     )
     pipelines = list_pipelines(formats, places, table)
-    readings: list[Reading] = []
-    list_order: ListOrder | None = None
-    for pipeline in pipelines:
-        reading, run = _read_setting(task, pipeline, exact_scores, curves)
-        if not readings and policy.order == "input":
-            list_order = find_list_order(run, judged)
-        readings.append(reading)
-        advance(1)
-    fewest = None
+    readings, list_order = _read_settings(task, pipelines, exact_scores, curves)
+    made = _describe_audit(task, formats, list_order)
     if places:
         fewest = _fewest_decimals(task, margin)
         notes.append(_note_decimals(fewest, margin))
+        made["decimals"] = {"asked": list(places), "margin": margin, "least": fewest}
     if list_order is not None:
         notes.append(describe_bias(list_order, readings))
-    made = {
-        "model": name,
-        "kind": "logits",
-        "listing": None if list_order is None else list_order.to_dict(),
-        "activation": "sigmoid" if table.identity and paper_strict else table.activation,
-        "queries": len(queries),
-        "pairs": len(table.yes),
-        "formats": list(formats),
-        "paper_strict": paper_strict,
-        "decimals": {"asked": list(places), "margin": margin, "least": fewest} if places else None,
-    }
     notes += readings[0].evaluation.notes
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
+
+
+def _describe_audit(
+    task: _Task, formats: Sequence[str], list_order: ListOrder | None
+) -> dict[str, Any]:
+    """Return how the logits were audited, as JSON shows it."""
+    has_sigmoid = task.logits.identity and task.paper_strict
+    return {
+        "model": task.name,
+        "kind": "logits",
+        "listing": None if list_order is None else list_order.to_dict(),
+        "activation": "sigmoid" if has_sigmoid else task.logits.activation,
+        "queries": len(task.queries),
+        "pairs": len(task.logits.yes),
+        "formats": list(formats),
+        "paper_strict": task.paper_strict,
+        "decimals": None,
+    }
 
 
 def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
@@ -259,10 +259,20 @@ def _check_decimals(decimals: Iterable[int], margin: float) -> tuple[int, ...]:
     return places
 
 
+def _check_same_pairs(logits: Logits, reference: Logits | None) -> None:
+    """Refuse a reference with other pairs than the logits, or in another order."""
+    if reference is None:
+        return
+    if not (logits.query.equals(reference.query) and logits.doc.equals(reference.doc)):
+        raise InputError(
+            "the reference has other pairs", place=logits.label, remedy="score the same candidates"
+        )
+
+
 def _keep_judged(
     logits: Logits, reference: Logits | None, judged: Qrels, notes: list[str]
 ) -> tuple[Logits, Logits | None]:
-    """Return the rows of judged queries; where some have no judgments, a note says how many."""
+    """Return the rows of judged queries; add a note on queries without judgments to `notes`."""
     is_judged = is_among(logits.query, judged.queries)
     if is_judged.any() and not is_among(logits.doc, judged.doc).any():
         raise no_common_ids("document", logits.label, logits.doc, judged, judged.doc, "")
@@ -279,7 +289,7 @@ def list_pipelines(
 ) -> list[ScoringPipeline]:
     """Return the settings that logits are audited in.
 
-    Decimals, and scores that a server gave, have nothing left to score in high precision.
+    Decimals and scores of a server are only scored plainly: the logits behind them are unknown.
     """
     is_served = logits is not None and logits.scored and logits.low is None
     scorings = ("plain",) if is_served else ("plain", "high precision")
@@ -287,6 +297,21 @@ def list_pipelines(
         *(ScoringPipeline(form, scoring) for form in formats for scoring in scorings),  # type: ignore[arg-type]
         *(ScoringPipeline(decimal_format(count), "plain") for count in decimals),
     ]
+
+
+def _read_settings(
+    task: _Task, pipelines: Sequence[ScoringPipeline], exact_scores: Array, has_curves: bool
+) -> tuple[list[Reading], ListOrder | None]:
+    """Return a reading of each setting, and the order of the lists where it breaks their ties."""
+    readings: list[Reading] = []
+    list_order: ListOrder | None = None
+    for pipeline in pipelines:
+        reading, run = _read_setting(task, pipeline, exact_scores, has_curves)
+        if not readings and task.policy.order == "input":
+            list_order = find_list_order(run, task.judged)
+        readings.append(reading)
+        advance(1)
+    return readings, list_order
 
 
 def _read_setting(
@@ -323,8 +348,9 @@ def _read_setting(
 def score_logits(logits: Logits, pipeline: ScoringPipeline, paper_strict: bool = False) -> Array:
     """Return the scores (N,) of logits in a setting.
 
-    Plain, the activation in the format; with high precision, the float32 value that ranks like
-    (score, logit), or, as in the paper, the float32 score alone.
+    Plain scoring applies the activation in the format. High precision returns a float32 value that
+    ranks like (score, logit): the logit, or the difference of two; with `paper_strict`, the float32
+    score alone.
     """
     if logits.scored:
         if not pipeline.is_plain:
@@ -379,5 +405,5 @@ def _note_decimals(fewest: int | None, margin: float) -> str:
     """Return the sentence on the decimals that servers should print."""
     if fewest is None:
         return f"no number of decimals up to {MOST_DECIMALS} keeps every range within {margin:g}"
-    one, more = "decimal is the fewest that keeps", "decimals are the fewest that keep"
-    return f"{plural(fewest, one, more)} every range within {margin:g}"
+    singular, plural_form = "decimal is the fewest that keeps", "decimals are the fewest that keep"
+    return f"{plural(fewest, singular, plural_form)} every range within {margin:g}"

@@ -1,19 +1,19 @@
-"""Audit of a model: run it on the texts of a BEIR folder, and audit what it puts out.
+"""Audit of a model: run it on the texts of a BEIR folder, and audit its output.
 
     bi-encoder                    vectors, searched, or compared over fixed candidates
     cross-encoder, yes/no model   logits of the candidates
     late interaction              scores of the candidates, from token vectors
 
-The model runs in float32 and in any other format asked for. Its output is kept on disk
-(`retrieval/workshop.py`), so that another measure costs nothing and a killed audit goes on. Several
-processes can share the work, each on a GPU of its own.
+The model runs in float32 and in any other requested format. Its output is stored on disk
+(`retrieval/workshop.py`), so that another measure costs nothing and an interrupted audit resumes.
+Several processes can share the work, each on its own GPU.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -52,13 +52,13 @@ _USER_EMBEDDER = re.compile(r"[\w.]+:[\w.]+")  # an embedder of the user's, modu
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The vectors that a bi-encoder makes of the texts."""
+    """The vectors that a bi-encoder computed for the texts."""
 
     queries: Array  # (Q, D) float32
     documents: Array  # (N, D)
     query_ids: list[str]
     document_ids: list[str]
-    metric: str  # the model's own
+    metric: str  # the one that the model was trained for
 
 
 Output = Embedded | Logits
@@ -72,8 +72,8 @@ class AuditedModel:
     path: str
     texts: Corpus
     judged: Qrels
-    candidates: Run | None = None  # to be reranked; None to search all documents
-    dataset: str | None = None  # its name, where several are audited
+    candidates: Run | None = None  # documents to rerank; None to search all documents
+    dataset: str | None = None  # name of the dataset, where several are audited
     running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens, device
     prompts: dict[str, str] = field(default_factory=dict)  # query_prompt, passage_prompt
 
@@ -84,7 +84,7 @@ class AuditedModel:
         return not is_maxsim and bool(_USER_EMBEDDER.fullmatch(self.path))
 
     def find_kind(self) -> Kind:
-        """Return what kind of model it is; refuse one that cannot be audited on these texts."""
+        """Return the kind of the model; refuse a reranker without candidates."""
         if self.path.startswith(MAXSIM_PREFIX):
             kind: Kind | None = "late interaction"
         else:
@@ -150,7 +150,10 @@ class AuditedModel:
     # -------------------------------------------------------------- settings of its component
 
     def embedder(self, dtype: str) -> Any:
-        """Return the settings of the embedder in a format; a user's own runs as it is written."""
+        """Return the embedder's settings to run it in a format.
+
+        An embedder of the user's has no such settings, so only float32 is possible.
+        """
         if self.is_user_embedder:
             if dtype != "float32" or self.running or self.prompts:
                 raise InputError(
@@ -169,7 +172,7 @@ class AuditedModel:
         )
 
     def reranker(self, dtype: Any) -> CrossEncoderSettings | MaxSimSettings:
-        """Return the settings of the reranker in a format."""
+        """Return the reranker's settings to run it in a format."""
         if self.find_kind() == "cross-encoder":
             return CrossEncoderSettings(
                 type="cross-encoder", model=self.path, dtype=dtype, **self.running
@@ -189,10 +192,10 @@ class AuditedModel:
         return model_digest(self.path.removeprefix(MAXSIM_PREFIX))
 
 
-def _choose_texts(ids: Sequence[str], texts: Sequence[str], chosen: set[str]) -> Texts:
-    """Return the texts whose ids are chosen, in their order."""
-    kept = [(name, text) for name, text in zip(ids, texts, strict=True) if name in chosen]
-    return Texts([name for name, _ in kept], [text for _, text in kept])
+def _choose_texts(ids: Sequence[str], texts: Sequence[str], chosen_ids: set[str]) -> Texts:
+    """Return the texts with one of these ids, in their own order."""
+    places = [place for place, text_id in enumerate(ids) if text_id in chosen_ids]
+    return Texts([ids[place] for place in places], [texts[place] for place in places])
 
 
 def audit_model(
@@ -207,13 +210,13 @@ def audit_model(
     logit_options: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Audit:
-    """Run a model and audit what it puts out.
+    """Run a model and audit its output.
 
     Without `run_dtypes` it runs in float32 and its output is audited in every format. With them it
-    runs in float32 and in each; every run is scored in its own format, plainly and with high
-    precision, and compared with the float32 run. With `repeats` each run is made so many times
-    more, in other batches and another order of the texts: what that alone changes is noise.
-    `shards` processes share the texts or pairs, each on a GPU of its own.
+    runs in float32 and in each of these formats; every run is scored in its own format, plainly and
+    with high precision, and compared with the float32 run. `repeats` is how often each run is
+    repeated in other batches and another order of the texts: differences between these are noise.
+    `shards` processes share the texts or pairs, each on its own GPU.
 
     `vector_options` are keywords of `audit_embeddings`, `logit_options` of `audit_logits`,
     `options` of both.
@@ -225,7 +228,7 @@ def audit_model(
             remedy="leave --decimals out",
         )
     dtypes = ["float32"] if run_dtypes is None else list(dict.fromkeys(["float32", *run_dtypes]))
-    audits = _OutputAudits(
+    output_audits = _OutputAudits(
         model,
         {"name": model.name, **(options or {})},
         vector_options or {},
@@ -234,26 +237,22 @@ def audit_model(
     passages, queries = model.passages(), model.judged_queries()
     if shards > 1:
         run_in_shards(model, passages, queries, dtypes, shards)
-    parts: list[Audit] = []
-    notes: list[str] = []
-    # What shards have made is only read here, and was counted already.
+    # The output of shards is only read here, and was already counted as progress.
     report = advance if shards == 1 else _ignore_progress
+    audits: list[Audit] = []
+    notes: list[str] = []
     for dtype in dtypes:
         with Workshop(passages) as workshop:  # one per format: it keeps its model loaded
-            output = _run(workshop, model, queries, dtype, report)
+            run = _ModelRun(workshop, model, queries, dtype, report)
+            output = run.output()
             if run_dtypes is None and isinstance(output, Logits):
                 output = replace(output, low=None)  # formats are applied to the float32 output
-            first = audits.audit(output, formats if run_dtypes is None else [dtype])
+            audit = output_audits.audit(output, formats if run_dtypes is None else [dtype])
             repeated = [
-                audits.audit(
-                    _run_again(workshop, model, queries, dtype, number, report),
-                    [dtype],
-                    curves=False,
-                )
+                output_audits.audit(run.repeat(number), [dtype], curves=False)
                 for number in range(1, repeats + 1)
             ]
-            readings = [_with_noise(reading, repeated) for reading in first.readings]
-            parts.append(replace(first, readings=tuple(_in_run(readings, model, dtype))))
+            audits.append(_label_readings(audit, repeated, model.dataset, dtype))
             notes += workshop.notes()
     ran = {
         "dtypes": dtypes,
@@ -264,7 +263,7 @@ def audit_model(
         "questions": queries.digest,
         "versions": versions(PACKAGES),
     }
-    return _combine(parts, ran, notes, model.dataset)
+    return _combine(audits, ran, notes, model.dataset)
 
 
 @dataclass(slots=True)
@@ -272,7 +271,7 @@ class _OutputAudits:
     """Audits the output of every run of a model, with the first run as reference."""
 
     model: AuditedModel
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # of audits of vectors and of logits
     vector_options: Mapping[str, Any]
     logit_options: Mapping[str, Any]
     first: Output | None = None
@@ -287,9 +286,9 @@ class _OutputAudits:
             pair = None
             if isinstance(reference, Embedded):
                 pair = (reference.queries, reference.documents)
-            own = {"metric": output.metric} | dict(self.vector_options)
+            output_options = {"metric": output.metric} | dict(self.vector_options)
             if names is not None:
-                own["formats"] = names
+                output_options["formats"] = names
             return audit_embeddings(
                 output.queries,
                 output.documents,
@@ -298,16 +297,16 @@ class _OutputAudits:
                 document_ids=output.document_ids,
                 candidates=self.model.candidates,
                 reference=pair,
-                **(own | keywords),
+                **(output_options | keywords),
             )
-        own = dict(self.logit_options)
+        output_options = dict(self.logit_options)
         if names is not None:
-            own["formats"] = [form for form in names if form in FORMATS]
+            output_options["formats"] = [form for form in names if form in FORMATS]
         return audit_logits(
             output,
             self.model.judged,
             reference=reference if isinstance(reference, Logits) else None,
-            **(own | keywords),
+            **(output_options | keywords),
         )
 
 
@@ -318,82 +317,78 @@ def _ignore_progress(_: float) -> None:
     """Report no progress."""
 
 
-def _run(
-    workshop: Workshop, model: AuditedModel, queries: Texts, dtype: Any, report: Any
-) -> Output:
-    """Return what the model puts out in a format."""
-    if model.find_kind() == "bi-encoder":
-        return _embed(workshop, model, queries, dtype, report)
-    return _rerank(workshop, model, queries, dtype, report)
+@dataclass(frozen=True, slots=True)
+class _ModelRun:
+    """A run of a model in one format, on texts that a workshop holds."""
 
+    workshop: Workshop
+    model: AuditedModel
+    queries: Texts
+    dtype: Any
+    report: Callable[[float], None]  # of progress
 
-def _embed(
-    workshop: Workshop, model: AuditedModel, queries: Texts, dtype: Any, report: Any
-) -> Embedded:
-    """Return the vectors of queries and passages."""
-    embedder = model.embedder(dtype)
-    query_vectors = workshop.vectors(embedder, queries, report)
-    passage_vectors = workshop.vectors(embedder, workshop.passages, report)
-    metric = str(getattr(workshop.embedder(embedder), "similarity", "cosine"))
-    return Embedded(query_vectors, passage_vectors, queries.ids, workshop.passages.ids, metric)
+    def output(self) -> Output:
+        """Return the model's output for all texts, or for all candidates."""
+        return self._embed() if self.model.find_kind() == "bi-encoder" else self._rerank()
 
+    def repeat(self, number: int) -> Output:
+        """Return the output of the same run in smaller batches and another order of the texts.
 
-def _rerank(
-    workshop: Workshop,
-    model: AuditedModel,
-    queries: Texts,
-    dtype: Any,
-    report: Any,
-    generator: np.random.Generator | None = None,
-) -> Logits:
-    """Return the logits of the candidates, which are read in their order or in a random one."""
-    reranker = model.reranker(dtype)
-    pairs = model.candidate_pairs()
-    order = np.arange(pairs.height)
-    if generator is not None:
-        order = generator.permutation(pairs.height)
-    values = workshop.logits(reranker, pairs[order], queries, report).astype("f8")
-    values = _unshuffle(values, order)
-    query, doc = pairs["query"], pairs["doc"]
-    first, last = values[:, 0].copy(), values[:, -1].copy()
-    if isinstance(reranker, MaxSimSettings):
-        label = f"scores of {model.path}"
-        return Logits(query, doc, last, None, label, scored=True, low=first)
-    label = f"logits of {model.path}"
-    if values.shape[1] == 2:
-        return Logits(query, doc, last, first, label)
-    is_identity = declared_activation(model.path) == "Identity"
-    return Logits(query, doc, last, None, label, identity=is_identity)
-
-
-def _run_again(
-    workshop: Workshop, model: AuditedModel, queries: Texts, dtype: Any, number: int, report: Any
-) -> Output:
-    """Return the output of the same run in smaller batches and another order of the texts.
-
-    It is kept in a folder of its own.
-    """
-    if model.is_user_embedder:
-        raise InputError(
-            "an embedder of your own is run once", place=model.path, remedy="leave out --repeats"
+        It is stored in a folder of its own.
+        """
+        model, passages, queries = self.model, self.workshop.passages, self.queries
+        if model.is_user_embedder:
+            raise InputError(
+                "an embedder of your own is run once",
+                place=model.path,
+                remedy="leave out --repeats",
+            )
+        batch = max(1, int(model.running.get("batch", BATCH)) >> number)
+        model = replace(model, running={**model.running, "batch": batch})
+        generator = np.random.default_rng(number)
+        passage_order = generator.permutation(len(passages))
+        query_order = generator.permutation(len(queries))
+        folder = self.workshop.folder / "repeats" / f"{number}-{batch}"
+        with Workshop(_shuffle(passages, passage_order), folder) as workshop:
+            repetition = replace(self, workshop=workshop, model=model)
+            if model.find_kind() != "bi-encoder":
+                return repetition._rerank(generator)
+            output = replace(repetition, queries=_shuffle(queries, query_order))._embed()
+        return replace(
+            output,
+            queries=_unshuffle(output.queries, query_order),
+            documents=_unshuffle(output.documents, passage_order),
+            query_ids=queries.ids,
+            document_ids=passages.ids,
         )
-    batch = max(1, int(model.running.get("batch", BATCH)) >> number)
-    model = replace(model, running={**model.running, "batch": batch})
-    generator = np.random.default_rng(number)
-    passage_order = generator.permutation(len(workshop.passages))
-    query_order = generator.permutation(len(queries))
-    folder = workshop.folder / "repeats" / f"{number}-{batch}"
-    with Workshop(_shuffle(workshop.passages, passage_order), folder) as again:
-        if model.find_kind() != "bi-encoder":
-            return _rerank(again, model, queries, dtype, report, generator)
-        output = _embed(again, model, _shuffle(queries, query_order), dtype, report)
-    return replace(
-        output,
-        queries=_unshuffle(output.queries, query_order),
-        documents=_unshuffle(output.documents, passage_order),
-        query_ids=queries.ids,
-        document_ids=workshop.passages.ids,
-    )
+
+    def _embed(self) -> Embedded:
+        """Return the vectors of queries and passages."""
+        embedder, passages = self.model.embedder(self.dtype), self.workshop.passages
+        query_vectors = self.workshop.vectors(embedder, self.queries, self.report)
+        passage_vectors = self.workshop.vectors(embedder, passages, self.report)
+        metric = str(getattr(self.workshop.embedder(embedder), "similarity", "cosine"))
+        return Embedded(query_vectors, passage_vectors, self.queries.ids, passages.ids, metric)
+
+    def _rerank(self, generator: np.random.Generator | None = None) -> Logits:
+        """Return the logits of the candidates, read in their order or in a random one."""
+        model, reranker = self.model, self.model.reranker(self.dtype)
+        pairs = model.candidate_pairs()
+        order = np.arange(pairs.height)
+        if generator is not None:
+            order = generator.permutation(pairs.height)
+        outputs = self.workshop.logits(reranker, pairs[order], self.queries, self.report)
+        rows = _unshuffle(outputs, order).astype("f8")
+        query, doc = pairs["query"], pairs["doc"]
+        first, last = rows[:, 0].copy(), rows[:, -1].copy()
+        if isinstance(reranker, MaxSimSettings):
+            label = f"scores of {model.path}"
+            return Logits(query, doc, last, label=label, scored=True, low=first)
+        label = f"logits of {model.path}"
+        if rows.shape[1] == 2:
+            return Logits(query, doc, yes=last, no=first, label=label)
+        is_identity = declared_activation(model.path) == "Identity"
+        return Logits(query, doc, last, label=label, identity=is_identity)
 
 
 def _shuffle(texts: Texts, order: Array) -> Texts:
@@ -408,35 +403,41 @@ def _unshuffle(rows: Array, order: Array) -> Array:
     return restored
 
 
-# ------------------------------------------------------------------------------------ the one audit
+# --------------------------------------------------------------------------- audits of several runs
 
 
-def _with_noise(reading: Reading, repeated: Sequence[Audit]) -> Reading:
+def _label_readings(
+    audit: Audit, repeated: Sequence[Audit], dataset: str | None, dtype: str
+) -> Audit:
+    """Return the audit of one run, its readings with dataset, format of the run, and noise."""
+    readings = (
+        replace(_add_noise(reading, repeated), dataset=dataset, run=dtype)
+        for reading in audit.readings
+    )
+    return replace(audit, readings=tuple(readings))
+
+
+def _add_noise(reading: Reading, repeated: Sequence[Audit]) -> Reading:
     """Return a reading with the spread of expected values over repeated runs."""
-    same = [
+    repetitions = [
         other
         for audit in repeated
         for other in audit.readings
         if other.pipeline.name == reading.pipeline.name
     ]
-    if not same:
+    if not repetitions:
         return reading
     noise = {}
     for measure in reading.evaluation:
-        values = [r.evaluation[measure].expected for r in (reading, *same)]
+        values = [r.evaluation[measure].expected for r in (reading, *repetitions)]
         noise[measure] = max(values) - min(values)
     return replace(reading, noise=noise)
-
-
-def _in_run(readings: Iterable[Reading], model: AuditedModel, dtype: str) -> list[Reading]:
-    """Return readings with their dataset and the format that the model ran in."""
-    return [replace(reading, dataset=model.dataset, run=dtype) for reading in readings]
 
 
 def _combine(
     audits: Sequence[Audit], ran: dict[str, Any], notes: Sequence[str], dataset: str | None
 ) -> Audit:
-    """Return the audits of one model's runs as one."""
+    """Return one audit of all runs of a model."""
     formats = [form for audit in audits for form in audit.made[0]["formats"]]
     made = {**audits[0].made[0], "dataset": dataset, "formats": formats, "ran": ran}
     readings = tuple(reading for audit in audits for reading in audit.readings)
@@ -450,7 +451,7 @@ def _combine(
 def run_in_shards(
     model: AuditedModel, passages: Texts, queries: Texts, dtypes: Sequence[str], shards: int
 ) -> None:
-    """Have processes write vectors or logits to disk, where the audit then finds them."""
+    """Compute vectors or logits in several processes, which store them for the audit to read."""
     if model.is_user_embedder:
         raise InputError(
             "only models by name or folder are run in shards",
@@ -486,7 +487,7 @@ def run_in_shards(
 
 @contextmanager
 def _process_pools(shards: int, inputs: tuple[Any, ...]) -> Any:
-    """Yield pools of one process each, so that each has a GPU; end them afterwards."""
+    """Yield one pool per process, so that each process has its own GPU; end them afterwards."""
     gpus = _visible_gpus()
     context = get_context("spawn")  # CUDA does not survive a fork
     pools = [
@@ -503,7 +504,7 @@ def _process_pools(shards: int, inputs: tuple[Any, ...]) -> Any:
 
 
 def _visible_gpus() -> list[str]:
-    """Return the GPUs that may be used, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the usable GPUs, as CUDA_VISIBLE_DEVICES names them."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is not None:
         return [gpu.strip() for gpu in names.split(",") if gpu.strip()]
@@ -528,23 +529,23 @@ class _Shard:
         return self.workshop
 
     def end(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         if self.workshop is not None:
             self.workshop.__exit__()
         self.workshop = None
 
 
-_shards: list[_Shard] = []  # of this process: none, or one
+_shards: list[_Shard] = []  # the one shard of this process; none in the main process
 
 
 def start_shard(gpu: str, passages: Texts, queries: Texts, pairs: pl.DataFrame | None) -> None:
-    """Begin a process, before it imports torch, which looks for GPUs only once."""
+    """Initialize a process; torch, which looks for GPUs only once, is imported later."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     _shards[:] = [_Shard(passages, queries, pairs)]
 
 
 def run_part(component: Any, first: int) -> int:
-    """Run the part of the inputs that begins at `first`; return how many texts or pairs it has."""
+    """Run and store the part of the inputs that begins at `first`; return how many it has."""
     (shard,) = _shards
     workshop, part = shard.workshop_for(component), slice(first, first + PART)
     if shard.pairs is not None:

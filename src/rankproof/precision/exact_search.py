@@ -49,17 +49,17 @@ def search(
     scores are never all in memory at once. `format` is what the index stores, by default the type
     of the documents. Tensors and Codes on a GPU are searched there, with the same result.
 
-    With high precision a floating-point format keeps the float32 sum of its products; a format
-    made of codes finds `candidates` (4 k by default) and scores them again with the full query,
-    against the decoded documents or against the `originals` (rescore="original"). Without,
-    everything stays in the format. The cosine divides by the lengths of the decoded numbers with
-    high precision; without, vectors are brought to unit length before they are encoded.
+    With `high_precision` a floating-point format keeps the float32 sum of its products; a format
+    made of codes selects `candidates` (4 k by default) and scores them again with the full query,
+    against the decoded documents or against the `originals` (rescore="original"). Without it,
+    all computation stays in the format. In high precision the cosine divides by the lengths of the
+    decoded numbers; otherwise vectors are brought to unit length before they are encoded.
 
-    Arrays of integers are `stored` "int8" or "bits" (`ranges` (2, D) where int8 or uint8 was
-    calibrated), as sentence-transformers' quantize_embeddings makes them; other arrays are floats.
+    Arrays of integers need `stored`: "int8" or "bits", as sentence-transformers'
+    quantize_embeddings makes them (with `ranges` (2, D) where int8 or uint8 was calibrated).
 
-    `Run.cut` counts, for each query, the documents outside the list that tie with the last one
-    in it, at the step where the format chose.
+    `Run.cut` counts, for each query, the documents outside the list that tie with the last one in
+    it; where candidates are rescored, the documents that tie with the last candidate.
 
     >>> from rankproof.precision import search
     >>> run = search(np.array([[1.0, 0.0]]), np.eye(2), 1)
@@ -103,14 +103,14 @@ def find_top_k(
     originals: Any = None,
     are_unit: bool = False,
 ) -> TopK:
-    """Return `search` as plain arrays.
+    """Return the result of `search` as plain arrays.
 
-    `are_unit`: every vector has unit length or is zero, and so had what Codes were made of.
+    `are_unit` is true if every vector has unit length or is zero, also those that were encoded.
     """
     check_depth(k)
     numbers: Any = documents.codes if isinstance(documents, Codes) else documents
     if is_torch(numbers) and bool(numbers.is_cuda):
-        return _find_on_gpu(queries, documents, k, pipeline, originals, are_unit)
+        return _find_on_gpu(queries, documents, k, pipeline, originals=originals, are_unit=are_unit)
     preparation = replace(pipeline, metric="dot") if are_unit else pipeline
     query_array, _ = prepare_vectors(queries, "queries", preparation)
     lengths = None
@@ -133,14 +133,10 @@ def find_top_k(
     if pipeline.scoring == "original":
         if originals is not None:
             originals, _ = prepare_vectors(originals, "originals", preparation)
-        vectors = check_originals(documents, originals)
-        rescorer = Scorer(query_array, vectors, "float32", plain=False)
+        vectors, form, normalize = check_originals(documents, originals), "float32", False
     else:
-        assert first_step.codes is not None
-        normalize = pipeline.metric == "cosine"
-        rescorer = Scorer(
-            query_array, first_step.codes, pipeline.format, plain=False, normalize=normalize
-        )
+        vectors, form, normalize = first_step.codes, pipeline.format, pipeline.metric == "cosine"
+    rescorer = Scorer(query_array, vectors, form, plain=False, normalize=normalize)
     return rescore_candidates(rescorer.pairs(best.documents), best, k)
 
 
@@ -168,7 +164,7 @@ def check_originals(documents: Any, originals: Any) -> Any:
 
 @fixed_sum.keep_subnormals()
 def find_best(scorer: Scorer, k: int) -> TopK:
-    """Return the k best of all documents by a scorer: a product selects, the fixed sum scores."""
+    """Return the k best of all documents; a fast product selects them, the fixed sum scores."""
     queries, total = len(scorer.queries), len(scorer)
     step = max(256, _BLOCK_SCORES // max(1, queries))
     shortlist = Shortlist(queries, k, scorer.chosen, scorer.rounded)
@@ -193,9 +189,9 @@ def rescore_candidates(scores: Array, candidates: TopK, k: int) -> TopK:
 
 
 def final_scorer(queries: Array, documents: Array, pipeline: ScoringPipeline) -> Scorer:
-    """Return the scorer behind the scores that `find_top_k` gives vectors (n, D).
+    """Return the scorer that makes the final scores of a pipeline, for vectors (n, D).
 
-    Where candidates are rescored, that is the scorer which does so.
+    Where candidates are rescored, it is the scorer of that step.
     """
     step = replace(pipeline, format="float32") if pipeline.scoring == "original" else pipeline
     query_array, _ = prepare_vectors(queries, "queries", step)
@@ -206,10 +202,10 @@ def final_scorer(queries: Array, documents: Array, pipeline: ScoringPipeline) ->
 
 @fixed_sum.keep_subnormals()
 def prepare_vectors(values: Any, label: str, pipeline: ScoringPipeline) -> tuple[Array, Array]:
-    """Return finite float32 vectors (n, D) to be multiplied, and bounds of their lengths (n,).
+    """Return finite float32 vectors (n, D) ready to be multiplied, and bounds of their lengths.
 
-    They have unit length under the cosine; but where it is that of the numbers that the format
-    holds, they keep their length, so that nothing but the format rounds them.
+    Under the cosine they are brought to unit length. The exception is the cosine of decoded numbers
+    (`has_decoded_cosine`): there they keep their length, so that only the format rounds them.
     """
     array = check_array(values, label)
     if is_torch(array):
@@ -226,10 +222,10 @@ def prepare_vectors(values: Any, label: str, pipeline: ScoringPipeline) -> tuple
 
 
 def make_storable(values: Array, lengths: Array, form: str) -> Array:
-    """Return vectors (n, D) whose direction a format can hold.
+    """Return vectors (n, D) whose direction a format can hold; for the cosine only.
 
-    A vector with a number beyond the largest of the format, or with only numbers that become 0 in
-    it, is brought to unit length: the cosine does not depend on lengths, and so none is refused.
+    A vector with a number beyond the largest of the format, or whose numbers would all become 0 in
+    it, is brought to unit length, which does not change its cosine. So no vector is refused.
     """
     shape = SHAPES[form]
     peak = np.maximum(values.max(axis=1, initial=0.0), -values.min(axis=1, initial=0.0))
@@ -245,10 +241,11 @@ def _find_on_gpu(
     documents: Any,
     k: int,
     pipeline: ScoringPipeline,
+    *,
     originals: Any,
     are_unit: bool,
 ) -> TopK:
-    """`find_top_k` where the documents, or their codes, lie on a GPU."""
+    """Return `find_top_k` where the documents, or their codes, lie on a GPU."""
     from rankproof.precision import gpu_formats
 
     is_coded = isinstance(documents, Codes)
@@ -260,7 +257,12 @@ def _find_on_gpu(
     query_array, _ = prepare_vectors(queries, "queries", preparation)
     check_dimensions(query_array.shape[1], _dimensions(documents))
     return gpu_formats.find_top_k(
-        query_array, documents, min(int(k), len(documents)), pipeline, originals, are_unit
+        query_array,
+        documents,
+        min(int(k), len(documents)),
+        pipeline,
+        originals=originals,
+        are_unit=are_unit,
     )
 
 
@@ -291,9 +293,9 @@ def to_run(
     name: str,
     doc: Any = None,
 ) -> Run:
-    """Return row numbers as a Run with ids; without ids the numbers name the rows.
+    """Return the best documents as a Run with ids; without ids, row numbers are the ids.
 
-    `doc` gives the ids of the results where those of all documents are not known.
+    `doc` holds the ids of the results, one after the other, where `document_ids` are not known.
     """
     import polars as pl
 
@@ -318,13 +320,13 @@ def to_run(
         ids = _row_numbers_as_ids(rows, documents) if all_ids is None else all_ids.gather(rows)
         return ids.rechunk().alias("doc")
 
-    # A million results have their scores long before they have their ids: those are made on use.
+    # For a million results, ids take much longer than scores, so they are made on first use.
     index = Later(lambda: kernels.index_documents(result_ids(), start))
     return Run(name, queries, start, Later(result_ids), score, dtype, cut, index)  # type: ignore[arg-type]
 
 
 def _row_numbers_as_ids(rows: Any, documents: int) -> Any:
-    """Return row numbers as text, each made once where there are fewer documents than results."""
+    """Return row numbers as text; each is converted once if documents are fewer than results."""
     import polars as pl
 
     if documents < len(rows):

@@ -1,8 +1,8 @@
 """A sum of products with the same bits on every machine, and how far a fast product may be from it.
 
-A BLAS product depends on the kernel chosen for the processor, on the shape of the block and on the
-number of threads. So a product only selects documents; what it selected is scored by one sum that
-IEEE arithmetic fixes:
+The last bits of a BLAS product depend on the processor, the shape of the block and the number of
+threads. So a product only selects documents; the selected ones are scored by a sum whose every step
+is one IEEE operation in a fixed order (the fixed sum):
 
     lane_j = ((x_j + x_{j+32}) + x_{j+64}) + …,  j = 0 … 31,  x_i = q_i · d_i in float64, exact
     16, 8, 4, 2, 1 times: lane_j = lane_j + lane_{j + half}
@@ -43,7 +43,7 @@ LANES = 32
 THREADS = max(1, min(8, os.cpu_count() or 1))
 _BLOCK_NUMBERS = 1 << 20  # float64 numbers in memory at a time
 _ONE_THREAD = 1 << 18  # products below which a second thread costs more than it saves
-CPU, GPU = 2.0**-24, 2.0**-23  # relative error of one float32 operation; tensor cores truncate
+CPU, GPU = 2.0**-24, 2.0**-23  # relative error of a float32 operation; tensor cores truncate
 
 
 @contextmanager
@@ -65,9 +65,9 @@ def keep_subnormals() -> Iterator[None]:
 class Slack:
     """The largest distance of a product from the fixed sum: factor · length + extra.
 
-    Any order of float32 sums errs by at most γ Σ|q_i d_i| ≤ γ ‖q‖ ‖d‖, γ = n u / (1 − n u) for
-    n = D operations; eight more cover the rounding of the fixed sum and of these bounds. Where
-    numbers below the smallest normal one are taken for zero, each term may lose as much again.
+    A float32 sum of n = D products in any order errs by at most γ Σ|q_i d_i| ≤ γ ‖q‖ ‖d‖ with
+    γ = n u / (1 − n u) (Higham 2002, Section 3.1). Eight more operations cover the rounding of the
+    fixed sum and of these bounds; `tiny` covers hardware that flushes subnormal numbers to zero.
     """
 
     factor: Array  # (Q,) float32
@@ -75,6 +75,7 @@ class Slack:
     lengths: Array  # (B,) float32, infinite where the product may overflow
 
     def __getitem__(self, queries: Any) -> Slack:
+        """Return the slack of some of the queries."""
         return Slack(self.factor[queries], self.extra[queries], self.lengths)
 
     def bounds(self, scores: Array) -> tuple[Array, Array]:
@@ -88,9 +89,9 @@ class Slack:
 
 
 def slack_of(queries: Float, documents: Array, dimensions: int) -> Slack:
-    """Return the slack of products of queries (Q,) and documents (B,) of these lengths.
+    """Return the slack of products of queries and documents, given lengths (Q,) and (B,).
 
-    Document lengths in float32 are taken as upper bounds.
+    Document lengths in float32 must be upper bounds; others are rounded up.
     """
     steps = (dimensions + 8) * CPU
     tiny = 2.0**-124 * (dimensions + 8)
@@ -112,7 +113,7 @@ def round_up(values: Float) -> Array:
 
 @functools.cache
 def threads() -> ThreadPoolExecutor:
-    """Return the thread pool of this process; starting threads takes as long as a small search.
+    """Return the thread pool of this process, which is kept since starting threads is slow.
 
     Its threads keep subnormal numbers (`keep_subnormals`).
     """
@@ -124,7 +125,7 @@ if hasattr(os, "register_at_fork"):  # a forked child has none of the parent's t
 
 
 def run_on_threads(work: Callable[[int, int], Any], count: int, products: float = math.inf) -> None:
-    """Call `work(low, high)` over parts of [0, count); on one core where the products are few."""
+    """Call `work(low, high)` on parts of [0, count) in threads; in this one if products are few."""
     pieces = min(THREADS, count) if products > _ONE_THREAD else 1
     if pieces <= 1:
         work(0, count)
@@ -195,11 +196,12 @@ def normalize(values: Array, length: Float | None = None) -> Array:
 
 
 def pairs(
-    queries: Array, documents: Array, start: Array, chosen: Array, out: Array, first: int = 0
+    queries: Array, documents: Array, start: Array, chosen: Array, *, out: Array, first: int = 0
 ) -> None:
     """Write to `out` (P,) float32 the scores of rows chosen[start[q]:start[q+1]] for each query q.
 
-    `documents` are the rows from number `first` on; `out` keeps its values for all other rows.
+    `documents` are the rows numbered from `first` on. Where `chosen` names other rows, `out` keeps
+    its values.
     """
     start, chosen = (np.ascontiguousarray(x, np.int64) for x in (start, chosen))
     if native is not None:
@@ -245,8 +247,8 @@ def products(query: Array, documents: Array) -> Array:
 def matrix(queries: Array, documents: Array) -> Array:
     """Return the scores (Q, N) float32 of all pairs.
 
-    A float64 product is so close to the fixed sum that both round to the same float32, except
-    where they lie between two float32 numbers: those pairs are summed.
+    A float64 product is so close to the fixed sum that both nearly always round to the same
+    float32. Where the bounds of the fixed sum round to two numbers, that sum is computed.
     """
     scores = np.empty((len(queries), len(documents)), np.float32)
     wide = queries.astype(np.float64)
@@ -263,7 +265,7 @@ def matrix(queries: Array, documents: Array) -> Array:
         if is_open.any():
             start = np.append(0, np.cumsum(is_open.sum(axis=1)))
             sums = np.empty(start[-1], np.float32)
-            pairs(queries, rows, start, np.nonzero(is_open)[1], sums)
+            pairs(queries, rows, start, np.nonzero(is_open)[1], out=sums)
             block[is_open] = sums
         scores[:, first : first + step] = block
     return scores

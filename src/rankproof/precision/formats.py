@@ -252,7 +252,7 @@ def truncate(vectors: Any, dimensions: int) -> Array:
             f"{dimensions} of {values.shape[1]} dimensions",
             remedy=f"keep between 1 and {values.shape[1]}",
         )
-    kept = values[:, :dimensions]
-    length, kept_length = fixed_sum.lengths(values), fixed_sum.lengths(kept)
-    factor = np.where(kept_length > 0, length / np.where(kept_length > 0, kept_length, 1.0), 1.0)
-    return (kept * factor[:, None]).astype(np.float32)
+    first = values[:, :dimensions]
+    length, first_length = fixed_sum.lengths(values), fixed_sum.lengths(first)
+    factor = np.where(first_length > 0, length / np.where(first_length > 0, first_length, 1.0), 1.0)
+    return (first * factor[:, None]).astype(np.float32)

@@ -149,6 +149,7 @@ def find_top_k(
     documents: Any,
     k: int,
     pipeline: ScoringPipeline,
+    *,
     originals: Any = None,
     are_unit: bool = False,
 ) -> TopK:

@@ -1,4 +1,4 @@
-"""How scores are made, in one description that every search, index and audit shares.
+"""How scores are made: one description that every search, index and audit shares.
 
 A score passes through steps, and each can create or break ties:
 
@@ -67,17 +67,17 @@ class ScoringPipeline:
     @property
     def name(self) -> str:
         """Format, scoring and kept dimensions: what must be equal to compare two models."""
-        kept = "" if self.dimensions is None else f", {self.dimensions} dimensions"
-        return f"{self.format}, {self.scoring}{kept}"
+        dimensions = "" if self.dimensions is None else f", {self.dimensions} dimensions"
+        return f"{self.format}, {self.scoring}{dimensions}"
 
     @property
     def is_plain(self) -> bool:
-        """True if nothing leaves the number format."""
+        """True if all computation stays in the number format."""
         return self.scoring == "plain"
 
     @property
     def rescores(self) -> bool:
-        """True if codes only choose candidates, which are then scored again."""
+        """True if codes only select candidates, which are then scored again."""
         return self.scoring in get_args(Rescore)
 
     @property

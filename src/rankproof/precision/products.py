@@ -1,4 +1,4 @@
-"""Scores of all pairs of vectors: products in float64, summed in one fixed order, kept in float32.
+"""Scores of all pairs of vectors: fixed sums (fixed_sum.py), rounded to float32.
 
 The bits are the same on every processor and GPU. `low=True` rounds the result to the format of the
 input, as scoring wholly in that format does.

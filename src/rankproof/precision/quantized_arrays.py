@@ -1,13 +1,13 @@
-"""Arrays of integers, and the vectors that they stand for.
+"""Integer arrays that an embedding library quantized, and the vectors that they stand for.
 
     int8    one number per integer: the integer itself, or a step between the least and the largest
             number of its dimension (`ranges`, as sentence-transformers' quantize_embeddings
             calibrates int8 and uint8)
     bits    the signs of eight numbers in a byte (its binary and ubinary), or one truth value each
 
-An array of integers does not say which of these it is, and read as the wrong one it gives a
-meaningless ranking. So the caller has to say it (`stored`), and arrays that cannot be of that kind
-are refused.
+Nothing in an array of integers tells which of these it is, and decoding it as the wrong kind gives
+a meaningless ranking. So the caller names the kind (`stored`), and arrays that cannot be of that
+kind are refused.
 """
 
 from __future__ import annotations

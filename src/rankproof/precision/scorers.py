@@ -1,9 +1,9 @@
 """Scores in a number format: of all queries with blocks of documents, or of chosen pairs.
 
-Plain scoring stays in the format: the fixed sum rounded to it, or products of codes. High precision
-keeps the fixed sum of a floating-point format in float32, and scores the full query against decoded
-documents where the format is made of codes (asymmetric scoring). Its cosine is that of the decoded
-numbers: a narrow format changes the length of a vector, so the scores are divided by that length.
+Plain scoring stays in the format: fixed sums rounded to it, or products of codes. High precision
+keeps the fixed sum of a floating-point format in float32; for codes it scores the full query
+against decoded documents (asymmetric scoring). Its cosine is that of the decoded numbers: a narrow
+format changes the length of a vector, so the scores are divided by the changed length.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _DECODED_NUMBERS = 1 << 23  # numbers of decoded documents in memory at a time
 class Scorer:
     """Scores of queries (Q, D) against documents in a number format, made on demand.
 
-    `lengths` (N,) float32, bounds of the documents' lengths, spare it a pass over them. With
-    `normalize` decoded documents are brought to unit length, and queries where the format rounds
-    them; without, both are multiplied as they are.
+    `lengths` (N,) float32 are bounds of the documents' lengths, if known; they save a pass over the
+    documents. With `normalize`, decoded documents are brought to unit length, and queries too where
+    the format rounds them.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Scorer:
             self.codes = encode(documents, form)  # type: ignore[arg-type]
         self._documents = None if self.codes is not None else np.asarray(documents)
         queries, self._query_scale = np.asarray(queries, np.float32), None
-        if plain or form in FLOATS:
+        if plain or form in FLOATS:  # queries of asymmetric scoring are not encoded
             document_scale = None if self.codes is None else self.codes.scale
             queries, self._query_scale = encode_queries(queries, form, document_scale)
             if normalize and not plain and form != "float32":
@@ -114,7 +114,7 @@ class Scorer:
         count, width = rows.shape
         if not rows.size:
             return np.zeros(rows.shape, np.float32)
-        # Row numbers above places: sorting these keys sorts each query's rows.
+        # Keys of row number (upper bits) and column: sorting them sorts each query's rows.
         keys = np.sort((rows.astype(np.int64) << 32) | np.arange(width), axis=1)
         start = np.arange(0, rows.size + 1, width)
         ascending = self.chosen(np.arange(count), start, (keys >> 32).ravel()).reshape(rows.shape)
@@ -133,7 +133,7 @@ class Scorer:
         scales: Array | None = None
         if self.codes is None and self.form == "float32":
             assert self._documents is not None
-            fixed_sum.pairs(query_rows, self._documents, start, rows, scores)
+            fixed_sum.pairs(query_rows, self._documents, start, rows, out=scores)
         else:
             distinct, rows = _renumber(rows, len(self))
             step = max(1, _DECODED_NUMBERS // max(1, self.queries.shape[1]))
@@ -142,7 +142,7 @@ class Scorer:
                 if part[-1] - part[0] == len(part) - 1:  # consecutive rows need no copy
                     part = slice(part[0], part[-1] + 1)
                 vectors, scale = self._vectors(part)
-                fixed_sum.pairs(query_rows, vectors, start, rows, scores, first)
+                fixed_sum.pairs(query_rows, vectors, start, rows, out=scores, first=first)
                 if scale is not None:
                     scales = np.empty(len(distinct), np.float32) if scales is None else scales
                     scales[first : first + step] = scale
@@ -150,7 +150,7 @@ class Scorer:
         return self._finish(scores, owner, None if scales is None else scales[rows])
 
     def _vectors(self, rows: Any) -> tuple[Array, Array | None]:
-        """Return documents (n, D) ready to be multiplied, and factors (n,) to apply afterwards."""
+        """Return documents (n, D) ready to be multiplied, and factors (n,) of their scores."""
         if self.codes is None:
             assert self._documents is not None
             vectors = round_to(np.asarray(self._documents[rows], np.float32), self.form)
@@ -195,7 +195,7 @@ class Scorer:
 
 
 def _renumber(rows: Array, total: int) -> tuple[Array, Array]:
-    """Return the distinct rows, ascending, and the place of each row among them."""
+    """Return the distinct rows, ascending, and the position of each row among them."""
     if len(rows) < total:
         distinct, places = np.unique(rows, return_inverse=True)
         return distinct, places
@@ -209,9 +209,10 @@ def _renumber(rows: Array, total: int) -> tuple[Array, Array]:
 def encode_queries(
     queries: Array, form: str, document_scale: Array | None
 ) -> tuple[Array, Array | None]:
-    """Return queries (Q, D) as plain numbers of a format, and the scale (Q, 1) they leave out.
+    """Return queries (Q, D) encoded as plain numbers, and the scale (Q, 1) to multiply scores by.
 
-    `document_scale` is the scale of the documents' codes; int8_dimension encodes queries with it.
+    `document_scale` is the scale of the documents' codes. In int8_dimension it belongs to each
+    dimension, so queries are multiplied by it before they are encoded.
     """
     if form in FLOATS:
         return round_to(queries, form), None
@@ -271,9 +272,10 @@ def check_rows(values: Any, label: str) -> None:
 
 
 def check_vectors(values: Array, label: str, unit: bool = False) -> Array:
-    """Return the lengths (n,) of vectors (n, D) float32; refuse those that cannot be scored.
+    """Return the lengths (n,) of vectors (n, D) float32; refuse numbers that are not finite.
 
-    With `unit`, zero vectors are refused too; without, the lengths are float32 upper bounds.
+    With `unit` (vectors are to be normalized) lengths are float64 and zero vectors are refused too;
+    without, lengths are float32 upper bounds.
     """
     check_rows(values, label)
     lengths = fixed_sum.lengths(values) if unit else fixed_sum.length_bounds(values)

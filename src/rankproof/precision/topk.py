@@ -1,12 +1,14 @@
 """The k best documents of every query, exactly, over any number of documents in blocks.
 
-A block holds exact scores, or products with the slack between them and the fixed sums. Documents
-that can still be among the k best stay on a shortlist until the fixed sum has scored them. Of equal
-scores the document with the lower row number is kept, so the result does not depend on the size of
-the blocks; `cut` counts the documents outside the k best that tie with the last one inside.
+Scores come in blocks of documents. They are exact, or products with a slack: bounds of the fixed
+sums. Documents that can still be among the k best stay on a shortlist until the fixed sum has
+scored them. Of documents with equal scores the one with the lower row number is kept, so that the
+result does not depend on the size of the blocks; `cut` counts the documents outside the k best that
+tie with the last one inside.
 
-Compiled code (`_topk.c`) works on the shortlist's arrays; without it numpy settles each block as it
-comes. Keys order results: the score in the upper 32 bits, the inverted row number in the lower.
+Compiled code (`_topk.c`) works on the shortlist's arrays; without it, numpy finds the k best after
+each block. Results are ordered by 64-bit keys: the score in the upper 32 bits, the inverted row
+number in the lower.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ native: Any = fixed_sum.compiled("_topk")
 # Returns scores (P,) of documents rows[start[i]:start[i+1]], ascending, for queries[i].
 Score = Callable[[Array, Array, Array], Array]
 
-_SHORTLISTED = 1 << 22  # documents on all shortlists together, unless 2 k each are more
+_SHORTLISTED = 1 << 22  # documents on all shortlists together; more only if 2 k each need it
 _PER_QUERY = 1 << 16  # documents on one shortlist at most
 
 
@@ -47,9 +49,10 @@ class TopK:
 
 
 class Shortlist:
-    """For each query the documents that can still be among its k best; blocks come in row order.
+    """For each query, the documents that can still be among its k best.
 
-    `score` returns the fixed sums of documents whose products were offered, in the format `form`.
+    Blocks must come in the order of rows. `score` returns exact scores of documents that were
+    offered as products; `form` is the format that these scores are rounded to.
     """
 
     def __init__(self, queries: int, k: int, score: Score | None = None, form: str = "float32"):
@@ -58,21 +61,21 @@ class Shortlist:
         self._score = score
         self._form = form
         smallest = 2 * k + 256
-        self._room = max(smallest, min(_PER_QUERY, _SHORTLISTED // max(1, queries)))
-        # Bounds of the sum and document, of which query q uses the first count[q].
-        self._low, self._high = (np.empty((queries, self._room), np.float32) for _ in range(2))
-        self._documents = np.empty((queries, self._room), np.uint32)
+        self._capacity = max(smallest, min(_PER_QUERY, _SHORTLISTED // max(1, queries)))
+        # Bounds of the score, and the document; query q uses the first count[q] of each.
+        self._low, self._high = (np.empty((queries, self._capacity), np.float32) for _ in range(2))
+        self._documents = np.empty((queries, self._capacity), np.uint32)
         self._count = np.zeros(queries, np.int64)
-        self._limit = np.full(queries, smallest, np.int64)  # count at which C compacts the list
-        self._bar = np.full(queries, np.nan, np.float32)  # the k-th best score, NaN before there is
-        self._tied = np.zeros(queries, np.int64)  # documents dropped that tie with the bar
+        self._limit = np.full(queries, smallest, np.int64)  # count at which C code drops losers
+        self._threshold = np.full(queries, np.nan, np.float32)  # k-th best score; NaN: none yet
+        self._tied = np.zeros(queries, np.int64)  # dropped documents that tie with the threshold
 
     def offer(self, scores: Array, first: int, slack: Slack | None = None) -> None:
         """Add scores (Q, B) of documents first, first + 1, …; without slack they are exact."""
         if native is None:
             self._offer_plain(scores, first, slack)
             return
-        position = np.zeros(self._queries, np.int64)  # in the block, where each query goes on
+        position = np.zeros(self._queries, np.int64)  # next document of the block, by query
         zeros = np.zeros(self._queries, np.float32)
         factor, extra, lengths = (
             (zeros, zeros, None) if slack is None else (slack.factor, slack.extra, slack.lengths)
@@ -80,13 +83,13 @@ class Shortlist:
         shape = SHAPES[self._form]
 
         def offer_part(low: int, high: int) -> None:
-            state = (self._arrays, self.k, self._room)
+            state = (self._arrays, self.k, self._capacity)
             block = (scores, scores.shape[1], first, factor, extra, lengths)
             native.offer(*state, *block, *shape, position, low, high)
 
         while True:
             self._run_on_threads(offer_part)
-            # A list may also be full at the end of a block, and would have no room for the next.
+            # A list may also be full at the end of a block, without space for the next block.
             is_full = (position < scores.shape[1]) | (self._count >= self._limit)
             if not is_full.any():
                 return
@@ -103,7 +106,7 @@ class Shortlist:
             keys = _keys_of(self._low[:, :kept], self._documents[:, :kept])
         else:
             keys = np.empty((self._queries, kept), np.uint64)
-            state = (self._arrays, self.k, self._room, keys.view(np.int64), kept)
+            state = (self._arrays, self.k, self._capacity, keys.view(np.int64), kept)
             self._run_on_threads(lambda low, high: native.close(*state, low, high))
         self._run_on_threads(lambda low, high: keys[low:high].sort(axis=1))
         return TopK(*_open_keys(keys[:, ::-1]), self._tied)
@@ -112,11 +115,11 @@ class Shortlist:
     def _arrays(self) -> tuple[Array, ...]:
         """The state that compiled code reads and writes, in its order."""
         bounds = (self._low, self._high, self._documents)
-        return (*bounds, self._count, self._limit, self._bar, self._tied)
+        return (*bounds, self._count, self._limit, self._threshold, self._tied)
 
     def _compact(self) -> None:
         """Drop documents that can no longer be among the k best."""
-        state = (self._arrays, self.k, self._room)
+        state = (self._arrays, self.k, self._capacity)
         self._run_on_threads(lambda low, high: native.compact(*state, low, high))
 
     def _score_exactly(self, queries: Array) -> None:
@@ -124,7 +127,7 @@ class Shortlist:
         assert self._score is not None
         start = np.append(0, np.cumsum(self._count[queries]))
         documents = np.empty(start[-1], np.int64)
-        state = (self._arrays, self.k, self._room, queries, start, documents)
+        state = (self._arrays, self.k, self._capacity, queries, start, documents)
         native.move(*state, None, self._queries)  # reads the documents
         scores = np.ascontiguousarray(self._score(queries, start, documents), np.float32)
         native.move(*state, scores, self._queries)  # writes their scores
@@ -135,7 +138,7 @@ class Shortlist:
         fixed_sum.run_on_threads(work, self._queries)
 
     def _offer_plain(self, scores: Array, first: int, slack: Slack | None) -> None:
-        """`offer` without compiled code: every block is settled when it comes."""
+        """Do the work of `offer` without compiled code: find the k best after each block."""
         scores = scores + np.float32(0.0)
         documents = np.arange(first, first + scores.shape[1])
         if slack is None:
@@ -148,10 +151,10 @@ class Shortlist:
         kept = min(self.k, keys.shape[1])
         if keys.shape[1] >= self.k:
             all_scores, _ = _open_keys(keys)
-            bar = all_scores[:, self.k - 1]
-            dropped_ties = (all_scores[:, self.k :] == bar[:, None]).sum(axis=1)
-            self._tied = np.where(bar == self._bar, self._tied, 0) + dropped_ties
-            self._bar = bar
+            threshold = all_scores[:, self.k - 1]
+            dropped_ties = (all_scores[:, self.k :] == threshold[:, None]).sum(axis=1)
+            self._tied = np.where(threshold == self._threshold, self._tied, 0) + dropped_ties
+            self._threshold = threshold
         self._low[:, :kept], self._documents[:, :kept] = _open_keys(keys[:, :kept])
         self._count[:] = kept
 
@@ -159,11 +162,11 @@ class Shortlist:
         """Return keys (Q, B) of fixed sums; 0 for documents that are not among the k best."""
         assert self._score is not None
         low, high = (round_to(bound, self._form) for bound in slack.bounds(scores))
-        bar = np.where(np.isnan(self._bar), np.float32(-np.inf), self._bar)
+        threshold = np.where(np.isnan(self._threshold), np.float32(-np.inf), self._threshold)
         if low.shape[1] >= self.k:
             place = low.shape[1] - self.k
-            bar = np.maximum(bar, np.partition(low, place, axis=1)[:, place])
-        can_win = high >= bar[:, None]
+            threshold = np.maximum(threshold, np.partition(low, place, axis=1)[:, place])
+        can_win = high >= threshold[:, None]
         is_open = can_win & (low != high)
         start = np.append(0, np.cumsum(is_open.sum(axis=1)))
         chosen = documents[np.nonzero(is_open)[1]]
@@ -202,11 +205,11 @@ def top_k(blocks: Iterable[Array], queries: int, k: int) -> TopK:
 
 
 def rows_near_top(scores: Array, k: int, slack: float) -> Array:
-    """Return the rows (n,), ascending, with a score (N,) within the slack of the k-th best."""
+    """Return the rows (n,), ascending, whose score is at most `slack` below the k-th best."""
     if native is not None:
         rows = np.empty(min(len(scores), 4 * k + 256), np.int64)
         count = native.near(scores, k, slack, rows)
         if count >= 0:
             return rows[:count]
-    bar = np.partition(scores, len(scores) - k)[len(scores) - k]
-    return np.flatnonzero(scores >= float(bar) - slack)
+    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return np.flatnonzero(scores >= float(threshold) - slack)

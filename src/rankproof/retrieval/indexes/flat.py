@@ -137,7 +137,7 @@ class FlatIndex:
             return None
         rows = rows_near_top(fixed_sum.products(query, vectors), k, 2.0 * error)
         exact = np.empty(len(rows), np.float32)
-        fixed_sum.pairs(query, vectors, np.array([0, len(rows)]), rows, exact)
+        fixed_sum.pairs(query, vectors, np.array([0, len(rows)]), rows, out=exact)
         order = np.argsort(-exact, kind="stable")
         ordered = exact[order]
         cut = np.count_nonzero(ordered[k:] == ordered[k - 1]) if len(rows) > k else 0
