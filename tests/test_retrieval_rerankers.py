@@ -134,7 +134,7 @@ def test_each_passage_is_embedded_once_while_memory_lasts(encoder: str) -> None:
         tight.score(QUERY, long[start : start + 10])
     tight.score(QUERY, long[-10:])
     assert tight.embedded == 90  # the latest are still there
-    assert sum(v.nbytes for v, _ in tight._kept.values()) <= 1 << 20
+    assert sum(v.nbytes for v, _ in tight._vectors.values()) <= 1 << 20
 
 
 def test_memory_is_bounded_and_dropped_passages_are_embedded_again(
@@ -401,7 +401,7 @@ def test_token_vectors_in_memory_are_counted(encoder: str, tmp_path: Path) -> No
     reranker = maxsim(encoder)
     assert reranker.bytes_each is None
     reranker.score(QUERY, PASSAGES)
-    held = sum(vectors.nbytes for vectors, _ in reranker._kept.values())
+    held = sum(vectors.nbytes for vectors, _ in reranker._vectors.values())
     assert reranker.bytes_each == pytest.approx(held / 12)
     # Words that the model does not know are special tokens to it.
     own = {"type": "maxsim", "model": encoder, "special_tokens": True}

@@ -120,7 +120,7 @@ def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs) -> None:
         store.execute("UPDATE queries SET asked = text")
         return
     with _open_workshop(inputs) as shop:
-        rewrite_text = shop.rewriting(settings.rewriter)
+        rewrite_text = shop.rewrite_function(settings.rewriter)
         for query, _, text, asked in rows:
             if asked is None:
                 new_text = replace_surrogates(rewrite_text(text).text)

@@ -14,7 +14,7 @@ from rankproof.foundation.arrays import Array
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import write_atomically
 
-_HEADER = "said"  # name of the array that holds the header
+_HEADER = "said"  # name of the array that holds the header, in every archive written so far
 
 
 def write_archive(

@@ -122,6 +122,7 @@ class Cache:
             yield self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file and prepare its table; close it if that fails."""
         connection = connect(self.path)
         try:
             self._prepare(connection)
@@ -132,6 +133,7 @@ class Cache:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Create the table of entries; refuse a file of another version."""
         (layout,) = connection.execute("PRAGMA user_version").fetchone()
         if layout not in (0, _SCHEMA_VERSION):
             raise InputError(

@@ -1,8 +1,8 @@
-"""One question to a chat model behind any server that speaks OpenAI's chat shape.
+"""Questions to a chat model behind any server with OpenAI's chat interface.
 
-Servers and models differ in what they accept: a JSON schema, the name of the limit of tokens, a
-temperature. The client begins with everything, and leaves out or renames what a refusal names; what
-it learns holds for all later questions. Retries are those of the HTTP client (`http.py`).
+Servers and models differ in what they accept: a JSON schema, the name of the token limit, a
+temperature. The client begins with all options, and drops or renames one that a refusal names; this
+then holds for all later questions. Retries are those of the HTTP client (`http.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rankproof.retrieval.http import (
     quote_message,
 )
 
-_TOKEN_LIMIT = 1 << 40  # larger counts are not believed
+_TOKEN_LIMIT = 1 << 40  # larger counts are ignored as errors of the server
 OPENAI = "https://api.openai.com/v1"
-TokenLogs = tuple[tuple[str, dict[str, float]], ...]  # each token, and log P of the likeliest there
+TokenLogs = tuple[tuple[str, dict[str, float]], ...]  # each token, and log P of its likeliest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Answer:
     model: str  # as the server names it
     counted: bool = True  # False: the server did not count tokens, and these are estimates
     tries: int = 1
-    cut: bool = False  # it ended at the limit of tokens, not by itself
+    cut: bool = False  # True: it was cut off at the limit of tokens
     chances: TokenLogs = ()
-    unread: str | None = None  # why the server's answer could not be read, where it was paid for
+    unread: str | None = None  # why a paid answer could not be read; None if it could
 
 
 def estimate_tokens(text: str) -> int:
@@ -61,6 +61,8 @@ def unused_code(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ModelAddress(Address):
+    """An address, and the model that errors name."""
+
     model: str = ""  # for errors that name it
 
 
@@ -135,6 +137,7 @@ class Chat:
     def _send(
         self, system: str, user: str, schema: dict[str, Any] | None, options: dict[str, Any]
     ) -> Answer:
+        """Send one request; return its answer and cost, also if it is unreadable but paid for."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
@@ -255,12 +258,13 @@ def read_reply(answer: Any) -> Reply:
 
 
 class _ServerError(Unreadable):
-    """An error that comes as an answer with status 200."""
+    """An error of the server in an answer with status 200."""
 
     is_error = True
 
 
 def _read_usage(answer: Any) -> Usage:
+    """Return the tokens that an answer counts; counts that are no whole numbers are ignored."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     counts = [
         usage.get(key) if isinstance(usage, dict) else None
@@ -284,6 +288,7 @@ def _read_logprobs(logprobs: Any) -> TokenLogs:
 
 
 def _log_probability(logprob: Any) -> float:
+    """Return a log probability; raise ValueError for a number above 0 or NaN."""
     value = float(logprob)
     if not value <= 0:  # also NaN
         raise ValueError

@@ -181,6 +181,7 @@ class _SectionCutter:
         yield int(start), int(last)
 
     def _levels(self) -> Iterator[_Boundaries]:
+        """Yield the places where a chunk may end, the best kind first: separators to words."""
         by_separators = self.settings.by == "separators"
         min_size = self.settings.size // 2 if by_separators else 0
         if by_separators:

@@ -130,6 +130,7 @@ def part(
     """
 
     def declare(make: T) -> T:
+        """Register a class or function as a component; refuse a type that is already taken."""
         settings = _settings_class(make)
         if (kind, name) in _registered and _registered[kind, name].make is not make:
             raise InputError(
@@ -258,6 +259,8 @@ class GuardedComponent:
         return self._guard(attribute, value) if attribute in METHODS[self._kind] else value
 
     def _guard(self, method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method with one-line errors and a check of what it returns."""
+
         @wraps(method)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             try:

@@ -54,20 +54,20 @@ def doubt(scores: Any) -> float:
 def learn_threshold(doubts: Float, gained: Float, lose: float) -> float:
     """Return the doubt above which to rerank deep.
 
-    As few pilot queries as possible are reranked deep, those with the largest doubt first, such
-    that the mean quality lost on the others is at most `lose`. `gained` (P,) is what each query
-    gains by depth; NaN does not count.
+    With it as few pilot queries as possible are reranked deep, those with the largest doubt first,
+    while the mean quality lost on the others is at most `lose`. `gained` (P,) is the quality that
+    deep reranking adds to each query; queries with NaN are ignored.
 
     >>> from rankproof.retrieval.depth import learn_threshold
     >>> doubts, gained = np.array([0.5, 0.6, 0.8, 0.9]), np.array([0.0, 0.0, 0.1, 0.2])
     >>> round(learn_threshold(doubts, gained, lose=0.01), 3)
     0.7
     """
-    known = ~np.isnan(gained)
-    if not known.any():
+    is_known = ~np.isnan(gained)
+    if not is_known.any():
         return -np.inf
-    order = np.argsort(-doubts[known], kind="stable")
-    doubts, gained = doubts[known][order], gained[known][order]  # the largest doubt first
+    order = np.argsort(-doubts[is_known], kind="stable")
+    doubts, gained = doubts[is_known][order], gained[is_known][order]  # the largest doubt first
     # mean_loss[j]: where the first j queries are reranked deep.
     mean_loss = (gained.sum() - np.concatenate([[0.0], np.cumsum(gained)])) / len(gained)
     # A threshold cannot separate queries of equal doubt.
@@ -79,6 +79,7 @@ def learn_threshold(doubts: Float, gained: Float, lose: float) -> float:
 
 
 def _check_scores(scores: Any) -> Float:
+    """Return the scores of one query as float64; refuse other shapes and numbers not finite."""
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not len(values):
         raise InputError(

@@ -101,10 +101,12 @@ class _SimilarSets:
         self._start = array("q", [0])
 
     def _prefix(self, members: Int) -> Int:
+        """Return the shingles of a set, of which a similar set must share one."""
         shared = math.ceil(self._threshold * len(members) - _ROUNDING)
         return members[: len(members) - shared + 1]
 
     def add(self, members: Int) -> None:
+        """Add a set to the index, under each shingle of its prefix."""
         set_number = len(self._start) - 1
         for position, shingle in enumerate(self._prefix(members).tolist()):
             posting = self._postings.setdefault(shingle, (array("q"), array("q"), array("q")))

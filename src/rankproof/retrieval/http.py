@@ -55,7 +55,7 @@ _LONGEST_RETRY_AFTER = 600.0  # seconds; a server that asks for more is not wait
 _LONGEST_BACKOFF = 60.0  # seconds
 _TIMEOUTS_PER_ANSWER = 10  # timeout_s limits a single read, and servers may send blanks meanwhile
 _LARGEST = 1 << 30  # bytes of an answer
-_LISTEN = 0.2  # seconds; an uninterrupted wait would not notice Ctrl-C
+_LISTEN = 0.2  # seconds of one wait; a single long wait would not notice Ctrl-C
 _QUOTED = 160  # characters of an answer that an error quotes
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # also matches valid pairs, which are rare
 _RETRIED = {408, 409, 429}
@@ -222,7 +222,7 @@ class JsonClient:
         self._url = url.copy_with(username=None, password=None)
         self.host = f"{url.host}:{url.port}" if url.port else url.host
         self._stopping = threading.Event()
-        # Of each thread: `stopping`, the event of its request; `check_time`, see _receive.
+        # Attributes by thread: `stopping`, the event of its request; `check_time`, see _receive.
         self._thread = threading.local()
         self._sleep = sleep or self._pause
         self._now, self._clock, self._random = now, clock, random.Random(seed)
@@ -266,11 +266,12 @@ class JsonClient:
         spent: Callable[[T], int] | None = None,
         paid: bool = False,
     ) -> Response[T]:
-        """Send a request, again while that can help, and return the answer with what it took.
+        """Send a request, again if that can help; return the answer as read, with its cost.
 
-        `path` is added to the url; a body of None is not sent. `tokens` are taken from the rate of
-        tokens beforehand, and `spent` says afterwards how many they were. If answers are `paid`
-        for, one that cannot be read is reported at once, so that the caller can count its cost.
+        `path` is added to the url; a body of None is not sent. `tokens` is the estimate that the
+        rate limit is charged beforehand, and `spent` returns the number of tokens of an answer. If
+        answers are `paid` for, one that cannot be read is reported at once instead of requested
+        again, so that the caller can count its cost.
         """
         from tenacity import Retrying, retry_if_exception
 
@@ -286,7 +287,7 @@ class JsonClient:
         )
         self._thread.stopping = request.stopping
 
-        def may_help(failure: BaseException) -> bool:
+        def can_retry(failure: BaseException) -> bool:
             is_charged = paid and getattr(failure, "unread", None) is not None
             return isinstance(failure, _TryAgain) and not is_charged
 
@@ -294,7 +295,7 @@ class JsonClient:
             return state.attempt_number >= self.server.attempts or request.is_stopped
 
         retrying = Retrying(
-            retry=retry_if_exception(may_help),
+            retry=retry_if_exception(can_retry),
             stop=is_last,
             wait=self._seconds_to_wait,
             sleep=self._sleep,
@@ -330,6 +331,7 @@ class JsonClient:
         return Response(value, time.perf_counter() - start, request.tries)
 
     def _exchange(self, request: _Request[T]) -> T:
+        """Send the request and return its answer; raise `_TryAgain` if another try may help."""
         httpx = _httpx()
         try:
             with interrupts.waiting_for(self.host):
@@ -402,6 +404,7 @@ class JsonClient:
         return Refused(status, problem, place=self.host, remedy=remedy)
 
     def _remedy(self, status: int) -> str:
+        """Return what the user can do about a refusal with this status."""
         if status in (401, 403):
             variable = self.server.key_env
             if variable is None:
@@ -451,8 +454,9 @@ class JsonClient:
     def _pause(self, seconds: float) -> None:
         """Sleep until the time is over or the thread's request is stopped."""
         stopping, end = self._thread.stopping, time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not stopping.wait(min(left, _LISTEN)):
-            pass
+        while (remaining := end - time.monotonic()) > 0:
+            if stopping.wait(min(remaining, _LISTEN)):
+                return
 
 
 def _check_time_of_reads(thread: threading.local, event: str, info: dict[str, Any]) -> None:
@@ -502,6 +506,7 @@ def find_count(answer: Any, *paths: tuple[str, ...]) -> int | float | None:
 
 
 def _httpx() -> Any:
+    """Import the HTTP library, and remove secrets from what it logs."""
     try:
         import httpx2
         import tenacity  # noqa: F401
@@ -531,6 +536,7 @@ def _trusted_certificates() -> Any:
 
 
 def _proxy() -> Any:
+    """Return the proxy that the environment names for rankproof, or None."""
     httpx = _httpx()
     address = os.environ.get(PROXY) or None
     if address is None:

@@ -89,6 +89,7 @@ class LuceneSettings(Settings):
     @field_validator("url")
     @classmethod
     def _address(cls, url: str) -> str:
+        """Refuse a url that is not an address."""
         try:
             parts = urlsplit(url.strip())
             parts.port  # noqa: B018  read to be checked
@@ -103,6 +104,7 @@ class LuceneSettings(Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> LuceneSettings:
+        """Refuse settings that contradict each other."""
         if (self.mode == "bm25") != (self.embedder is None):
             problem = "needs an embedder" if self.embedder is None else "takes no embedder"
             raise InputError(f"mode {self.mode} {problem}", remedy="see docs/engines.md")

@@ -1,8 +1,8 @@
-"""What every embedder and reranker does around its model.
+"""Calls of embedding and reranking models: batches, cache, and checks of the output.
 
-A text that occurs twice, or that is in the cache, is not computed again. The model gets the missing
-texts in batches, and each batch is stored before the next is computed, so that a run that stops
-loses one batch at most.
+Every embedder and reranker calls its model through these functions. A text that occurs twice, or
+that is in the cache, is not computed again. Missing texts go to the model in batches, and each is
+stored before the next is computed, so that an interrupted run loses at most one batch.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def embed_texts(
     """
 
     def compute_checked(batch_texts: list[str]) -> Vectors:
+        """Compute a batch of vectors; refuse numbers that are not finite."""
         computed = _check_finite(compute(batch_texts), batch_texts, place)
         vectors: Vectors = unit_vectors(computed) if normalise else computed.astype(np.float32)
         return vectors
@@ -109,8 +110,8 @@ def embed_texts(
 def padded_batches(texts: Sequence[str], count: int) -> Iterator[list[str]]:
     """Yield batches of at most `count` texts, in their order.
 
-    Texts so long that a whole batch, padded to them, would not fit into memory come last, sorted by
-    length, and fewer at a time.
+    Long texts, of which a whole padded batch would not fit into memory, come last, sorted by length
+    and in smaller batches.
     """
     longest = _BATCH_CHARACTERS // count
     short = [text for text in texts if len(text) <= longest]
@@ -161,6 +162,7 @@ _OLD_ENTRY = struct.Struct("<dd?")  # as it was stored before searches were coun
 
 
 def _unpack_pair(value: bytes) -> PairScore:
+    """Return a stored score, also one stored without its searches."""
     entry = _OLD_ENTRY if len(value) == _OLD_ENTRY.size else _ENTRY
     return PairScore(*entry.unpack(value))
 
@@ -183,6 +185,7 @@ def score_pairs(
     """
 
     def compute_checked(texts: list[str]) -> list[PairScore]:
+        """Score a batch; refuse scores that are not finite."""
         scores = compute(texts)
         for text, result in zip(texts, scores, strict=True):
             if not np.isfinite(result.score):

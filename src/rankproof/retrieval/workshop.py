@@ -1,11 +1,11 @@
-"""The place that embeds, indexes, searches, fuses, reranks and rewrites, each thing once.
+"""Embeds, indexes, searches, reranks and rewrites over one corpus, and computes each result once.
 
     questions ─ rewrite ─▶ vectors ─ index ─▶ lists ─ fuse ─▶ pools ─ rerank ─▶ scores
     passages ────────────▶ vectors ─┘
 
-Everything that is made is kept on disk under a digest of all that decides it (`identity.py`), so
-that no command makes it again and a run that was killed goes on where it stopped. A choice
-(`chosen`) is the settings of a component, or an object that satisfies its Protocol.
+Every result is stored on disk under a digest of everything that decides it (`identity.py`). So no
+command computes it again, and an interrupted run resumes where it stopped. A choice (`chosen`) is
+the settings of a component, or an object that satisfies its Protocol.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,38 +46,28 @@ from rankproof.retrieval.protocols import (
 from rankproof.retrieval.ranked_lists import has_rising_scores, keep_first
 
 T = TypeVar("T")
-Tell = Callable[[float], None]
+ReportProgress = Callable[[float], None]  # called with the number of texts done
 EngineKind = Literal["sparse", "retriever"]
 PART = 1024  # texts embedded between two writes
 
 
-def quiet(amount: float) -> None:
-    """For those who do not want to be told of work done."""
+class SwitchableCache(Cache):
+    """A cache that can be switched off while calls are timed.
 
-
-Told = Callable[[str, float], AbstractContextManager[Tell]]  # (label, total) → a bar, say
-
-
-def silent(label: str, total: float) -> AbstractContextManager[Tell]:
-    """For those who do not want to see it."""
-    return nullcontext(quiet)
-
-
-class Recorder(Cache):
-    """A cache that can be switched off: for reading, so that calls can be timed, and for writing,
-    so that the time of a local call does not include that of the disk."""
+    Without reading every call is made again; without writing its time does not include the disk's.
+    """
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        self.recalls = self.keeps = True
+        self.is_readable = self.is_writable = True
 
     def get_many(self, fingerprint: str, role: str, texts: Sequence[str]) -> list[bytes | None]:
-        if self.recalls:
+        if self.is_readable:
             return super().get_many(fingerprint, role, texts)
         return [None] * len(texts)
 
     def put_many(self, fingerprint: str, role: str, values: Mapping[str, bytes]) -> None:
-        if self.keeps:
+        if self.is_writable:
             super().put_many(fingerprint, role, values)
 
 
@@ -100,14 +90,14 @@ class Texts:
 
 
 class Workshop:
-    """Embedders, vectors, indexes, lists and scores over one corpus, kept in a folder."""
+    """Embedders, vectors, indexes, lists and scores over one corpus, stored in a folder."""
 
     def __init__(self, passages: Texts, folder: Path | None = None):
         self.passages = passages
         self.folder = folder or make_cache_folder()
-        self.cache = Recorder(self.folder)
-        self.spent = 0.0  # seconds inside embedders, indexes and rerankers
-        self._made: dict[Any, Any] = {}
+        self.cache = SwitchableCache(self.folder)
+        self.seconds_spent = 0.0  # inside embedders, indexes and rerankers
+        self._results: dict[tuple[str, str], Any] = {}  # in memory, by kind and digest
         # Of each file of vectors: embedder, its token limit, texts that exceed it.
         self._truncated: dict[str, tuple[str, int, int]] = {}
 
@@ -130,51 +120,52 @@ class Workshop:
         self._scratch.cleanup()
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Add the time of the block to `spent`."""
+    def timed(self) -> Iterator[None]:
+        """Add the time of the block to `seconds_spent`."""
         start = time.perf_counter()
         try:
             yield
         finally:
-            self.spent += time.perf_counter() - start
+            self.seconds_spent += time.perf_counter() - start
 
-    # ------------------------------------------------------------------ made once, and kept
+    # ----------------------------------------------------- results in memory and on disk
 
     def _once(self, kind: str, decides: Any, make: Callable[[], T]) -> T:
-        """Return what was made for this kind and these deciding values, or make it."""
+        """Return the result that these values decide; `make` it the first time."""
         key = (kind, digest(decides))
-        if key not in self._made:
-            self._made[key] = make()
-        made: T = self._made[key]
-        return made
+        if key not in self._results:
+            self._results[key] = make()
+        result: T = self._results[key]
+        return result
 
     def _make(self, kind: Any, chosen: Any) -> Any:
-        """Make an embedder, reranker or rewriter once; models are loaded, servers not yet asked."""
+        """Make an embedder, reranker or rewriter once; models are loaded, servers not called."""
 
         def make() -> Any:
-            with self.working():
+            with self.timed():
                 return make_component(kind, chosen, cache=self.cache)
 
         return self._once(kind, identity(chosen), make)
 
     @cached_property
     def _scratch(self) -> TemporaryDirectory[str]:
-        """Folder for results of objects without a fingerprint, which cannot be used again."""
+        """Temporary folder for results of objects without a fingerprint, which are not reused."""
         return TemporaryDirectory(prefix="rankproof-")
 
     def _file(self, kind: str, decides: Any, ending: str) -> Path:
+        """Return the file of the result that these values decide."""
         folder = self.folder if is_reproducible(decides) else Path(self._scratch.name)
         return folder / kind / f"{digest(decides)[:32]}{ending}"
 
     def _read_or_make(
         self, file: Path, read: Callable[[Path], T], write: Callable[[], object]
     ) -> T:
-        """Read a file; `write` it first where it is absent, or damaged by a power cut."""
+        """Return the content of a file; `write` it first if it is absent or damaged."""
         if file.is_file():
             try:
                 return read(file)
             except (pl.exceptions.PolarsError, OSError, ValueError, EOFError):
-                pass
+                pass  # damaged by a power cut, say
         write()
         return read(file)
 
@@ -183,7 +174,7 @@ class Workshop:
     def rewriter(self, chosen: Any) -> Any:
         return self._make("rewriter", chosen)
 
-    def rewriting(self, chosen: Any) -> Callable[[str], Rewritten]:
+    def rewrite_function(self, chosen: Any) -> Callable[[str], Rewritten]:
         """Return the function that rewrites a question; replies of servers are cached."""
         if chosen is None:
             return Rewritten
@@ -200,26 +191,28 @@ class Workshop:
         key = ("rewriting", fingerprint(chosen))
 
         def rewrite_cached(question: str) -> Rewritten:
+            """Rewrite a question, unless its rewriting is cached."""
             (entry,) = self.cache.get_many(*key, [question])
             if entry is None:
-                made = rewrite(question)
-                # The third place held the refused reply, which is no longer kept.
-                entry = json.dumps([made.text, made.kept, None, made.tokens]).encode()
+                rewritten = rewrite(question)
+                # The third value was the refused reply, which is no longer stored.
+                values = [rewritten.text, rewritten.kept, None, rewritten.tokens]
+                entry = json.dumps(values).encode()
                 self.cache.put_many(*key, {question: entry})
-            text, kept, _, tokens = (*json.loads(entry), None, None)[:4]
+            text, kept, _, tokens = (*json.loads(entry), None, None)[:4]  # old entries have fewer
             return Rewritten(text, kept, tokens=tuple(tokens) if tokens else None)
 
         return rewrite_cached
 
-    def rewritten(self, chosen: Any, questions: Texts) -> Texts:
-        """Return all questions as they are searched."""
+    def rewrite_all(self, chosen: Any, questions: Texts) -> Texts:
+        """Return all questions as they are searched: rewritten, if a rewriter was chosen."""
         if chosen is None:
             return questions
 
         def make() -> Texts:
-            texts, rewrite = [], self.rewriting(chosen)
+            texts, rewrite = [], self.rewrite_function(chosen)
             for question in questions.texts:
-                with self.working():
+                with self.timed():
                     texts.append(rewrite(question).text)
                 advance()
             return Texts(questions.ids, texts)
@@ -232,13 +225,16 @@ class Workshop:
         embedder: Embedder = self._make("embedder", chosen)
         return embedder
 
-    def vectors(self, chosen: Any, texts: Texts, tell: Tell = advance) -> Vectors:
-        """Return (n, D) vectors of the passages, or of questions, stored in parts as they come."""
+    def vectors(self, chosen: Any, texts: Texts, report: ReportProgress = advance) -> Vectors:
+        """Return vectors (n, D) of the passages or of questions, stored part by part."""
         role = "passages" if texts is self.passages else "queries"
         key = [identity(chosen), role, texts.digest]
-        return self._once("vectors", key, lambda: self._embed(chosen, role, texts.texts, tell))
+        return self._once("vectors", key, lambda: self._embed(chosen, role, texts.texts, report))
 
-    def _embed(self, chosen: Any, role: str, texts: Sequence[str], tell: Tell) -> Vectors:
+    def _embed(
+        self, chosen: Any, role: str, texts: Sequence[str], report: ReportProgress
+    ) -> Vectors:
+        """Return vectors of texts, read from stored parts or computed and stored."""
         parts = []
         for first in range(0, len(texts), PART):
             batch = texts[first : first + PART]
@@ -248,16 +244,17 @@ class Workshop:
             (truncated,) = self.cache.get_many("cut", role, [file.stem])
             if truncated is not None:
                 self._truncated[file.stem] = json.loads(truncated)
-            tell(len(batch))
+            report(len(batch))
         if not parts:
             raise InputError("there is nothing to embed", remedy="give one text or more")
         return np.concatenate(parts)
 
     def _write_vectors(self, chosen: Any, role: str, texts: Sequence[str], file: Path) -> None:
+        """Embed texts and store their vectors, and the number of texts that were truncated."""
         embedder = self.embedder(chosen)
         truncated_before = getattr(embedder, "cut", 0)
         embed = embedder.embed_passages if role == "passages" else embedder.embed_queries
-        with self.working():
+        with self.timed():
             embedded = embed(texts)
         vectors = check_embedded(embedded, len(texts), embedder.name)
         if not isinstance(chosen, Settings) or isinstance(chosen, ForeignSettings):
@@ -267,8 +264,8 @@ class Workshop:
             entry = json.dumps([embedder.name, getattr(embedder, "reads", None), truncated])
             self.cache.put_many("cut", role, {file.stem: entry.encode()})
 
-    def shortened(self, chosen: Any, size: int | None, texts: Texts) -> Vectors:
-        """Return the first dimensions of each vector, scaled to length 1 again."""
+    def truncated_vectors(self, chosen: Any, size: int | None, texts: Texts) -> Vectors:
+        """Return the first `size` dimensions of each vector, scaled to length 1 again."""
         vectors = self.vectors(chosen, texts)
         if size is None or size == vectors.shape[1]:
             return vectors
@@ -286,9 +283,11 @@ class Workshop:
     # -------------------------------------------------------------------------------- indexes
 
     def index(self, embedder: Any, size: int | None, index: Any) -> Index:
+        """Return the index of the passages' vectors."""
+
         def make() -> Index:
-            vectors = self.shortened(embedder, size, self.passages)
-            with self.working():
+            vectors = self.truncated_vectors(embedder, size, self.passages)
+            with self.timed():
                 return make_index(index, vectors, self.passages.ids, folder=self.folder / "indexes")
 
         key = [identity(embedder), size, identity(index), self.passages.digest]
@@ -301,12 +300,12 @@ class Workshop:
         return self._engine("retriever", chosen)
 
     def _engine(self, kind: EngineKind, chosen: Any) -> Retriever:
-        """Make a sparse index, or a whole search engine, over the passages."""
+        """Return a sparse index, or a whole search engine, over the passages."""
         decides = [identity(chosen), self.passages.digest]
         name = str(getattr(chosen, "type", kind)).replace(":", ".")
 
         def make() -> Retriever:
-            with self.working():
+            with self.timed():
                 engine: Retriever = make_component(
                     kind,
                     chosen,
@@ -326,29 +325,31 @@ class Workshop:
     def dense_list(
         self, embedder: Any, size: int | None, index: Any, questions: Texts, depth: int
     ) -> Run:
-        """Search the questions' vectors in an index."""
+        """Return the lists that an index finds for the questions' vectors."""
 
         def search() -> Run:
-            queries = self.shortened(embedder, size, questions)
-            built = self.index(embedder, size, index)
-            with self.working():
-                return built.search(queries, depth, questions.ids).run
+            queries = self.truncated_vectors(embedder, size, questions)
+            built_index = self.index(embedder, size, index)
+            with self.timed():
+                return built_index.search(queries, depth, questions.ids).run
 
         decides = [size, depth, identity(embedder), identity(index)]
         return self._list(decides, questions, search)
 
     def sparse_list(self, chosen: Any, questions: Texts, depth: int) -> Run:
-        """Search the questions by their words."""
+        """Return the lists that a sparse index finds for the questions' words."""
         return self._engine_list("sparse", chosen, questions, depth)
 
     def engine_list(self, chosen: Any, questions: Texts, depth: int) -> Run:
-        """Search the questions with a whole search engine."""
+        """Return the lists that a whole search engine finds for the questions."""
         return self._engine_list("retriever", chosen, questions, depth)
 
     def _engine_list(self, kind: EngineKind, chosen: Any, questions: Texts, depth: int) -> Run:
+        """Return an engine's lists; refuse unknown passages, and distances instead of scores."""
+
         def search() -> Run:
             engine = self._engine(kind, chosen)
-            with self.working():
+            with self.timed():
                 run = engine.search(questions.texts, depth, questions.ids).run
             place = f"the {kind} {getattr(engine, 'name', '')}".strip()
             if len(run) and len(self.passages) and not run.doc.is_in(self.passages.ids).any():
@@ -368,6 +369,7 @@ class Workshop:
         return self._list([kind, depth, identity(chosen)], questions, search)
 
     def _list(self, decides: Any, questions: Texts, search: Callable[[], Run]) -> Run:
+        """Return the lists that these values decide, read from disk or searched and stored."""
         key = [self.passages.digest, questions.digest, decides]
 
         def read_or_search() -> Run:
@@ -381,11 +383,11 @@ class Workshop:
         """Drop the passages of each list that nearly repeat a better one."""
         ranked = keep_first(run, int(np.diff(run.start).max(initial=0)))  # sorted, best first
         ids = ranked.doc.to_list()
-        kept = []
+        kept_rows = []
         for first, end in zip(ranked.start[:-1], ranked.start[1:], strict=True):
             texts = [self.passages.by_id.get(doc, "") for doc in ids[first:end]]
-            kept.append(first + suppress(ids[first:end], texts, settings).kept)
-        rows = np.concatenate([*kept, np.zeros(0, np.int64)]).astype(np.int64)
+            kept_rows.append(first + suppress(ids[first:end], texts, settings).kept)
+        rows = np.concatenate([*kept_rows, np.zeros(0, np.int64)]).astype(np.int64)
         query = np.searchsorted(ranked.start, rows, side="right") - 1
         return build_run(
             run.name,
@@ -404,7 +406,7 @@ class Workshop:
         return reranker
 
     def text(self, document: str) -> str:
-        """Return the text of a passage that a list contains."""
+        """Return the text of a passage; refuse one that is not in the corpus."""
         try:
             return self.passages.by_id[document]
         except KeyError:
@@ -414,10 +416,10 @@ class Workshop:
             ) from None
 
     def scores(self, chosen: Any, pools: Sequence[Run], questions: Texts) -> pl.DataFrame:
-        """Score each candidate of any pool once.
+        """Return the scores of all candidates of the pools, each scored once.
 
-        Columns: query, doc, score, tokens, searches (null where the server does not say),
-        estimated (whether the tokens are), dtype.
+        Columns: query, doc, score, tokens, searches (null where the server does not say), estimated
+        (true if the tokens are estimates), dtype.
         """
         pairs = pl.concat([pool.to_frame().select("query", "doc") for pool in pools])
         pairs = pairs.unique(maintain_order=True)
@@ -430,6 +432,7 @@ class Workshop:
         return self._read_or_make(file, pl.read_parquet, write)
 
     def _score(self, chosen: Any, pairs: pl.DataFrame, questions: Texts) -> pl.DataFrame:
+        """Return `scores` of pairs (query, doc), computed by the reranker query by query."""
         reranker = self.reranker(chosen)
         frames = [
             pairs.clear().with_columns(
@@ -443,7 +446,7 @@ class Workshop:
         for (query,), candidates in pairs.group_by("query", maintain_order=True):
             passages = [self.text(doc) for doc in candidates["doc"]]
             estimated_before = getattr(reranker, "estimated", 0)
-            with self.working():
+            with self.timed():
                 scored = reranker.score(questions.by_id[str(query)], passages)
             frames.append(
                 candidates.with_columns(
@@ -458,11 +461,15 @@ class Workshop:
         return pl.concat(frames)
 
     def logits(
-        self, chosen: Any, pairs: pl.DataFrame, questions: Texts, tell: Tell = advance
+        self,
+        chosen: Any,
+        pairs: pl.DataFrame,
+        questions: Texts,
+        report: ReportProgress = advance,
     ) -> Vectors:
-        """Return (N, 1 or 2) outputs of a cross-encoder for pairs, before any activation.
+        """Return outputs (N, 1 or 2) of a cross-encoder for pairs, before any activation.
 
-        `pairs` has the columns query and doc; the outputs are stored in parts as they come.
+        `pairs` has the columns query and doc; the outputs are stored part by part.
         """
         parts = []
         for first in range(0, pairs.height, PART):
@@ -472,18 +479,19 @@ class Workshop:
             parts.append(
                 self._read_or_make(file, _load, partial(self._write_logits, chosen, texts, file))
             )
-            tell(len(texts))
+            report(len(texts))
         return np.concatenate(parts)
 
     def _write_logits(self, chosen: Any, pairs: Sequence[tuple[str, str]], file: Path) -> None:
+        """Compute the outputs of a cross-encoder for pairs of texts, and store them."""
         reranker: Any = self.reranker(chosen)
-        with self.working():
+        with self.timed():
             logits = reranker.logits(pairs)
         write_atomically(file, partial(_save, logits))
 
 
 def check_rows(values: Any, dtype: Any, count: int, name: str) -> Any:
-    """Return (count, D) numbers from whatever an embedder returned for so many texts."""
+    """Return an embedder's output for `count` texts as an array (count, D); refuse other shapes."""
     try:
         vectors = np.asarray(values, dtype)
         problem = f"{shorten(vectors.shape)} is not a vector for each of {count} texts"
@@ -497,7 +505,7 @@ def check_rows(values: Any, dtype: Any, count: int, name: str) -> Any:
 
 
 def check_embedded(values: Any, count: int, name: str) -> Vectors:
-    """Return an embedder's output as finite float32 with one row per text."""
+    """Return an embedder's output as finite float32 vectors, one for each of `count` texts."""
     vectors: Vectors = check_rows(values, np.float32, count, name)
     if not np.isfinite(vectors).all():
         raise InputError("a vector holds NaN or infinity", place=name, remedy="check the embedder")
@@ -505,10 +513,10 @@ def check_embedded(values: Any, count: int, name: str) -> Vectors:
 
 
 def _search_share(scored: Scored, passages: int) -> float | None:
-    """Return the share of a billed search that one passage costs.
+    """Return the share of a billed search that one passage costs, None if it is unknown.
 
-    It is that of the largest request, since the passages scored here may be what smaller requests
-    left over. A user's own reranker may state neither attribute.
+    It is the share in the largest request: other passages may have been scored by smaller, more
+    expensive requests. A user's own reranker may have neither attribute.
     """
     billed: float | None = getattr(scored, "searches", None)
     smallest_share: float | None = getattr(scored, "share", None)
@@ -528,7 +536,7 @@ def _save(vectors: Vectors, path: Path) -> None:
 
 
 def write_run(run: Run, file: Path) -> None:
-    """Write a run as Parquet, with its format and the number of ties that were cut, if known."""
+    """Write a run as Parquet, with its score format and the ties cut from each list, if known."""
     cut = pl.lit(None, pl.Int64)
     if run.cut is not None:
         cut = pl.lit(pl.Series(np.repeat(run.cut, np.diff(run.start))))
@@ -537,7 +545,7 @@ def write_run(run: Run, file: Path) -> None:
 
 
 def read_list(file: Path, query_ids: Sequence[str]) -> Run:
-    """Read what `write_run` wrote, with an empty list for each query that it does not contain."""
+    """Read a run written by `write_run`; queries that it does not contain get an empty list."""
     frame = pl.read_parquet(file)
     queries = pl.Series("query", query_ids, dtype=pl.String)
     numbers = pl.DataFrame({"query": queries, "number": np.arange(len(queries), dtype=np.int32)})

@@ -86,7 +86,7 @@ class Stack:
 
     def questions(self, c: Configuration) -> Texts:
         """Return the questions as a configuration searches them."""
-        return self.shop.rewritten(self.settings.rewriters[c.rewriter], self.typed_questions)
+        return self.shop.rewrite_all(self.settings.rewriters[c.rewriter], self.typed_questions)
 
     def rewrite(self) -> None:
         """Rewrite all questions with every rewriter."""
@@ -94,7 +94,7 @@ class Stack:
         if rewriters:
             with progress("rewriting", len(rewriters) * len(self.typed_questions)):
                 for chosen in rewriters:
-                    self.shop.rewritten(chosen, self.typed_questions)
+                    self.shop.rewrite_all(chosen, self.typed_questions)
 
     def rewritten_questions(self) -> pl.DataFrame:
         """rewriter, query, typed, searched, kept; `kept` says why one was not rewritten."""
@@ -102,7 +102,7 @@ class Stack:
         rows = []
         for name, chosen in self.settings.rewriters.items():
             if chosen is not None:
-                rewrite = self.shop.rewriting(chosen)
+                rewrite = self.shop.rewrite_function(chosen)
                 for query, typed in zip(questions.ids, questions.texts, strict=True):
                     rewritten = rewrite(typed)
                     rows.append((name, query, typed, rewritten.text, rewritten.kept))
@@ -330,7 +330,7 @@ class Stack:
 
         They are a quarter of the bytes where the server does not count.
         """
-        rewrite = self.shop.rewriting(self.settings.rewriters[c.rewriter])
+        rewrite = self.shop.rewrite_function(self.settings.rewriters[c.rewriter])
         read = written = 0.0
         for text in self.typed_questions.texts:
             rewritten = rewrite(text)

@@ -544,7 +544,7 @@ class _Work:
             "best_by": settings.chosen_by,
             "prices": self.costs.summary,
             "seconds": round(seconds, 3),
-            "seconds_in_parts": round(sum(stack.shop.spent for stack in self.stacks), 3),
+            "seconds_in_parts": round(sum(stack.shop.seconds_spent for stack in self.stacks), 3),
         }
 
     def _stack_notes(self) -> list[str]:

@@ -79,7 +79,7 @@ class Timing:
             _without_cache([self.stack], stages[0].network),
             progress(f"{label} {len(stages)} stages", total),
         ):
-            self.stack.shop.spent += times.measure(stages, sample, settings)
+            self.stack.shop.seconds_spent += times.measure(stages, sample, settings)
 
     def _seconds(
         self, c: Configuration, times: Times, sample: list[int], repeats: int
@@ -133,7 +133,7 @@ class Timing:
         texts = self.stack.typed_questions.texts
 
         def rewrite(query: int) -> Call:
-            return partial(self.stack.shop.rewriting(chosen), texts[query])
+            return partial(self.stack.shop.rewrite_function(chosen), texts[query])
 
         inputs = [texts, identity(chosen)]
         return [self._stage("rewrite", ["rewrite", c.rewriter], inputs, rewrite, chosen)]
@@ -213,7 +213,7 @@ class Timing:
 
     def _search_index(self, c: Configuration, depth: int, query: int) -> Call:
         embedder, size, index = self.stack.dense_parts(c)
-        vectors = self.stack.shop.shortened(embedder, size, self.stack.questions(c))
+        vectors = self.stack.shop.truncated_vectors(embedder, size, self.stack.questions(c))
         built = self.stack.shop.index(embedder, size, index)
         return partial(built.search, vectors[query : query + 1], depth)
 
@@ -286,7 +286,7 @@ class Timing:
         """
         shop, settings = self.stack.shop, self.stack.settings
         questions = self.stack.typed_questions
-        rewrite = shop.rewriting(settings.rewriters[c.rewriter])
+        rewrite = shop.rewrite_function(settings.rewriters[c.rewriter])
         searches = self._searches(c, depth)
         duplicates = settings.duplicates[c.duplicates]
 
@@ -345,11 +345,11 @@ def _without_cache(stacks: Sequence[Stack], keeps: bool) -> Iterator[None]:
     caches = [stack.shop.cache for stack in stacks]
     try:
         for cache in caches:
-            cache.recalls, cache.keeps = False, keeps
+            cache.is_readable, cache.is_writable = False, keeps
         yield
     finally:
         for cache in caches:
-            cache.recalls = cache.keeps = True
+            cache.is_readable = cache.is_writable = True
 
 
 def _do_nothing() -> None:

@@ -55,6 +55,7 @@ class EndpointEmbedder:
         return self.settings.query_prompt if role == "query" else self.settings.passage_prompt
 
     def _embed(self, texts: Sequence[str], role: Role) -> Vectors:
+        """Return vectors of texts after their prompt, requested in batches and cached."""
         prompt = self._prompt(role)
         return embed_texts(
             texts,
@@ -68,6 +69,7 @@ class EndpointEmbedder:
         )
 
     def _request(self, texts: list[str], role: Role) -> Vectors:
+        """Embed one batch on the server; count its tokens and cache the share of each text."""
         body: dict[str, Any] = {"model": self.settings.model, "input": texts}
         dimensions = self.settings.dimensions
         is_voyage = self.settings.shape == "voyage"

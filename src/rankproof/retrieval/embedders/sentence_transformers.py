@@ -23,7 +23,7 @@ from rankproof.retrieval.sentence_models import (
     token_limit,
 )
 
-_TOKENS_AT_ONCE = 1 << 16  # that the model reads at once, padded: long texts make small batches
+_TOKENS_AT_ONCE = 1 << 16  # of a padded batch, so that long texts make small batches
 _BATCHES_PER_CALL = 8  # the model sorts the texts of a call by length
 
 
@@ -83,6 +83,7 @@ class SentenceTransformersEmbedder:
         """Embed texts with one of the model's methods, in batches that fit into memory."""
 
         def compute(batch: list[str]) -> Vectors:
+            """Run the model on a batch of texts."""
             if role == "passage":
                 self.cut += self._count_truncated(batch)
             longest = min(self.reads or _TOKENS_AT_ONCE, max(map(len, batch)) // 2 + 1)
@@ -122,11 +123,11 @@ class SentenceTransformersEmbedder:
         """Return how many dimensions are kept; refuse more than the model has."""
         get_dimension = getattr(self._model, "get_embedding_dimension", None)
         get_dimension = get_dimension or self._model.get_sentence_embedding_dimension
-        full, wanted = get_dimension(), self.settings.dimensions
-        if wanted is not None and full is not None and wanted > full:
+        full, kept = get_dimension(), self.settings.dimensions
+        if kept is not None and full is not None and kept > full:
             raise InputError(
-                f"{wanted} dimensions of a model that has {full}",
+                f"{kept} dimensions of a model that has {full}",
                 place=self.settings.model,
                 remedy=f"ask for {full} or fewer",
             )
-        return wanted or full
+        return kept or full

@@ -52,6 +52,8 @@ class WordllamaEmbedder:
         return self._embed(texts, self.settings.passage_prompt)
 
     def _embed(self, texts: Sequence[str], prompt: str) -> Vectors:
+        """Return the mean word vector of each text after its prompt."""
+
         def compute(batch: list[str]) -> Vectors:
             prompted = [prompt + text for text in batch]
             batch_size = max(1, _CHARACTERS_AT_ONCE // max(map(len, prompted)))

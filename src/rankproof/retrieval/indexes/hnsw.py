@@ -102,6 +102,7 @@ class HnswIndex:
 
     @classmethod
     def build(cls, settings: HnswSettings, vectors: Vectors, document_ids: pl.Series) -> HnswIndex:
+        """Build the graph of these vectors on one thread."""
         faiss = _faiss()
         dimensions = vectors.shape[1]
         metric = faiss.METRIC_INNER_PRODUCT
@@ -136,6 +137,7 @@ class HnswIndex:
         return int(self._serialize().nbytes) + originals
 
     def _serialize(self) -> Array:
+        """Return the graph as the bytes that faiss writes."""
         faiss = _faiss()
         is_binary = self.settings.format == "bit"
         serialize = faiss.serialize_index_binary if is_binary else faiss.serialize_index

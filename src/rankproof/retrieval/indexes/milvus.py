@@ -126,6 +126,7 @@ class MilvusServer:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
+        """Turn Milvus' errors into one-line errors without secrets."""
         from pymilvus.exceptions import MilvusException
 
         try:
@@ -199,10 +200,10 @@ class MilvusIndex:
         with the last one; with other indexes it is unknown.
         """
         check_queries(queries, k, self.dimensions)
-        wanted = min(k, len(self.document_ids))
+        count = min(k, len(self.document_ids))
         vectors = np.ascontiguousarray(queries, np.float32)
-        hits, seconds = time_each(vectors, lambda vector: self._hits(vector, wanted))
-        best = [self._count_ties(v, h, wanted) for v, h in zip(vectors, hits, strict=True)]
+        hits, seconds = time_each(vectors, lambda vector: self._hits(vector, count))
+        best = [self._count_ties(v, h, count) for v, h in zip(vectors, hits, strict=True)]
         lists = [(rows, scores) for rows, scores, _ in best]
         cut = None
         if self.settings.index == "flat":
@@ -275,6 +276,7 @@ class MilvusIndex:
         return first < len(rows)
 
     def _create(self) -> None:
+        """Create the empty collection with its fields and index."""
         from pymilvus import DataType, MilvusClient
 
         client = self.server.client
@@ -310,6 +312,7 @@ class MilvusIndex:
         )
 
     def _lacks_index_files(self) -> bool:
+        """True if milvus-lite has not yet written an index file for every data file."""
         return len(list(self._files("*.idx"))) < max(1, len(list(self._files("data_*.parquet"))))
 
     def _files(self, pattern: str) -> Iterator[Path]:

@@ -247,6 +247,7 @@ class PgvectorIndex:
         return seconds
 
     def _copy_rows(self, connection: Any, vectors: Vectors) -> None:
+        """Create the table and copy all rows into it."""
         code_type = _TYPES[self.settings.format]
         original = f", original vector({self.dimensions})" if self._rescores else ""
         connection.execute(
@@ -299,6 +300,7 @@ class PgvectorIndex:
         return True
 
     def _open(self) -> Any:
+        """Open a connection that knows the types of pgvector."""
         psycopg = _packages()
         dsn = read_secret(self.settings.dsn_env, "PostgreSQL")
         try:

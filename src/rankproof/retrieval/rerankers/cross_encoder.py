@@ -105,6 +105,7 @@ class CrossEncoderReranker:
             hook.remove()
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
+        """Return the scores of the passages for a query, from the cache where it has them."""
         scored, _ = score_pairs(
             query,
             passages,
@@ -117,6 +118,7 @@ class CrossEncoderReranker:
         return scored
 
     def _score(self, query: str, passages: list[str]) -> list[PairScore]:
+        """Score passages with the model."""
         logits = self.logits([(query, passage) for passage in passages])
         logit = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         score = logit.astype(np.float64)

@@ -51,13 +51,14 @@ class EndpointReranker:
         self.settings = settings
         self.name = settings.model
         self.fingerprint = fingerprint(settings)
-        self.tokens = 0  # that the server plural, in this process
-        self.searches = 0.0  # that it billed
+        self.tokens = 0  # counted by the server, in this process
+        self.searches = 0.0  # billed by the server
         self.estimated = 0  # queries whose tokens the server did not count
         self._cache = cache
         self._client = JsonClient(settings, "/rerank", **client)
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
+        """Return the scores of the passages for a query, from the cache where it has them."""
         scored, is_estimated = score_pairs(
             query,
             passages,
@@ -73,16 +74,19 @@ class EndpointReranker:
 
     def _score(self, query: str, passages: list[str]) -> list[PairScore]:
         """Score a batch, and share what its request cost among the passages."""
-        sent = [passage for passage in passages if passage.strip()]
-        reply = self._request(query, sent) if sent else RerankReply([], 0, 0.0)
+        not_blank = [passage for passage in passages if passage.strip()]
+        reply = self._request(query, not_blank) if not_blank else RerankReply([], 0, 0.0)
         self.tokens += reply.tokens or 0
         self.searches += reply.searches or 0.0
-        searches = math.nan if reply.searches is None else reply.searches / max(len(sent), 1)
-        length = {p: len(query.encode()) + len(p.encode("utf-8", "replace")) for p in sent}
+        searches = math.nan if reply.searches is None else reply.searches / max(len(not_blank), 1)
+        length = {
+            passage: len(query.encode()) + len(passage.encode("utf-8", "replace"))
+            for passage in not_blank
+        }
         tokens_per_byte = 1 / _BYTES_PER_TOKEN
         if reply.tokens is not None:
             tokens_per_byte = reply.tokens / max(sum(length.values()), 1)
-        scores = dict(zip(sent, reply.scores, strict=True))
+        scores = dict(zip(not_blank, reply.scores, strict=True))
         return [
             PairScore(
                 score=scores.get(passage, 0.0),
@@ -94,6 +98,7 @@ class EndpointReranker:
         ]
 
     def _request(self, query: str, passages: list[str]) -> RerankReply:
+        """Send one request in the shape of the server, and return its scores and cost."""
         body: dict[str, Any] = {"query": query}
         results_key, score_key = None, "score"
         if self.settings.shape == "tei":  # it refuses long texts unless told to truncate them

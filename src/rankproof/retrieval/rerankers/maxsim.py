@@ -76,8 +76,8 @@ class MaxSimReranker:
         self.name = f"maxsim {short_name(settings.model)}"
         self.embedded = 0  # passages embedded so far
         self._cache = cache
-        self._kept: OrderedDict[str, TokenVectors] = OrderedDict()  # by passage
-        self._bytes = 0
+        self._vectors: OrderedDict[str, TokenVectors] = OrderedDict()  # by passage
+        self._bytes = 0  # of these vectors
         # A late-interaction model itself chooses the tokens that count.
         self._chooses_tokens = model_kind(settings.model) == "late interaction"
         self._model = load_model(
@@ -90,6 +90,7 @@ class MaxSimReranker:
         self.fingerprint = fingerprint(settings)
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
+        """Return the scores of the passages for a query, from the cache where it has them."""
         scored, _ = score_pairs(
             query,
             passages,
@@ -103,8 +104,8 @@ class MaxSimReranker:
 
     @property
     def bytes_each(self) -> float | None:
-        """Average size of a passage's token vectors in memory; None if none is kept."""
-        return self._bytes / len(self._kept) if self._kept else None
+        """Average size of a passage's token vectors in memory; None if there are none."""
+        return self._bytes / len(self._vectors) if self._vectors else None
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> Array:
         """Return (N, 2) float32: the score in the model's format, and in high precision.
@@ -128,6 +129,7 @@ class MaxSimReranker:
         return scores
 
     def _score(self, query: str, passages: list[str]) -> list[PairScore]:
+        """Score passages by the token vectors of the query and of each passage."""
         (embedded_query,) = self._embed([query], "query")
         embedded = self._embed_passages(passages)
         scores = max_sim(embedded_query.vectors, [passage.vectors for passage in embedded])
@@ -137,23 +139,24 @@ class MaxSimReranker:
         ]
 
     def _embed_passages(self, texts: list[str]) -> list[TokenVectors]:
-        """Return the token vectors of passages, embedding those that are not kept in memory."""
-        missing = [text for text in texts if text not in self._kept]
-        made = dict(zip(missing, self._embed(missing, "document"), strict=True))
+        """Return the token vectors of passages, embedding those that are not in memory."""
+        missing = [text for text in texts if text not in self._vectors]
+        new = dict(zip(missing, self._embed(missing, "document"), strict=True))
         self.embedded += len(missing)
-        embedded = [made[text] if text in made else self._kept[text] for text in texts]
+        embedded = [new[text] if text in new else self._vectors[text] for text in texts]
         for text, entry in zip(texts, embedded, strict=True):
-            if text in made:
-                self._kept[text] = entry
+            if text in new:
+                self._vectors[text] = entry
                 self._bytes += entry.vectors.nbytes
             else:
-                self._kept.move_to_end(text)
-        while self._kept and self._bytes > self.settings.memory_mb << 20:
-            _, dropped = self._kept.popitem(last=False)
+                self._vectors.move_to_end(text)
+        while self._vectors and self._bytes > self.settings.memory_mb << 20:
+            _, dropped = self._vectors.popitem(last=False)
             self._bytes -= dropped.vectors.nbytes
         return embedded
 
     def _embed(self, texts: list[str], kind: Literal["query", "document"]) -> list[TokenVectors]:
+        """Return the token vectors of texts."""
         if not texts:
             return []
         encode = getattr(self._model, f"encode_{kind}", self._model.encode)
@@ -169,10 +172,11 @@ class MaxSimReranker:
                 outputs = encode(texts, **options | {"batch_size": 4})
         if not self._chooses_tokens:
             return [self._select_tokens(output) for output in outputs]
-        chosen = (vectors.float().cpu().numpy() for vectors in outputs)
-        return [TokenVectors(self._round(vectors), len(vectors)) for vectors in chosen]
+        arrays = (vectors.float().cpu().numpy() for vectors in outputs)
+        return [TokenVectors(self._round(vectors), len(vectors)) for vectors in arrays]
 
     def _round(self, vectors: NDArray[np.float32]) -> NDArray[Any]:
+        """Return vectors rounded to the format of tokens, held in float16 if that is the format."""
         rounded = round_to(vectors, self.settings.tokens)
         return rounded.astype(np.float16) if self.settings.tokens == "float16" else rounded
 

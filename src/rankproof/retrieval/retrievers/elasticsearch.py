@@ -60,6 +60,7 @@ class Elasticsearch:
         weakref.finalize(self, self._client.close)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request (a list as lines of JSON) and return the answer, or raise Refused."""
         is_lines = isinstance(body, list)
         headers = {"accept": "application/json"}
         if body is not None:
@@ -118,6 +119,7 @@ class Elasticsearch:
         }
 
     def graph_query(self, vector: list[float], k: int) -> dict[str, Any]:
+        """Return the body of a search in the graph."""
         settings = self._settings
         knn: dict[str, Any] = {
             "field": settings.vector_field,
@@ -144,5 +146,6 @@ def make_elasticsearch(
     vectors: Callable[[Any], Vectors] | None = None,
     embedder: Callable[[Any], Embedder] | None = None,
 ) -> LuceneEngine:
+    """Return a retriever over an index of Elasticsearch, made here or the user's own."""
     dialect = Elasticsearch(settings)
     return LuceneEngine(settings, dialect, documents, document_ids, vectors, embedder)

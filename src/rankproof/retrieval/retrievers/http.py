@@ -94,6 +94,7 @@ class HttpRetriever:
         return Retrieved(run_from_hits(self.name, query_ids, hits), seconds)
 
     def _request(self, text: str, k: int) -> Hits:
+        """Return the hits of one query, from the cache or from the server."""
         role = f"hits {k}"
         if self._cache is not None:
             (entry,) = self._cache.get_many(self.fingerprint, role, [text])

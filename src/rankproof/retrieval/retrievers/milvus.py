@@ -90,6 +90,7 @@ class MilvusRetriever:
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
     ) -> Retrieved:
+        """Embed and search one query after the other; the time of embedding is shared equally."""
         check_depth(k)
         start = time.perf_counter()
         vectors = self._embedder.embed_queries(queries)
@@ -101,6 +102,7 @@ class MilvusRetriever:
         return Retrieved(run_from_hits(self.name, query_ids, hits), share + seconds)
 
     def _search_own_collection(self, vector: Any, k: int) -> Hits:
+        """Return the hits of one vector in the user's collection, distances as negative scores."""
         field = self.settings.id_field
         hits = self._own_server.search(
             str(self.settings.collection),

@@ -59,6 +59,7 @@ class Opensearch:
         weakref.finalize(self, self._client.close)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request (a list as lines of JSON) and return the answer, or raise Refused."""
         is_lines = isinstance(body, list)
         headers = {"content-type": "application/x-ndjson" if is_lines else "application/json"}
         if is_lines:
@@ -93,6 +94,7 @@ class Opensearch:
         }
 
     def graph_query(self, vector: list[float], k: int) -> dict[str, Any]:
+        """Return the body of a search in the graph."""
         settings = self._settings
         knn: dict[str, Any] = {
             "vector": vector,
@@ -120,5 +122,6 @@ def make_opensearch(
     vectors: Callable[[Any], Vectors] | None = None,
     embedder: Callable[[Any], Embedder] | None = None,
 ) -> LuceneEngine:
+    """Return a retriever over an index of OpenSearch, made here or the user's own."""
     dialect = Opensearch(settings)
     return LuceneEngine(settings, dialect, documents, document_ids, vectors, embedder)

@@ -59,6 +59,7 @@ class Called:
         return Retrieved(run_from_hits(self.name, query_ids, hits), np.array(seconds, np.float64))
 
     def _ask(self, text: str, k: int) -> Any:
+        """Call the user's function for one question; its exceptions become one-line errors."""
         try:
             answer = self._call(text, k)
             is_iterator = not isinstance(answer, str | bytes) and hasattr(answer, "__next__")
@@ -91,4 +92,5 @@ def make_python(
     documents: Sequence[str] = (),
     document_ids: Sequence[str] | None = None,
 ) -> Called:
+    """Return a retriever that calls the user's function."""
     return Called(settings.call, load_object(settings.call, "retriever"), settings.id)

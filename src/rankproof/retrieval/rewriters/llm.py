@@ -230,6 +230,7 @@ def _fold(text: str) -> str:
 
 @part("rewriter", "llm", extra="judge", imports=("httpx2",), network=True)
 def make_llm(settings: LlmRewriterSettings) -> LlmRewriter:
+    """Return a rewriter that sends questions to the chat model of the settings."""
     chat = Chat(
         model=settings.model,
         base_url=settings.url,

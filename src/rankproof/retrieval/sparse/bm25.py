@@ -62,6 +62,7 @@ class Words:
             self._stem = stemmer("french").stemWords
 
     def __call__(self, text: str) -> list[str]:
+        """Return the stems of the words of a text, without stop words."""
         text = unicodedata.normalize("NFKC", text).casefold()
         text = text.replace("œ", "oe").replace("æ", "ae")
         if self.language == "en":
@@ -212,6 +213,7 @@ class Bm25:
 
 
 def _engine(settings: Bm25Settings) -> Any:
+    """Return an empty engine of bm25s with these settings."""
     bm25s = import_extra("bm25s", "BM25", "retrieval")
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every step
     return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
