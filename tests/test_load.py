@@ -18,7 +18,7 @@ from small_corpus import write_corpus
 from rankproof.foundation.config import check_config, read_config
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.identity import identity as identity_of
-from rankproof.retrieval.retrievers.python import Called
+from rankproof.retrieval.retrievers.python import FunctionRetriever
 from rankproof.tradeoffs.latency import Stage
 from rankproof.tradeoffs.load import (
     Engine,
@@ -337,7 +337,7 @@ def test_what_is_driven_is_all_that_a_name_says_as_deep_as_its_deepest_pool(
             "pools": [8, 6],
             "prompts": [5],
             "at": [5],
-            "retrievers": {"mine": Called("mine", search)},
+            "retrievers": {"mine": FunctionRetriever("mine", search)},
             "rewriters": {"none": None, "rules": {"type": "rules"}},
             "duplicates": {"none": None, "near": {"threshold": 0.8}},
             "latency": {"queries": 2, "repeats": 1, "warmup": 0},

@@ -16,8 +16,8 @@ import polars as pl
 from rankproof.audit.readings import Reading
 from rankproof.data.tables import Qrels, Run
 
-SHARE = 0.95  # of lists; the lists of a good retriever stay below it
-LISTS = 5  # fewer do not show a pattern
+SHARE = 0.95  # of the lists from which on it is a pattern; good retrievers stay below
+LISTS = 5  # with fewer lists no pattern is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ def find_list_order(run: Run, judged: Qrels) -> ListOrder | None:
 
 
 def describe_bias(order: ListOrder, readings: Sequence[Reading]) -> str:
-    """Return a sentence on the largest bias that this order causes in readings.
+    """Return a sentence on the largest bias that breaking ties in the order of the lists causes.
 
-    The readings must break ties in the order of the lists.
+    The readings must break ties so.
     """
     biases = [(r.evaluation[m].bias, r, m) for r in readings for m in r.evaluation]
     bias, reading, measure = max(biases, key=lambda row: abs(row[0]))
-    lists = f"{order.share:.0%} of {order.lists} lists name their relevant documents"
-    lists = f"{lists} {order.position}"
+    count = f"{order.share:.0%} of {order.lists} lists"
+    pattern = f"{count} name their relevant documents {order.position}"
     if abs(bias) < 0.00005:
-        return f"{lists}; no figure rests on it"
+        return f"{pattern}; no figure rests on it"
     verb, preposition = ("adds", "to") if bias > 0 else ("takes", "from")
     return (
-        f"{lists}: breaking ties in that order {verb} {abs(bias):.4f} {preposition} {measure} in "
+        f"{pattern}: breaking ties in that order {verb} {abs(bias):.4f} {preposition} {measure} in "
         f"{reading.pipeline.name}; shuffle the lists, or report what is expected"
     )

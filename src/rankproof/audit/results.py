@@ -24,7 +24,7 @@ from rankproof.presentation.tables import Table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audit(Displayed):
-    """Every reading, and what the readings mean for the order of models.
+    """The readings of all models and settings, and the leads of models over one another.
 
     >>> vectors = np.eye(3, dtype="float32")
     >>> audit = rp.audit_vectors({"0": {"0": 1}}, vectors, vectors, ["RR"], formats=["bit"])
@@ -38,8 +38,8 @@ class Audit(Displayed):
     leads: tuple[Lead, ...]  # of each pair of models
     notes: tuple[str, ...]
     made: tuple[dict[str, Any], ...]  # how each model was audited
-    shows_all: bool = False  # every value of every setting, not one row for each
-    drawn: tuple[Path, ...] = ()  # files of curves that were written
+    shows_all: bool = False  # True: show every value of every setting, not one row for each
+    drawn: tuple[Path, ...] = ()  # the files of curves that were written
 
     @classmethod
     def together(cls, audits: Sequence[Audit]) -> Audit:
@@ -101,7 +101,7 @@ class Audit(Displayed):
         raise KeyError(f"{format}, {scoring} was not audited; there are {available}")
 
     def float32_reading(self, reading: Reading) -> Reading | None:
-        """Return the most careful float32 reading of the same whole vectors or logits, if any."""
+        """Return the most precise float32 reading of the same whole vectors or logits, if any."""
         matches = [
             other
             for other in self.readings
@@ -110,7 +110,7 @@ class Audit(Displayed):
         return matches[-1] if matches else None
 
     def from_float32(self, reading: Reading) -> dict[Measure, Difference]:
-        """Return how far a reading is from that of float32; nothing where it is that reading."""
+        """Return differences from the float32 reading by measure; none for that reading itself."""
         exact = self.float32_reading(reading)
         if exact is None or exact is reading:
             return {}
@@ -118,13 +118,13 @@ class Audit(Displayed):
         return {m: differences[str(m)] for m in reading.evaluation if str(m) in differences}
 
     def verdict(self) -> list[str]:
-        """Return what there is to know first, in three sentences at most."""
+        """Return the answer in at most three sentences, and one on noise if runs were repeated."""
         from rankproof.audit.sentences import verdict
 
         return verdict(self)
 
     def words(self) -> list[str]:
-        """Return which conclusions survive, in sentences."""
+        """Return sentences on the conclusions that survive each format."""
         from rankproof.audit.sentences import sentences
 
         return sentences(self)
@@ -135,7 +135,7 @@ class Audit(Displayed):
         return [f"wrote {path}" for path in self.drawn]
 
     def summary(self) -> Summary:
-        """Return what there is to know first; with every value also which conclusions survive."""
+        """Return the verdict; if every value is shown, also the conclusions that survive."""
         survives = ["", "What survives", *self.words()] if self.shows_all else []
         return Summary("\n".join(self.verdict()), survives)
 

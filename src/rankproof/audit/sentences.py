@@ -24,7 +24,7 @@ _SMALLEST_SHOWN = 0.00005  # smaller values round to 0.0000
 
 
 def sentences(audit: Audit) -> list[str]:
-    """Return a sentence per model and format, the widest range, then the order of the models."""
+    """Return a sentence per model and format, one on the widest range, then on pairs of models."""
     formats = groupby(audit.readings, lambda r: (r.subject, r.dimensions, r.format))
     lines = [_describe_format(list(group), audit) for _, group in formats]
     widest = _widest_range(audit.readings)
@@ -261,32 +261,12 @@ def _describe_orders(audit: Audit) -> list[str]:
 
 
 def _describe_pair(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
-    """Return sentences on one measure of two models in all settings."""
+    """Return sentences on one measure of two models: where ties or formats decide who is ahead."""
     lines = [
-        f"{measure}, {lead.pipeline.name}: reversed. As ties happen to be broken "
-        f"{_who_leads(measure.sign * lead.difference.oblivious, a, b)}; over all orders "
-        f"{_who_leads(measure.sign * lead.expected, a, b)}."
-        for lead in leads
-        if lead.reversed
+        *_describe_reversals(a, b, measure, leads),
+        *_describe_open_leads(a, b, measure, leads),
+        *_describe_format_reversals(a, b, measure, leads),
     ]
-    open_leads = [lead for lead in leads if not lead.certain]
-    if open_leads:
-        settings = []
-        for lead in open_leads:
-            form, _, scoring = lead.pipeline.name.partition(", ")
-            settings.append(f"{form} ({scoring})")
-        lines.append(
-            f"{measure}: whether {a} or {b} is ahead rests on tie order in {_join(settings)}."
-        )
-    exact = [lead for lead in leads if lead.is_float32]
-    if exact:
-        lines += [
-            f"{measure}: in float32 {_who_leads(measure.sign * exact[-1].expected, a, b)}, but in "
-            f"{lead.pipeline.name} {_who_leads(measure.sign * lead.expected, a, b)}: the format "
-            "reverses the order."
-            for lead in leads
-            if sign(lead.expected) * sign(exact[-1].expected) < 0
-        ]
     signs = {sign(measure.sign * lead.expected) for lead in leads}
     if lines or len(signs) != 1:
         return lines
@@ -295,6 +275,43 @@ def _describe_pair(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[
     ahead, behind = (a, b) if signs == {1} else (b, a)
     return [
         f"{measure}: {ahead} is ahead of {behind} in every format audited, under every tie order."
+    ]
+
+
+def _describe_reversals(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
+    """Return a sentence for each setting whose ties, as broken, reverse the expected order."""
+    return [
+        f"{measure}, {lead.pipeline.name}: reversed. As ties happen to be broken "
+        f"{_who_leads(measure.sign * lead.difference.oblivious, a, b)}; over all orders "
+        f"{_who_leads(measure.sign * lead.expected, a, b)}."
+        for lead in leads
+        if lead.reversed
+    ]
+
+
+def _describe_open_leads(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
+    """Return a sentence that names the settings in which tie order decides who is ahead."""
+    settings = []
+    for lead in leads:
+        if not lead.certain:
+            form, _, scoring = lead.pipeline.name.partition(", ")
+            settings.append(f"{form} ({scoring})")
+    if not settings:
+        return []
+    return [f"{measure}: whether {a} or {b} is ahead rests on tie order in {_join(settings)}."]
+
+
+def _describe_format_reversals(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
+    """Return a sentence for each setting whose expected order is not that of float32."""
+    exact = next((lead for lead in reversed(leads) if lead.is_float32), None)
+    if exact is None:
+        return []
+    return [
+        f"{measure}: in float32 {_who_leads(measure.sign * exact.expected, a, b)}, but in "
+        f"{lead.pipeline.name} {_who_leads(measure.sign * lead.expected, a, b)}: the format "
+        "reverses the order."
+        for lead in leads
+        if sign(lead.expected) * sign(exact.expected) < 0
     ]
 
 

@@ -136,15 +136,19 @@ class _SimilarSets:
         return int(candidates[best]) if similarity[best] >= self._threshold else None
 
     def _candidates(self, members: Int) -> Int:
-        """Return the numbers of the sets that may reach the threshold, ascending."""
+        """Return the numbers of the added sets that may be similar enough, ascending.
+
+        At a shared shingle, the sets can have at most as many in common as still follow in the
+        shorter remainder; α of them are needed.
+        """
         candidates = [np.empty(0, np.int64)]
         share = self._threshold / (1 + self._threshold)
         for position, shingle in enumerate(self._prefix(members).tolist()):
             if shingle not in self._postings:
                 continue
             number, following, size = (np.frombuffer(x, np.int64) for x in self._postings[shingle])
-            possible = np.minimum(len(members) - position, following)
-            is_enough = possible >= share * (len(members) + size) - _ROUNDING
+            most_shared = np.minimum(len(members) - position, following)
+            is_enough = most_shared >= share * (len(members) + size) - _ROUNDING
             candidates.append(number[is_enough])
         return np.unique(np.concatenate(candidates))
 

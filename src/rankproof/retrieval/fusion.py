@@ -55,7 +55,7 @@ def rrf(
     >>> rrf([words, vectors]).doc.to_list()
     ['b', 'a', 'c']
     """
-    _check(runs, top)
+    _check_runs(runs, top)
     if not np.isfinite(k) or k < 0:
         raise InputError(f"k = {shorten(k)}", place="rrf", remedy="give 0 or more; 60 is usual")
     if depth is not None and (isinstance(depth, bool) or depth < 1):
@@ -149,7 +149,7 @@ def _values_at_ranks(by_rank: list[int], scores: Sequence[float]) -> list[int]:
 
 
 def _scale_list(score: Float, normalise: str) -> Float:
-    """Return the scores of one list as `_normalized` has them."""
+    """Return the scores of one list normalized, with the same bits as by `_normalized`."""
     if normalise == "none" or not len(score):
         return score
     lowest = score.min() / 2
@@ -176,6 +176,7 @@ def _lists_of_one_query(runs: Sequence[Run]) -> list[tuple[list[str], list[float
 
 
 def _run_of_one_query(ids: list[str], scores: list[float], queries: pl.Series, name: str) -> Run:
+    """Return the fused list of one query as a Run."""
     start, score = np.array([0, len(ids)]), np.array(scores, np.float64)
     for column in (start, score):
         column.flags.writeable = False
@@ -221,7 +222,7 @@ def combine(
     >>> combine([words, vectors], "weighted", weights=[0.3, 0.7]).to_frame().rows()[0]
     ('q', 'b', 0.7)
     """
-    _check(runs, top)
+    _check_runs(runs, top)
     if method not in get_args(Method):
         known = ", ".join(get_args(Method))
         raise InputError(f"method {shorten(method)} is unknown", remedy=f"use one of {known}")
@@ -248,7 +249,7 @@ def combine(
 
 def isr(runs: Sequence[Run], top: int | None = None, name: str = "isr") -> Run:
     """Inverse square rank: score(d) = n(d) · Σ over the n(d) lists that hold d of 1/rank²."""
-    _check(runs, top)
+    _check_runs(runs, top)
     values = [4.0 / np.maximum(_twice_mean_rank(run), 2) ** 2.0 for run in runs]
     limit = float(len(runs))
     fixed = np.concatenate([_to_fixed(value, limit) for value in values])
@@ -256,16 +257,17 @@ def isr(runs: Sequence[Run], top: int | None = None, name: str = "isr") -> Run:
 
 
 def borda(runs: Sequence[Run], top: int | None = None, name: str = "borda") -> Run:
-    """Borda count: a list of n of the c candidates gives c − r + 1 points at mean rank r.
+    """Borda count: each list gives a document c − r + 1 points at mean rank r.
 
-    The candidates that it lacks share its remaining points: (c − n + 1)/2 each.
+    c is the number of candidates, the documents in any list for the query. The candidates that a
+    list of n documents lacks share its remaining points equally: (c − n + 1)/2 each.
     """
-    _check(runs, top)
-    queries, codes = _queries(runs)
+    _check_runs(runs, top)
+    queries, codes = _unite_queries(runs)
     codes = codes or [np.arange(len(queries))] * len(runs)
     union = _fuse(runs, np.zeros(sum(map(len, runs)), np.int64), 1.0, None, name)
     candidates = np.diff(union.start)
-    missing_points = np.zeros(len(queries))  # of a document that no list holds
+    missing_points = np.zeros(len(queries))  # points of a document that no list contains
     points = []
     for run, code in zip(runs, codes, strict=True):
         listed = np.zeros(len(queries), np.int64)
@@ -305,8 +307,8 @@ def fuse(runs: Sequence[Run], method: str = "rrf", **settings: Any) -> Run:
 
 
 def _keep_largest(runs: Sequence[Run], value: Int) -> Int:
-    """Return (N,) values with 0 in place of those that another list exceeds for the document."""
-    queries, codes = _queries(runs)
+    """Return values (N,) of all lists; of each document only the largest stays, others become 0."""
+    queries, codes = _unite_queries(runs)
     codes = codes or [np.arange(len(queries))] * len(runs)
     query = [np.repeat(c, np.diff(r.start)) for r, c in zip(runs, codes, strict=True)]
     table = pl.DataFrame(
@@ -324,7 +326,8 @@ def _keep_largest(runs: Sequence[Run], value: Int) -> Int:
     return largest
 
 
-def _check(runs: Sequence[Run], top: int | None) -> None:
+def _check_runs(runs: Sequence[Run], top: int | None) -> None:
+    """Refuse a fusion of no runs, and lists shorter than 1."""
     if not runs:
         raise InputError("no runs to fuse", remedy="give one or more")
     if top is not None and (isinstance(top, bool) or top < 1):
@@ -363,7 +366,7 @@ def _twice_mean_rank(run: Run) -> Int:
 
 
 def _normalized(run: Run, normalise: Normalise) -> Float:
-    """Return (N,) scores on the scale of their list, of 0 or more; see `combine`."""
+    """Return scores (N,) normalized within their list, 0 or more; see `combine`."""
     _check_scores(run, normalise)
     score, start = run.score, run.start
     if normalise == "none":
@@ -417,7 +420,7 @@ def _check_scores(run: Run, normalise: Normalise) -> None:
 
 
 def _to_fixed(values: Float, limit: float) -> Int:
-    """Return numbers of 0 or more, no sum of which exceeds `limit`, in fixed point."""
+    """Return numbers of 0 or more in fixed point; no sum of them may exceed `limit`."""
     return np.rint(np.ldexp(values, _shift(limit))).astype(np.int64)
 
 
@@ -438,7 +441,7 @@ def _fuse(
 
     With `by_lists` a sum is multiplied by the number of its lists.
     """
-    queries, codes = _queries(runs)
+    queries, codes = _unite_queries(runs)
     first = np.zeros((len(runs), len(queries)), np.int64)
     last = np.zeros_like(first)
     offset = 0
@@ -461,8 +464,8 @@ def _fuse(
     return Run(name, queries, start, documents, score, "float64", cut, index)
 
 
-def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int] | None]:
-    """Return all queries in order of appearance, and the codes of each run's queries among them.
+def _unite_queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int] | None]:
+    """Return the queries of all runs in order of appearance, and each run's queries as codes.
 
     The codes are None where all runs have the same queries.
     """

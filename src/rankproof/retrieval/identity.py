@@ -41,8 +41,8 @@ def identity(chosen: Any) -> Any:
     if not isinstance(chosen, Settings):
         return _object_identity(chosen)
     if isinstance(chosen, ForeignSettings):
-        own = {name: _own_key_identity(value) for name, value in chosen.own_keys.items()}
-        return {"type": chosen.type, "own": own, "source": source_digest(chosen.type)}
+        own_keys = {name: _own_key_identity(value) for name, value in chosen.own_keys.items()}
+        return {"type": chosen.type, "own": own_keys, "source": source_digest(chosen.type)}
     component = component_of(chosen)
     result: dict[str, Any] = {
         "kind": component.kind,
@@ -54,7 +54,7 @@ def identity(chosen: Any) -> Any:
             if name == "model" and not component.network:
                 value = model_digest(value)
             result[name] = value_identity(value)
-    # What no key says: a prompt that ships with the package, the source of a function.
+    # Further values that decide: a prompt that ships with the package, the source of a function.
     return {**result, **getattr(chosen, "decides", {})}
 
 
@@ -82,7 +82,7 @@ def value_identity(value: Any) -> Any:
 
 
 def _own_key_identity(value: Any) -> Any:
-    """Return the identity of a key that only a user's class knows; a path stands for its file."""
+    """Return the identity of a setting of a user's class; a path counts as the file's content."""
     if not isinstance(value, str) or "://" in value:
         return value_identity(value)
     with suppress(OSError, RuntimeError):  # a text too long for a path, or an unknown ~user

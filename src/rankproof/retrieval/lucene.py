@@ -269,7 +269,7 @@ class LuceneEngine:
         *,
         is_exact: bool,
     ) -> Retrieved:
-        """Send one search after the other, and those that count the ties at an exact cut."""
+        """Send one search after the other, each again with more hits until a tie at k is whole."""
         lists: list[tuple[list[str], Float]] = []
         ties: list[int] = []
         seconds = np.zeros(len(bodies))
@@ -284,9 +284,9 @@ class LuceneEngine:
                 if scores[-1] < scores[k - 1]:
                     break
             order = np.lexsort((self._rows(names), -scores))
-            kept, others = order[:k], order[k:]
-            ties.append(int((scores[others] == scores[kept[-1]]).sum()) if len(kept) else 0)
-            lists.append(([names[position] for position in kept], scores[kept]))
+            best, others = order[:k], order[k:]
+            ties.append(int((scores[others] == scores[best[-1]]).sum()) if len(best) else 0)
+            lists.append(([names[position] for position in best], scores[best]))
         cut: Int | None = np.array(ties, np.int64) if is_exact else None
         if self._ids is None:
             hits = [best_of_repeated(names, scores.tolist()) for names, scores in lists]
@@ -407,7 +407,7 @@ class LuceneEngine:
             pause *= 2
 
     def _check_fields(self) -> None:
-        """Refuse fields that a user's own index lacks: searching them would find nothing."""
+        """Refuse configured fields that the user's own index lacks: they would match nothing."""
         settings, mode = self.settings, self.settings.mode
         configured = {
             "text_field": settings.text_field if mode in ("bm25", "hybrid") else None,
@@ -417,12 +417,12 @@ class LuceneEngine:
         known = self._ask("GET", "/_field_caps?fields=*")["fields"]
         for setting, field in configured.items():
             if field is not None and field not in known:
-                own = sorted(name for name in known if not name.startswith("_"))
-                remedy = f"name one of its fields: {shorten(', '.join(own), 200)}"
+                user_fields = sorted(name for name in known if not name.startswith("_"))
+                remedy = f"name one of its fields: {shorten(', '.join(user_fields), 200)}"
                 raise InputError(
                     f"{setting} {field!r} is not in the index {self.index}",
                     place=self._dialect.place,
-                    remedy=remedy if own else "check the index: it has no fields",
+                    remedy=remedy if user_fields else "check the index: it has no fields",
                 )
 
     def _metadata(self) -> dict[str, Any] | None:
@@ -493,7 +493,7 @@ def _first_value(hit: dict[str, Any], field: str, place: str) -> Any:
     return values[0]
 
 
-def refusal(status: int, body: Any, place: str) -> Refused:
+def refused_error(status: int, body: Any, place: str) -> Refused:
     """Return the error for an answer with an error status, without secrets."""
     error = body.get("error") if isinstance(body, dict) else body
     shards = error.get("failed_shards") if isinstance(error, dict) else None
@@ -517,7 +517,7 @@ def _reason_of(error: Any) -> str:
     return " ".join(f"{error.get('type', '')}: {error.get('reason', '')}".strip(": ").split())
 
 
-def unanswered(error: Exception, place: str, timeout_s: float) -> InputError:
+def connection_error(error: Exception, place: str, timeout_s: float) -> InputError:
     """Return the error for an exception of the client, by its kind.
 
     The message is not quoted: it may contain the address with its password.

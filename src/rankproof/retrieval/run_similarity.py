@@ -46,12 +46,12 @@ def kendall(a: Run, b: Run, k: int) -> pl.DataFrame:
 
 def _shared_documents(a: Run, b: Run, k: int) -> pl.DataFrame:
     """Return query, long_a and long_b (lengths of the two lists), and shared documents."""
-    one, other = (keep_first(run, k).to_frame().select("query", "doc") for run in (a, b))
-    shared = one.join(other, on=["query", "doc"]).group_by("query").agg(shared=pl.len())
+    top_a, top_b = (keep_first(run, k).to_frame().select("query", "doc") for run in (a, b))
+    shared = top_a.join(top_b, on=["query", "doc"]).group_by("query").agg(shared=pl.len())
     return (
-        one.group_by("query")
+        top_a.group_by("query")
         .agg(long_a=pl.len())
-        .join(other.group_by("query").agg(long_b=pl.len()), on="query")
+        .join(top_b.group_by("query").agg(long_b=pl.len()), on="query")
         .join(shared, on="query", how="left")
         .with_columns(pl.col("shared").fill_null(0))
         .sort("query")

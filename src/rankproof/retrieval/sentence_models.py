@@ -1,8 +1,8 @@
 """sentence-transformers models by name or folder: load, classify, digest, count tokens.
 
-The library loads any checkpoint as any kind of model, with a new and untrained head or pooling
-where the checkpoint has none, and in whatever format it was saved. Here the kind is read from the
-model's files first, and the number format is the one asked for.
+The library loads any checkpoint as any kind of model: where the checkpoint has no head or pooling,
+it adds an untrained one; and it keeps the format of the file. Here a model's kind is read from its
+files first, and it is loaded in the requested number format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rankproof.foundation.errors import (
 from rankproof.foundation.manifest import digest, digest_file, versions
 from rankproof.foundation.model_hub import locate
 
-REQUIREMENTS: dict[str, Any] = {  # what `@part` says of a component that runs such a model
+REQUIREMENTS: dict[str, Any] = {  # arguments of `@part` for a component that runs such a model
     "extra": "torch",
     "imports": ("torch", "sentence_transformers"),
     "packages": ("sentence-transformers",),
@@ -105,6 +105,7 @@ def model_errors(name: str) -> Iterator[None]:
 
 
 def _check_weights(name: str) -> None:
+    """Refuse a folder without weights."""
     folder = Path(name).expanduser()
     if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHT_FILES):
         raise InputError(
@@ -239,12 +240,13 @@ def model_kind(name: str) -> Kind | None:
 
 def declared_activation(name: str) -> str | None:
     """Return the activation that a cross-encoder's files name, such as Identity; None: none."""
-    own = (_read_model_json(name, "config_sentence_transformers.json") or {}).get("activation_fn")
+    library_config = _read_model_json(name, "config_sentence_transformers.json") or {}
+    path = library_config.get("activation_fn")
     config = _read_model_json(name, "config.json") or {}
-    saved = config.get("sentence_transformers")
-    own = own or (saved.get("activation_fn") if isinstance(saved, dict) else None)
-    own = own or config.get("sbert_ce_default_activation_function")  # before version 4
-    return str(own).rpartition(".")[2] if own else None
+    section = config.get("sentence_transformers")
+    path = path or (section.get("activation_fn") if isinstance(section, dict) else None)
+    path = path or config.get("sbert_ce_default_activation_function")  # before version 4
+    return str(path).rpartition(".")[2] if path else None
 
 
 def _read_model_json(name: str, file: str) -> Any:

@@ -25,7 +25,7 @@ from rankproof.foundation.config import Settings, check_config
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.manifest import digest
 from rankproof.measures import Measure
-from rankproof.retrieval.retrievers.python import Called
+from rankproof.retrieval.retrievers.python import FunctionRetriever
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import Swept, sweep_texts
 
@@ -107,7 +107,7 @@ def _engine(name: str, retriever: Any, id_path: str | None) -> Any:
         return retriever
     if callable(getattr(retriever, "search", None)) and hasattr(retriever, "build_seconds"):
         return retriever
-    return Called(str(name), retriever, id_path)
+    return FunctionRetriever(str(name), retriever, id_path)
 
 
 def _read_mapping(source: Any, argument: str) -> dict[str, str]:

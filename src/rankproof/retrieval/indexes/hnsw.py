@@ -158,7 +158,7 @@ class HnswIndex:
         return Retrieved(run, seconds)
 
     def _best(self, query: Array, k: int) -> tuple[Array, Array]:
-        """Return the rows and scores of one query (1, D)."""
+        """Return the rows and scores of the k best of one query (1, D), ties by row number."""
         count = min(len(self.document_ids), max(k, self.settings.candidates or 0))
         if self.settings.format == "bit":
             distance, rows = self._graph.search(np.packbits(query > 0, axis=1), count)

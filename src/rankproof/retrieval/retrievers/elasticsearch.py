@@ -13,7 +13,7 @@ from rankproof.foundation.config import read_secret
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.components import part
 from rankproof.retrieval.http import Refused
-from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
+from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, connection_error, refused_error
 from rankproof.retrieval.protocols import Embedder, Vectors
 
 _FORMATS = {"float32": "hnsw", "int8": "int8_hnsw", "bit": "bbq_hnsw"}
@@ -76,9 +76,9 @@ class Elasticsearch:
         except self._errors.ApiError as error:
             if "compatible-with" in str(error.body):
                 raise self._version_error(error) from None
-            raise refusal(error.meta.status, error.body, self.place) from None
+            raise refused_error(error.meta.status, error.body, self.place) from None
         except self._errors.TransportError as error:
-            raise unanswered(error, self.place, self._settings.timeout_s) from None
+            raise connection_error(error, self.place, self._settings.timeout_s) from None
 
     def _version_error(self, error: Any) -> Refused:
         """Return the error for a client whose major version is later than the server's.

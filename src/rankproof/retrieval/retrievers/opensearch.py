@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from rankproof.foundation.errors import InputError
 from rankproof.retrieval.components import part
-from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
+from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, connection_error, refused_error
 from rankproof.retrieval.protocols import Embedder, Vectors
 
 # Engine and encoder of each format: only Lucene encodes in 7 bits, only faiss in one ("binary").
@@ -69,10 +69,10 @@ class Opensearch:
             return self._client.transport.perform_request(method, path, headers=headers, body=body)
         except self._errors.TransportError as error:
             if isinstance(error.status_code, int):
-                raise refusal(error.status_code, error.info, self.place) from None
-            raise unanswered(error, self.place, self._settings.timeout_s) from None
+                raise refused_error(error.status_code, error.info, self.place) from None
+            raise connection_error(error, self.place, self._settings.timeout_s) from None
         except self._errors.OpenSearchException as error:
-            raise unanswered(error, self.place, self._settings.timeout_s) from None
+            raise connection_error(error, self.place, self._settings.timeout_s) from None
 
     def index_settings(self) -> dict[str, Any]:
         return {} if self._settings.mode == "exact" else {"knn": True}

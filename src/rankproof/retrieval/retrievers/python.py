@@ -31,7 +31,7 @@ class PythonSettings(Settings):
         return {"source": source_digest(self.call)}
 
 
-class Called:
+class FunctionRetriever:
     """Wraps a function (text, k), or an object with `.invoke(text)` or `.retrieve(text)`."""
 
     bytes = 0  # unknown
@@ -91,6 +91,6 @@ def make_python(
     settings: PythonSettings,
     documents: Sequence[str] = (),
     document_ids: Sequence[str] | None = None,
-) -> Called:
+) -> FunctionRetriever:
     """Return a retriever that calls the user's function."""
-    return Called(settings.call, load_object(settings.call, "retriever"), settings.id)
+    return FunctionRetriever(settings.call, load_object(settings.call, "retriever"), settings.id)

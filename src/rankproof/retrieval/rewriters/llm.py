@@ -96,7 +96,7 @@ class LlmRewriter:
         answer = self._chat.ask(*prompt(name, query))
         reply, tokens = answer.text, _counted_tokens(answer)
         text = _strip_marks(reply) if isinstance(reply, str) else ""
-        reason = refusal(query, text, LANGUAGES[name], name)
+        reason = refusal_reason(query, text, LANGUAGES[name], name)
         if reason is None:
             return Rewritten(text, tokens=tokens)
         self.reasons[reason] += 1
@@ -124,7 +124,7 @@ def template(language: Name) -> tuple[str, str]:
     return system.strip(), user.strip()
 
 
-def refusal(query: str, text: str, language: Language, name: Name) -> Kept | None:
+def refusal_reason(query: str, text: str, language: Language, name: Name) -> Kept | None:
     """Return why a reply cannot be a rewriting of the question; None if it can."""
     if not text:
         return "empty"
@@ -146,7 +146,7 @@ def refusal(query: str, text: str, language: Language, name: Name) -> Kept | Non
 
 def _loses_topic(query: str, stems: set[str], language: Language, name: Name) -> bool:
     """True if the stems of a reply lack too many of the question's content words."""
-    # Sentences to which the question points back stay in its core, with words it does not ask for.
+    # If the question refers to earlier sentences, these stay in its core, with further words.
     core = RulesRewriter(name, "question").rewrite(query)
     topic = _topic_stems(core, language)
     has_one_sentence = len(re.findall(r"[.!?…]+(?:\s|$)", core)) < 2
@@ -155,20 +155,15 @@ def _loses_topic(query: str, stems: set[str], language: Language, name: Name) ->
         return True
     sentences = _split_sentences(query)
     questions = [sentence for sentence in sentences if _asks(sentence, language)]
-    asked_stems = (
-        set().union(*(_topic_stems(question, language) for question in questions)) - _GENERAL
-    )
-    if len(asked_stems & stems) < _MIN_KEPT_OF_SEVERAL * len(
-        asked_stems
-    ):  # it asks for something else
-        return True
-    others = [sentence for sentence in sentences if sentence not in questions]
-    context = set().union(*(_topic_stems(sentence, language) for sentence in others))
-    points_back = any(
+    question_stems = _stems_of_all(questions, language) - _GENERAL
+    if len(question_stems & stems) < _MIN_KEPT_OF_SEVERAL * len(question_stems):
+        return True  # the reply asks for something else
+    context = _stems_of_all([s for s in sentences if s not in questions], language)
+    refers_back = any(
         language.reference.search(_IMPERSONAL.sub("", question)) for question in questions
     )
     # "Which of these cities" is lost without the sentence that names the cities.
-    return points_back and bool(context) and stems.isdisjoint(context)
+    return refers_back and bool(context) and stems.isdisjoint(context)
 
 
 def _strip_marks(reply: str) -> str:
@@ -220,6 +215,11 @@ def _topic_stems(text: str, language: Language) -> set[str]:
     words = [word.lower() for word in _WORD.findall(text)]
     content = [w for w in words if (len(w) > 2 or w.isdigit()) and w not in language.empty]
     return {_fold(word).rstrip("s")[:_STEM] for word in content}
+
+
+def _stems_of_all(sentences: list[str], language: Language) -> set[str]:
+    """Return the topic stems of several sentences."""
+    return set().union(*(_topic_stems(sentence, language) for sentence in sentences))
 
 
 def _fold(text: str) -> str:
