@@ -833,7 +833,9 @@ def test_ticks_are_round_numbers_inside(low: float, high: float, expected: list[
     assert found == pytest.approx(expected)
 
 
-def test_a_page_warns_of_unjudged_documents_and_distinguishes_long_names_of_runs(tmp_path: Path) -> None:
+def test_a_page_warns_of_unjudged_documents_and_distinguishes_long_names_of_runs(
+    tmp_path: Path,
+) -> None:
     """A verdict that unjudged documents could turn is not called certain."""
     names = [f"{'a-very-long-name-of-a-run-' * 2}seed{n}" for n in range(4)]
     qrels = {f"שאלה_{q}": {"a": 1, "b": 0} for q in range(8)}

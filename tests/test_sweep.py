@@ -365,7 +365,7 @@ def test_questions_without_grades_are_left_out_and_counted(tmp_path: Path) -> No
         lines.write('{"_id": "more", "text": "and this?"}\n')
     swept = sweep(read_config(file, SweepSettings), tmp_path / "out")
     assert swept.manifest["queries"] == len(TOPICS)
-    assert "1 of 7 questions has no graded passage: left out" in swept.manifest["notes"]
+    assert "1 of 7 questions has no graded passage: skipped" in swept.manifest["notes"]
 
 
 @pytest.mark.slow

@@ -148,6 +148,7 @@ def _map_section(sweep: ShownSweep, frame: pl.DataFrame, position: int, limit: i
 
 
 def _map_words(sweep: ShownSweep, groups: int, judged_shares: list[float]) -> list[str]:
+    """Say how many configurations differ, how many are hidden, and what share is judged."""
     count, front = len(sweep.table), int(sweep.table["pareto"].sum())
     words = [
         f"{plural(count, 'configuration')}, {groups:,} that differ significantly in "
@@ -212,6 +213,7 @@ _MAP_CAPTION = (
 
 
 def _point_tip(sweep: ShownSweep, row: dict[str, Any], represented: int) -> str:
+    """Describe a point of the map that stands for `represented` others."""
     tip = (
         f"{sweep.names[row['configuration']].full}: {sweep.measure} {row['quality']:.4f} "
         f"({interval_text(row)}), p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, "
@@ -389,6 +391,7 @@ def ceilings_chart(sweep: ShownSweep, best: pl.DataFrame) -> StackedChart:
 
 
 def _ceiling_bar(row: dict[str, Any], sweep: ShownSweep) -> StackedBar:
+    """Return what a configuration reached and its two headrooms as a bar."""
     actual, proc = row[sweep.measure], row[f"{sweep.measure} PROC"]
     parts = [
         ("realised", actual),
@@ -399,6 +402,7 @@ def _ceiling_bar(row: dict[str, Any], sweep: ShownSweep) -> StackedBar:
 
 
 def _ceiling_cells(row: dict[str, Any], measure: str, sweep: ShownSweep) -> list[Any]:
+    """Return the row of a configuration in the table of ceilings."""
     actual, proc = row[measure], row[f"{measure} PROC"]
     return [
         sweep.names[row["configuration"]].short,

@@ -61,6 +61,7 @@ def finalist_sections(sweep: ShownSweep, position: int, title: str) -> list[Sect
 
 
 def _comparison_sentence(finalists: _Finalists, differences: pl.DataFrame) -> str:
+    """Say on how many questions the two differ, and which is ahead on how many."""
     sweep = finalists.sweep
     first, second = (sweep.names[name].short for name in finalists.names)
     ahead = int((differences["difference"] > 0).sum())
@@ -87,6 +88,7 @@ def _differences(values: pl.DataFrame, measure: str, names: tuple[str, str]) -> 
 
 
 def _rival(sweep: ShownSweep, lists: pl.DataFrame) -> str | None:
+    """Return the best configuration that differs on many questions, else one with other lists."""
     names = sweep.table["configuration"].to_list()
     known, values = sweep.results.shared_values(sweep.measure, names)
     if sweep.name in known:

@@ -72,7 +72,7 @@ class ChatSettings(Endpoint):
     max_tokens: Count | None = 256
 
     def chat(self) -> Chat:
-        """Return a client."""
+        """Return a client of the server."""
         return Chat(
             self.model,
             self.url,
@@ -98,7 +98,8 @@ class AnswersSettings(Settings):
     parallel: Count = 4  # requests at a time
 
     @model_validator(mode="after")
-    def _judged(self) -> AnswersSettings:
+    def _check_judge(self) -> AnswersSettings:
+        """Raise InputError unless there is a judge exactly if it scores."""
         if (self.judge is not None) != (self.score == "judge"):
             raise InputError(
                 "score: judge needs a judge"

@@ -89,6 +89,7 @@ class CeilingReport(Displayed):
 
 
 def _accuracy_table(by_run: list[tuple[str, Accuracy]]) -> Table:
+    """Return the accuracy of answers given a hit, a row for each run."""
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -113,6 +114,7 @@ def _accuracy_table(by_run: list[tuple[str, Accuracy]]) -> Table:
 
 
 def _novelty_table(runs: list[Novelty]) -> Table:
+    """Return the novelty-discounted RAnWG of each run."""
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -132,6 +134,7 @@ def _novelty_table(runs: list[Novelty]) -> Table:
 
 
 def _sensitivity_table(sensitivity: Sensitivity) -> Table:
+    """Return a row for each combination of constants, a column for each run."""
     constants = ("alpha", "cap4", "cap3")
     columns = [
         *Column.each(*constants),

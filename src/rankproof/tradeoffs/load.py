@@ -54,7 +54,7 @@ class LoadSettings(Settings):
 
     @field_validator("qps")
     @classmethod
-    def _rising(cls, value: list[float]) -> list[float]:
+    def _sort_rates(cls, value: list[float]) -> list[float]:
         if not value or len(set(value)) < len(value):
             raise InputError("no rate, or one twice", remedy="list each rate once: [1, 10, 50]")
         return sorted(value)
@@ -83,7 +83,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """The outcome of each arrival."""
+    """What happened to each of n queries that arrived."""
 
     arrival: Float  # (n,) seconds from the beginning
     latency: Float  # (n,) seconds from the arrival; of lost queries, until waiting ended
@@ -94,7 +94,7 @@ class Driven:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Summary of one engine at one rate; fields are columns of load.parquet."""
+    """Latencies and failures of one engine at one rate: a row of load.parquet."""
 
     engine: str
     qps: float
@@ -105,7 +105,7 @@ class Loaded:
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
-    late_p95_ms: float | None  # of the wait before it started: all workers were busy
+    late_p95_ms: float | None  # of the wait for a free worker
     within_sla: bool
 
 

@@ -1,7 +1,7 @@
 """From runs, times and prices to tables: one row per configuration, one per query and measure.
 
-What a list is worth is computed once, stored by a digest of all that decides it, and shared by the
-configurations that differ in their prompt alone.
+The scores of a list are computed once, cached under a digest of all that decides them, and shared
+by the configurations that differ in their prompt alone.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ class Costs:
         }
 
     def _rewriting(self, stack: Stack, c: Configuration, bill: _Bill) -> Row:
+        """Return the tokens and cost of rewriting questions; none for a local rewriter."""
         rewriter = self._settings.rewriters[c.rewriter]
         if rewriter is None or not uses_network(rewriter):
             return {}
@@ -167,6 +168,7 @@ class Costs:
         return {"rewrite_tokens": read + written, "rewrite_cost_per_1000": cost}
 
     def _embedding(self, stack: Stack, c: Configuration, bill: _Bill) -> Row:
+        """Return the tokens and cost of embedding questions, and the cost of a million passages."""
         embedder = _question_embedder(self._settings, c)
         if embedder is None or not uses_network(embedder):
             return {}
@@ -179,6 +181,7 @@ class Costs:
         }
 
     def _retrieving(self, c: Configuration, bill: _Bill) -> float:
+        """Return the cost of searches: what the settings state, else the price by the search."""
         cost = 0.0
         for part in [part for stage, part in parts_of(self._settings, c) if stage == "retrieve"]:
             own_cost = getattr(part, "cost_per_1000", None)
@@ -190,6 +193,7 @@ class Costs:
         return cost
 
     def _reranking(self, c: Configuration, ranked: Ranked, bill: _Bill) -> float:
+        """Return the cost of the searches and tokens that the reranker is billed for."""
         name = None if c.reranker == NONE else self._reranker_price_name(c.reranker)
         if name is None:
             return 0.0
@@ -199,6 +203,7 @@ class Costs:
         return cost + token_cost(ranked.tokens, price.per_million_tokens or 0.0)
 
     def _generating(self, stack: Stack, c: Configuration) -> float:
+        """Return the cost of a generator that reads the prompt and writes an answer."""
         settings = self._settings
         if settings.generator is None:
             return 0.0
@@ -240,7 +245,7 @@ def _components(settings: SweepSettings) -> list[tuple[str, Any]]:
 def _question_embedder(settings: SweepSettings, c: Configuration) -> Any:
     """Return the embedder that is paid for a configuration's questions; None if there is none.
 
-    An engine may have its own; one that says what it costs includes its embedder.
+    An engine may have its own, which is part of the engine's cost where the settings state that.
     """
     if c.embedder is not None:
         return settings.embedders[c.embedder]
@@ -415,11 +420,11 @@ def _latency_columns(latency: Latency) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of one list."""
+    """The scores of one list on M measures, L of which have a ceiling, for Q queries."""
 
-    row: Row  # columns of the table
-    bounds: dict[str, tuple[float, float]]  # of each quality, over its unjudged passages
-    values: dict[str, Float]  # value, min, max, counted (M, Q); proc (L, Q)
+    row: Row  # means, as columns of the table
+    bounds: dict[str, tuple[float, float]]  # of each quality, over grades of unjudged passages
+    values: dict[str, Float]  # (M, Q) value, min, max, counted in the mean; (L, Q) proc
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +450,8 @@ class Evaluator:
 
     def evaluate(self, ranked: Ranked, cache: Cache) -> Scores:
         """Return the scores of a list and its candidates, from the cache if they are there."""
-        names = [[str(m) for m in some] for some in (self.measures, self.limited, self.qualities)]
+        roles = (self.measures, self.limited, self.qualities)
+        names = [[str(measure) for measure in measures] for measures in roles]
         inputs = [names, list_digest(ranked.final), list_digest(ranked.pool), __version__]
         if "digest" not in self.qrels.cache:
             self.qrels.cache["digest"] = digest(self.qrels.to_frame().rows())
@@ -464,6 +470,7 @@ class Evaluator:
         return Scores(row, {name: (low, high) for name, (low, high) in bounds.items()}, values)
 
     def _compute(self, ranked: Ranked) -> Scores:
+        """Evaluate a list, the best order of its candidates, and its worst cases."""
         policy = Policy.of(None, None, False, None, None)
         judged = evaluate_tables(ranked.final, self.qrels, with_judged(self.measures), policy)
         evaluation = attach_judged(judged, self.measures)

@@ -43,22 +43,22 @@ Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Mode = Literal["dense", "sparse", "hybrid", "retriever"]
 Built = Literal["dense", "sparse", "hybrid"]
-NONE = "none"  # the reranker that is not there
+NONE = "none"  # the point of an axis that does nothing: no reranker, no rewriter, …
 DYNAMIC: Literal["dynamic"] = "dynamic"
 SETS = ("RAnWG", "NRecall4", "NRecall5", "P4", "Harm")
 
 
 class FusionSettings(Settings):
-    """How a hybrid makes one list of two."""
+    """How the dense and the sparse list of a hybrid are fused into one."""
 
     method: Literal["rrf", "weighted", "sum", "mnz"] = "rrf"
-    k: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0  # of rrf
-    normalise: Literal["minmax", "z", "none"] = "minmax"  # of the others
-    weights: tuple[Weight, Weight] = (1.0, 1.0)  # dense, sparse; of rrf and weighted
-    depth: Count = 100  # of each list
+    k: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0  # for rrf
+    normalise: Literal["minmax", "z", "none"] = "minmax"  # for all but rrf
+    weights: tuple[Weight, Weight] = (1.0, 1.0)  # dense, sparse; for rrf and weighted
+    depth: Count = 100  # passages of each list
 
     @model_validator(mode="after")
-    def _weighed(self) -> FusionSettings:
+    def _check_weights(self) -> FusionSettings:
         if not any(self.weights):
             raise InputError("weights: all are 0", remedy="give one above 0")
         if self.method in ("sum", "mnz") and len(set(self.weights)) > 1:
@@ -69,7 +69,7 @@ class FusionSettings(Settings):
 
 
 class LatencySettings(Settings):
-    """How times are taken: single queries, the stages of all configurations in turn."""
+    """How times are measured: query by query, with the stages of all configurations in turn."""
 
     queries: Count = 60  # below 59 a p95 has no upper end that holds whatever the distribution
     repeats: Count = 3
@@ -90,7 +90,7 @@ class SweepSettings(Settings):
     qrels: BesidePath | None = None
     grades: dict[int, Annotated[int, Field(ge=0)]] | None = None  # regrade: {0: 1, 1: 5}
     seed: Annotated[int, Field(ge=0)] = 0
-    language: str | None = None  # of every part that has one and does not say
+    language: str | None = None  # of every component that has one and does not set it
     chunkings: dict[Name, ChunkSettings | None] = {NONE: None}  # none: documents as they are
     rewriters: dict[Name, RewriterChoice | None] = {NONE: None}  # `rewriter: …` is one
     embedders: dict[Name, EmbedderChoice] = {"wordllama": WordllamaSettings()}
@@ -104,27 +104,31 @@ class SweepSettings(Settings):
     pools: list[Count | Literal["dynamic"]] = [50]
     depth: DepthSettings = DepthSettings()  # of the pool that is dynamic
     rerankers: dict[Name, RerankerChoice | None] = {NONE: None}
-    blends: dict[Name, Share] = {}  # reranker → what the first stage's score still counts for
+    blends: dict[Name, Share] = {}  # reranker → weight of the first stage's score
     prompts: list[Count] = [10]  # passages given to the generator
-    at: list[Count] = [10, 20, 30]  # of the set measures, which need grades 1–5; [] leaves them out
+    at: list[Count] = [10, 20, 30]  # of the set measures, which need grades 1–5; [] skips them
     measures: list[str] = ["nDCG@10", "RR@10"]  # besides the set measures
     best_by: str | None = None  # RAnWG at the prompt; without set measures the first of the others
-    holes: Literal["leave", "judge"] = "leave"  # judge: grade what nobody judged in any top k
-    judge: BesidePath | None = None  # who: a golden set's configuration
+    holes: Literal["leave", "judge"] = "leave"  # judge: have unjudged passages of any top k graded
+    judge: BesidePath | None = None  # the configuration of a golden set, whose judge grades
     latency: LatencySettings = LatencySettings()
     load: LoadSettings | None = None  # rates at which the first stages are driven
-    prices: BesidePath | None = None  # a price file; without it the one that ships
-    rerank_prices: dict[Name, str] = {}  # reranker → its name there; an endpoint's model by itself
-    generator: str | None = None  # a name in the price file; without one it costs nothing
-    tokens_per_passage: Count | None = None  # of the generator; without it, estimated
-    tokens_per_answer: Count | None = None  # that the generator writes; without it, not counted
-    answers: AnswersSettings | None = None  # who answers from the prompts, and how that is scored
+    prices: BesidePath | None = None  # a price file; by default the one that ships
+    rerank_prices: dict[
+        Name, str
+    ] = {}  # reranker → its name in the price file; by default its model
+    generator: str | None = None  # its name in the price file; without one it costs nothing
+    tokens_per_passage: Count | None = None  # that the generator reads; by default estimated
+    tokens_per_answer: Count | None = None  # that the generator writes; by default not counted
+    answers: AnswersSettings | None = (
+        None  # the model that answers from the prompts, and how it is scored
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def _spelled_out(cls, data: Any) -> Any:
-        """One rewriter, fusion or rule for duplicates is an axis with one point; the language goes
-        to every part that has one and does not say."""
+    def _expand_shorthands(cls, data: Any) -> Any:
+        """Turn `rewriter`, `fusion` and settings of `duplicates` into axes with one point, and add
+        the language to every component that has one and does not set it."""
         if not isinstance(data, dict):
             return data
         data = dict(data)
@@ -132,22 +136,24 @@ class SweepSettings(Settings):
             if one in data:
                 if axis in data:
                     raise InputError(f"{one} and {axis} are both given", remedy=f"use {axis}")
-                given = data.pop(one)
-                if given is not None:
-                    data[axis] = {_called(given, one): given}
-        given = data.get("duplicates")
-        if isinstance(given, DuplicatesSettings) or (
-            isinstance(given, dict) and set(given) & set(DuplicatesSettings.model_fields)
+                point = data.pop(one)
+                if point is not None:
+                    data[axis] = {_point_name(point, one): point}
+        duplicates = data.get("duplicates")
+        if isinstance(duplicates, DuplicatesSettings) or (
+            isinstance(duplicates, dict) and set(duplicates) & set(DuplicatesSettings.model_fields)
         ):
-            data["duplicates"] = {"dropped": given}
-        elif given is None:
+            data["duplicates"] = {"dropped": duplicates}
+        elif duplicates is None:
             data.pop("duplicates", None)
         language = data.get("language")
         if isinstance(language, str):
-            data["sparse"] = _spoken(data.get("sparse", {"type": "bm25"}), "sparse", language)
+            data["sparse"] = _with_language(
+                data.get("sparse", {"type": "bm25"}), "sparse", language
+            )
             for axis, kind in _KINDS.items():
                 if isinstance(parts := data.get(axis), Mapping):
-                    data[axis] = {n: _spoken(p, kind, language) for n, p in parts.items()}
+                    data[axis] = {n: _with_language(p, kind, language) for n, p in parts.items()}
         return data
 
     @field_validator(
@@ -155,7 +161,8 @@ class SweepSettings(Settings):
         *("rewriters", "fusions", "duplicates", "chunkings"),
     )
     @classmethod
-    def _some(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_axis(cls, value: Any, info: ValidationInfo) -> Any:
+        """Raise InputError for an axis without points, or with one twice; `at` may be empty."""
         if not value and info.field_name != "at":
             raise InputError("nothing is listed", remedy="list one or more, or leave the key out")
         if isinstance(value, list) and len(set(map(str, value))) < len(value):
@@ -164,7 +171,8 @@ class SweepSettings(Settings):
 
     @field_validator("rerankers", "rewriters", "duplicates", "chunkings")
     @classmethod
-    def _none_is_none(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    def _check_none(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Raise InputError unless the point `none`, and it alone, has no settings."""
         for name, settings in value.items():
             if (settings is None) != (name == NONE):
                 raise InputError(
@@ -176,20 +184,20 @@ class SweepSettings(Settings):
 
     @field_validator("measures")
     @classmethod
-    def _measures(cls, value: list[str]) -> list[str]:
+    def _normalize_measures(cls, value: list[str]) -> list[str]:
         return [str(parse(name).require_cutoff()) for name in value]
 
     @field_validator("best_by")
     @classmethod
-    def _quality(cls, value: str | None) -> str | None:
+    def _normalize_best_by(cls, value: str | None) -> str | None:
         if value is None or value.endswith(AT_PROMPT):
-            quality_measure(_at(value or "RAnWG@1", 1))
+            quality_measure(_at_cutoff(value or "RAnWG@1", 1))
             return value
         return str(quality_measure(value))
 
     @model_validator(mode="after")
     def _check_together(self) -> SweepSettings:
-        """Check what no key shows by itself."""
+        """Check what several keys decide together."""
         if (self.holes == "judge") != (self.judge is not None):
             raise InputError(
                 "holes: judge without a judge" if self.judge is None else "a judge of no holes",
@@ -208,7 +216,7 @@ class SweepSettings(Settings):
         return self
 
     def _check_best_by(self) -> None:
-        """Refuse a quality that is not measured, or not that of every prompt."""
+        """Raise InputError if `best_by` is not measured, or compares prompts of other sizes."""
         if len(self.prompts) > 1 and not self.chosen_by.endswith(AT_PROMPT):
             base = parse(self.chosen_by)
             if base.cutoff is not None:
@@ -217,7 +225,7 @@ class SweepSettings(Settings):
                     f"{' and '.join(map(str, self.prompts))} passages",
                     remedy=f"use {str(base).rpartition('@')[0]}{AT_PROMPT}: each at its own",
                 )
-        needed = {_at(self.chosen_by, k) for k in self.prompts}
+        needed = {_at_cutoff(self.chosen_by, k) for k in self.prompts}
         if not needed <= set(map(str, self.all_measures)):
             raise InputError(
                 f"best_by: {self.chosen_by} is not among the measures",
@@ -234,7 +242,7 @@ class SweepSettings(Settings):
                 )
 
     def _check_pools(self) -> None:
-        """Refuse pools smaller than a prompt, and dynamic pools that cannot be."""
+        """Raise InputError for pools smaller than a prompt, and for unusable dynamic pools."""
         is_dynamic = DYNAMIC in self.pools
         fixed = [pool for pool in self.pools if pool != DYNAMIC]
         smallest = min([*fixed, *([self.depth.start] if is_dynamic else [])])
@@ -280,15 +288,15 @@ class SweepSettings(Settings):
         """Return the measure that chooses the best configuration, on a scale of grades."""
         name = self.best_by or self._default_best()
         if name.endswith(AT_PROMPT) and len(self.prompts) > 1:
-            base = parse(_at(name, 1)).on_scale(scale)
+            base = parse(_at_cutoff(name, 1)).on_scale(scale)
             return str(base).removesuffix("@1") + AT_PROMPT
-        return str(parse(_at(name, self.prompts[0])).on_scale(scale))
+        return str(parse(_at_cutoff(name, self.prompts[0])).on_scale(scale))
 
     def _default_best(self) -> str:
         """Return RAnWG at the prompt; without set measures the first of which more is better."""
         if self.at:
             return f"RAnWG{AT_PROMPT}"
-        rising = [name for name in self.measures if parse(_at(name, 1)).sign > 0]
+        rising = [name for name in self.measures if parse(_at_cutoff(name, 1)).sign > 0]
         if not rising or len(self.prompts) == 1 or "@" not in rising[0]:
             return (rising or self.measures)[0]
         return rising[0].rpartition("@")[0] + AT_PROMPT
@@ -301,7 +309,7 @@ class SweepSettings(Settings):
 
     def quality(self, configuration: Configuration) -> Measure:
         """Return that measure for one configuration, at the passages of its prompt."""
-        return parse(_at(self.chosen_by, configuration.prompt_k))
+        return parse(_at_cutoff(self.chosen_by, configuration.prompt_k))
 
     @property
     def at_prompt(self) -> list[str]:
@@ -316,8 +324,10 @@ class SweepSettings(Settings):
         """Each measure once, in the order of the table."""
         cutoffs = sorted({*self.at, *self.prompts}) if self.at else []
         sets = [f"{name}@{k}" for k in cutoffs for name in SETS]
-        chosen = [_at(self.chosen_by, k) for k in self.prompts] if self.best_by is None else []
-        own = [_at(f"{base}{AT_PROMPT}", k) for base in self.at_prompt for k in self.prompts]
+        chosen = (
+            [_at_cutoff(self.chosen_by, k) for k in self.prompts] if self.best_by is None else []
+        )
+        own = [_at_cutoff(f"{base}{AT_PROMPT}", k) for base in self.at_prompt for k in self.prompts]
         named = [str(parse(name).on_scale(self._scale)) for name in self.measures]
         return list(dict.fromkeys(parse(name) for name in (*sets, *named, *chosen, *own)))
 
@@ -330,7 +340,7 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-def _spoken(part: Any, kind: Kind, language: str) -> Any:
+def _with_language(part: Any, kind: Kind, language: str) -> Any:
     """Return the settings of a component with the language, if it has one and none is set."""
     name = part.get("type") if isinstance(part, dict) and "language" not in part else None
     if (
@@ -342,14 +352,14 @@ def _spoken(part: Any, kind: Kind, language: str) -> Any:
     return part
 
 
-def _called(given: Any, otherwise: str) -> str:
-    """Return a name for the one point of an axis: its type or method."""
-    keys = given if isinstance(given, dict) else getattr(given, "__dict__", {})
-    name = str(keys.get("type") or keys.get("method") or otherwise)
+def _point_name(settings: Any, default: str) -> str:
+    """Return the name of the only point of an axis: its type or method."""
+    keys = settings if isinstance(settings, dict) else getattr(settings, "__dict__", {})
+    name = str(keys.get("type") or keys.get("method") or default)
     return name.replace(":", ".")
 
 
-def _at(name: str, k: int) -> str:
+def _at_cutoff(name: str, k: int) -> str:
     """Return `RAnWG@prompt` as `RAnWG@k`; any other measure as it is."""
     if not name.endswith(AT_PROMPT):
         return str(parse(name))

@@ -37,7 +37,7 @@ from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.judged_column import NOTE, any_unjudged
-from rankproof.presentation.lead_wording import dependence_verb, modal_verb
+from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.retrieval.chunks import SPAN
@@ -169,37 +169,36 @@ class Swept(Displayed):
 
     def summary(self) -> Summary:
         """The best configuration, what could change that, and what dynamic pools saved."""
-        made = self.manifest
-        measure = made["best_by"]
+        manifest = self.manifest
+        measure = manifest["best_by"]
         best = self.configurations.filter("best").row(0, named=True)
         equal = self.configurations[measure].to_list().count(best[measure]) - 1
         level = f", level with {plural(equal, 'other')}" if equal else ""
         answer = (
-            f"{plural(made['configurations'], 'configuration')} on "
-            f"{plural(made['queries'], 'query')}; best by {measure}: "
+            f"{plural(manifest['configurations'], 'configuration')} on "
+            f"{plural(manifest['queries'], 'query')}; best by {measure}: "
             f"{best['configuration']}{level}."
         )
         notes = [*self._unsettled_note(), *self._dynamic_notes()]
         for part in ("answers", "load"):
-            notes += made.get(part, {}).get("words", [])
-        prices = made["prices"]
+            notes += manifest.get(part, {}).get("words", [])
+        prices = manifest["prices"]
         notes += [f"prices of {prices['date']} ({prices['source']})", f"results: {self.folder}"]
         return Summary(answer, notes, f"rankproof recommend {typed(self.folder)}")
 
     def _unsettled_note(self) -> list[str]:
+        """Say which configurations unjudged passages could put level with the best or ahead."""
         unsettled = self.unsettled()
         if not unsettled:
             return []
-        is_exact = all(unsettled.values())
         return [
-            f"That {dependence_verb(is_exact)} unjudged passages: what they are "
-            f"{modal_verb(is_exact)} put "
+            f"Unjudged passages {modal_verb(all(unsettled.values()))} put "
             f"{first_few(list(unsettled), 1)} level with it or ahead (`holes: judge` has them "
             "judged)."
         ]
 
     def _dynamic_notes(self) -> list[str]:
-        """How deep dynamic pools went, and what that saved and lost."""
+        """Say how many queries went deep, what tokens that saved, and what quality it cost."""
         notes = []
         rows = self.configurations.filter(pl.col("deep_share").is_not_null())
         for row in rows.iter_rows(named=True):
@@ -211,7 +210,7 @@ class Swept(Displayed):
             if saved is not None:
                 note += f"; {saved:.0%} of the tokens of all deep saved"
                 note += "" if lost is None else f" for {lost:.4f} of {self.manifest['best_by']}"
-                note += ", on queries that taught it nothing"
+                note += ", on queries outside the pilot"
             notes.append(f"{note}.")
         return notes
 
@@ -328,13 +327,19 @@ def sweep_texts(
             if load_frame is not None:
                 lines = describe_load(load_frame, load.sla_ms)
                 sections["load"] = {"sla_ms": load.sla_ms, "words": lines}
-        made = work.manifest(frame, inputs, time.perf_counter() - started) | sections
-        made["notes"] += work.write_questions(folder)
+        description = work.manifest(frame, inputs, time.perf_counter() - started) | sections
+        description["notes"] += work.write_questions(folder)
         frame, run_notes = _write_runs(work.stacks, frame, folder)
-        made["notes"] += run_notes
-        made = redact(made)
-        results = Results("the sweep", frame, per_query, made, lists, work.qrels.to_frame())
-        results = replace(results, scale=work.qrels.scale)
+        description["notes"] += run_notes
+        results = Results(
+            label="the sweep",
+            frame=frame,
+            per_query=per_query,
+            manifest=redact(description),
+            lists=lists,
+            judgements=work.qrels.to_frame(),
+            scale=work.qrels.scale,
+        )
         _write_results(folder, results, work)
         if stamp is not None:
             _write_text(folder / "work" / FINISHED, stamp)
@@ -343,7 +348,7 @@ def sweep_texts(
 
 @dataclass(slots=True)
 class _Work:
-    """A sweep in progress: its inputs, and what has been made of them so far."""
+    """A sweep in progress: its inputs, and the lists, times and judgments made so far."""
 
     settings: SweepSettings
     passages: Texts  # documents as they are, before chunking
@@ -351,8 +356,8 @@ class _Work:
     qrels: Qrels
     costs: Costs
     references: dict[str, list[str]]  # reference answers by question
-    caveats: list[str]  # of the caller
-    notes: list[str]
+    caveats: list[str]  # about the questions, from the caller
+    notes: list[str]  # for the manifest
     grid: list[Configuration]
     stacks: list[Stack] = field(default_factory=list)  # one per chunking
     latencies: dict[Configuration, Latency] = field(default_factory=dict)
@@ -383,7 +388,7 @@ class _Work:
         )
 
     def stamp(self) -> str | None:
-        """Digest of all that decides the results; None where they cannot be known in advance."""
+        """Return a digest of all that decides the results; None if some of it is not known yet."""
         inputs = [
             self.references,
             value_identity(self.settings),
@@ -396,10 +401,9 @@ class _Work:
             self.costs.notes,
             self.notes,
         ]
-        # What a judge would say now is not known.
-        return (
-            digest(inputs) if is_reproducible(inputs) and self.settings.holes != "judge" else None
-        )
+        # A judge's grades are not known before it is asked.
+        is_known = is_reproducible(inputs) and self.settings.holes != "judge"
+        return digest(inputs) if is_known else None
 
     def time_stacks(self, folder: Path, workshops: ExitStack) -> None:
         """Make every list and score, and time the stages, for each chunking in turn."""
@@ -723,6 +727,7 @@ def _unpriced_stages(frame: pl.DataFrame) -> list[str]:
 
 
 def _unpriced_note(frame: pl.DataFrame) -> list[str]:
+    """Name the stages without a price, which are missing from every cost."""
     stages = _unpriced_stages(frame)
     if not stages:
         return []
@@ -760,12 +765,12 @@ def _select_judgments(
     unknown = frame.filter(~has_question)["query"].n_unique()
     if unknown:
         others = plural(unknown, "judged query is", "judged queries are")
-        notes.append(f"{others} not among the questions: left out")
+        notes.append(f"{others} not among the questions: skipped")
     frame = frame.filter(has_question)
     unjudged = len(set(corpus.query_ids) - set(frame["query"]))
     if unjudged:
         have = out_of(unjudged, len(corpus.query_ids), "question", "has", "have")
-        notes.append(f"{have} no graded passage: left out")
+        notes.append(f"{have} no graded passage: skipped")
     if not frame.height:
         raise InputError(
             f"no question of {corpus.label} is judged in it",
