@@ -329,6 +329,30 @@ in_python(
     "rp.evaluate_arrays(np.zeros((1, n)), g, ['ERR'])",
 )
 in_python(
+    "ERR@50000 of one tie, grades to 50",
+    20_000,
+    "g = np.random.default_rng(0).integers(0, 51, (1, n))\n"
+    "rp.evaluate_arrays(np.zeros((1, n)), g, ['ERR@50000'])",
+)
+in_python(
+    "UDCG of one tie",
+    200_000,
+    "g = np.random.default_rng(0).integers(1, 6, (1, n))\n"
+    "rp.evaluate_arrays(np.zeros((1, n)), g, [f'UDCG@{n // 3}'])",
+)
+in_python(
+    "AP11, IPrec, GMAP of one tie (sampled)",
+    1_000,
+    "g = np.zeros((1, n), int); g[0, ::5] = 1\n"
+    "rp.evaluate_arrays(np.zeros((1, n)), g, ['AP11', 'IPrec@0.5', 'GMAP'])",
+)
+in_python(
+    "AP11 of queries of 1,000 ties (sampled)",
+    30,
+    "g = np.zeros((n, 1_000), int); g[:, ::5] = 1\n"
+    "rp.evaluate_arrays(np.zeros((n, 1_000)), g, ['AP11'])",
+)
+in_python(
     "AP11 of many ties",
     20_000,
     "s = np.repeat(np.arange(n)[None, ::-1], 2, axis=1)\n"

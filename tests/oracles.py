@@ -175,20 +175,35 @@ def set_ap(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 
 
 
 def interpolated(
-    ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, recall: float = 0.0, rel: int = 1
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: None,
+    max_grade: int,
+    recall: float = 0.0,
+    rel: int = 1,
+    rounding: str = "up",
 ) -> float:
-    """As trec_eval's m_iprec_at_recall.c: the level counts relevant documents, rounded so."""
+    """As trec_eval's m_iprec_at_recall.c: the level counts relevant documents, rounded so; up as
+    version 9 has it, to the nearest as version 10 has it.
+    """
     wanted = count(pool, rel)
     if not wanted:
         return math.nan
-    least = int(recall * wanted + 0.9)
+    least = int(recall * wanted + (0.9 if rounding == "up" else 0.5))
     reached = [r for r in range(1, len(ranked) + 1) if count(ranked[:r], rel) >= max(least, 1)]
     return max((count(ranked[:r], rel) / r for r in reached), default=0.0)
 
 
-def eleven_points(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+def eleven_points(
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: None,
+    max_grade: int,
+    rel: int = 1,
+    rounding: str = "up",
+) -> float:
     levels = [number / 10 for number in range(11)]
-    return sum(interpolated(ranked, pool, None, max_grade, x, rel) for x in levels) / 11
+    return sum(interpolated(ranked, pool, None, max_grade, x, rel, rounding) for x in levels) / 11
 
 
 def reciprocal_rank(

@@ -122,7 +122,7 @@ def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from rankproof.evaluation import matrices
-    from rankproof.statistics import flips
+    from rankproof.measures.random_orders import select_queries
 
     random = np.random.default_rng(3)
     scores = random.integers(0, 6, (40, 9)).astype(np.float64)
@@ -140,8 +140,8 @@ def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
         for found in whole.outcomes.values():  # groups that an order could be drawn of
             open_ = np.flatnonzero(found.max > found.min)
             one, other = (
-                flips.select_queries(whole.ties, open_),
-                flips.select_queries(parts.ties, open_),
+                select_queries(whole.ties, open_),
+                select_queries(parts.ties, open_),
             )
             assert one.size.tolist() == other.size.tolist()
             assert one.grade.tolist() == other.grade.tolist()

@@ -24,7 +24,6 @@ def test_one_sentence_names_all_runs_that_look_like_ranks() -> None:
     sentence = "the scores of first, second, third look like ranks: ties cannot be seen in them"
     evaluations = rp.evaluate(QRELS, runs, "RR")
     assert about_ranks(evaluations.warnings) == [sentence]
-    assert about_ranks(evaluations.tables()[0].notes) == [sentence]
     assert about_ranks(rp.compare(QRELS, runs, "RR").warnings) == [sentence]
     assert about_ranks(list(rp.leaderboard(QRELS, runs, "RR").warnings)) == [sentence]
     many: Any = {f"run {number}": RANKS for number in range(6)}

@@ -34,6 +34,7 @@ SPELLINGS = [
     "NumRet", "NumRet(rel=1)", "NumRel", "NumRel(rel=2)", "NumRelRet", "NumRelRet(rel=2)",
     "SetP", "SetP(rel=2)", "SetR", "SetR(rel=2)", "SetF", "SetF(rel=2,beta=0.5)", "SetAP",
     "SetAP(rel=2)", "IPrec@0", "IPrec@0.1", "IPrec(rel=2)@0.25", "IPrec@1", "AP11", "AP11(rel=2)",
+    "IPrec(rounding='nearest')@0.2", "AP11(rounding='nearest')",
     "GMAP", "GMAP(rel=2)",
 ]  # fmt: skip
 

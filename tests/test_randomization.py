@@ -16,7 +16,7 @@ import rankproof as rp
 from rankproof.comparison.pairs import compare_evaluations
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.foundation.arrays import Array
-from rankproof.measures import Outcomes, parse
+from rankproof.measures import Outcomes, parse, random_orders
 from rankproof.statistics import distributions, flips, randomization
 from rankproof.statistics.intervals import (
     MIN_QUERIES,
@@ -586,7 +586,7 @@ def test_places_are_drawn_one_after_the_other_among_those_still_free() -> None:
             for copy, group in np.ndindex(3, 4):
                 left = free[group * 3 + copy]
                 places[copy, group, i] = left.pop(number[copy, group])
-        np.testing.assert_array_equal(flips._distinct_places(size, many, 3, drawn), places)
+        np.testing.assert_array_equal(random_orders._distinct_places(size, many, 3, drawn), places)
 
 
 def test_more_queries_than_a_lattice_has_steps_are_sampled() -> None:

@@ -97,6 +97,6 @@ def trec_eval(
     if not no_summary:
         sys.stdout.writelines(output.summary_lines())
     notes = [note for side in (judged, table) for note in getattr(side, "notes", ())]
-    for note in dict.fromkeys(notes):
+    for note in dict.fromkeys([*notes, *output.notes]):
         announce(note)
     return 0

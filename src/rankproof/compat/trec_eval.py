@@ -23,17 +23,19 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import Order, TieGroups, in_order
 from rankproof.data.trec import place_in, split_fields
 from rankproof.evaluation import (
-    Evaluation,
+    EvaluatedRun,
     Policy,
     evaluate_some,
     match_judgments,
     measure_all,
     no_common_query,
+    sampling_notes,
 )
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError
-from rankproof.measures import Measure, Outcomes
+from rankproof.measures import GMAP, Measure, Outcomes
+from rankproof.measures.random_orders import estimate_expensive, sample_powers
 
 _SMALLEST_VALUE = 1e-5  # of a value in a geometric mean
 _LARGEST_EXPONENT = 709.0  # above it math.exp overflows
@@ -120,7 +122,8 @@ class Output:
     query_count: int  # over which means are taken: with -c all judged queries
     relevant_count: int | None  # with -c relevant documents, those of missing queries included
     tag: str  # the run's name
-    ties: Evaluation | None = None
+    ties: Mapping[OutputLine, Outcomes] | None = None
+    notes: Sequence[str] = ()
     is_standardized: bool = False  # values are standard scores (-Z)
 
     def query_lines(self) -> Iterator[str]:
@@ -165,11 +168,15 @@ class Output:
         """Return expected, lowest and highest values (Q,); NaN for trec_eval's own formulas."""
         if self.ties is None:
             return []
-        if line.measure is None:
+        if line not in self.ties:
             return [np.full(len(self.queries), np.nan)] * 3
-        outcomes = self.ties.outcomes[line.measure]
-        columns = [outcomes.expected, outcomes.min, outcomes.max]
-        return [log_values(column) for column in columns] if line.is_geometric_mean else columns
+        outcomes = self.ties[line]
+        if not line.is_geometric_mean:
+            return [outcomes.expected, outcomes.min, outcomes.max]
+        low, high = log_values(outcomes.min), log_values(outcomes.max)
+        # `_mean` takes the exponential of the mean of these: E = Π E[M^(1/n)].
+        roots = self.query_count * np.log(outcomes.power_mean(1.0 / self.query_count))
+        return [np.where(low < high, roots, high), low, high]
 
     def _mean(self, line: OutputLine, values: Float) -> float:
         """Return the sum of a count, the mean of any other measure."""
@@ -218,7 +225,8 @@ def trec_eval(
         queries, columns = _graded_columns(judged, ranked, lines, policy)
         relevant_count = int((judged.grade > 0).sum()) if complete else None
         if ties:
-            tied = _evaluate_ties(judged, run, lines, judged_only, depth)
+            tie_policy = Policy.of(like="trec_eval", condensed=judged_only, depth=depth)
+            tied = _evaluate_ties(judged, run, lines, tie_policy)
     else:
         judged_queries = judged["query"].n_unique()
         queries, columns = _annotated_columns(judged, ranked, lines, policy, form)
@@ -233,6 +241,7 @@ def trec_eval(
         relevant_count=relevant_count,
         tag=tag,
         ties=tied,
+        notes=sampling_notes(run.name, {line.label: x for line, x in (tied or {}).items()}),
         is_standardized=reference is not None,
     )
 
@@ -262,12 +271,25 @@ def _graded_columns(
 
 
 def _evaluate_ties(
-    judged: Qrels, run: Run, lines: Sequence[OutputLine], judged_only: bool, depth: int | None
-) -> Evaluation:
-    """Evaluate over every order of ties the lines whose measure is one of rankproof's."""
-    policy = Policy.of(like="trec_eval", condensed=judged_only, depth=depth)
-    measures = dict.fromkeys(line.measure for line in lines if line.measure is not None)
-    return evaluate_some(run, judged, list(measures), policy)
+    judged: Qrels, run: Run, lines: Sequence[OutputLine], policy: Policy
+) -> dict[OutputLine, Outcomes]:
+    """Return the values over every order of ties of lines whose measure is one of rankproof's."""
+    measures = {line: _measure_of_ties(line) for line in lines if line.measure is not None}
+    evaluated: list[EvaluatedRun] = []
+    wanted = list(dict.fromkeys(measures.values()))
+    evaluation = evaluate_some(run, judged, wanted, policy, evaluated)
+    outcomes = {line: evaluation.outcomes[measure] for line, measure in measures.items()}
+    for line, measure in measures.items():
+        if line.name == "gm_bpref":
+            powers = sample_powers(outcomes[line])
+            outcomes[line] = estimate_expensive(measure, evaluated[0].groups, powers)
+    return outcomes
+
+
+def _measure_of_ties(line: OutputLine) -> Measure:
+    """Return the measure of a line; of gm_map the one that knows the orders of all queries."""
+    assert line.measure is not None
+    return GMAP(**dict(line.measure.explicit)) if line.name == "gm_map" else line.measure
 
 
 # ------------------------------------------------------------------------ several annotators (-R)

@@ -19,7 +19,7 @@ import numpy as np
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.foundation.kernels import count_within
-from rankproof.measures.interpolated_precision import highest
+from rankproof.measures.interpolated_precision import RecallLevels, highest
 from rankproof.measures.linear import log_discount
 from rankproof.measures.padded_rows import tables
 
@@ -90,7 +90,9 @@ def averaged_precision(groups: TieGroups, rel: int, levels: Sequence[float]) -> 
     """11pt_avg: mean interpolated precision at the levels of recall that the user names."""
     relevant = np.flatnonzero(groups.grade >= rel)
     ranks = groups.rank[relevant]
-    return np.nan_to_num(highest(groups, ranks, relevant, groups.relevant(rel), tuple(levels)))
+    return np.nan_to_num(
+        highest(groups, ranks, relevant, groups.relevant(rel), RecallLevels(tuple(levels)))
+    )
 
 
 def log_odds(groups: TieGroups, rel: int) -> Float:

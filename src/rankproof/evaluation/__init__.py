@@ -7,6 +7,7 @@ policy.py         every choice that a score depends on
 matching.py       matches a run with judgments, and measures their tie groups
 id_profile.py     recognizes runs whose ids are not those of the judgments
 checks.py         warnings and errors for runs and judgments that do not belong together
+sampled_means.py  means that are geometric, or estimated from random orders of ties
 result.py         Evaluation: the scores of one run, as means, frames and dicts
 query_set.py      QuerySet: which queries a mean is over, and what became of the others
 several_runs.py   Evaluations: those of several runs, as one result
@@ -63,6 +64,7 @@ from rankproof.evaluation.query_set import QuerySet as QuerySet
 from rankproof.evaluation.result import Evaluation as Evaluation
 from rankproof.evaluation.result import MeanScore as MeanScore
 from rankproof.evaluation.result import mean_score as mean_score
+from rankproof.evaluation.sampled_means import sampling_notes as sampling_notes
 from rankproof.evaluation.several_runs import Evaluations as Evaluations
 from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.measures import Measure, parse
@@ -183,6 +185,7 @@ def evaluate_some(
     ]
     groups = matched.groups()
     outcomes = measure_all(groups, measures, policy)
+    notes += sampling_notes(run.name, outcomes)
     if kept is not None:
         kept.append(EvaluatedRun(run, policy, matched, groups, outcomes))
     of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []

@@ -150,7 +150,7 @@ def measure_all(
     """
 
     def compute(measure: Measure) -> Outcomes:
-        outcomes = measure.outcomes(groups)
+        outcomes = policy.apply(measure).outcomes(groups)
         if policy.undefined == "zero":
             return fill_undefined(outcomes)
         is_averaged = averaged_queries(groups, measure)

@@ -28,6 +28,7 @@ from rankproof.evaluation import (
     groups_to_shuffle,
     measure_all,
     parse_all,
+    sampling_notes,
 )
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
@@ -76,10 +77,12 @@ def evaluate_arrays(
             ties.append(shuffled)
             numbers.append(np.arange(low, high))
     queries = len(cells.start) - 1
+    by_measure = {m: Outcomes.concatenate([block[m] for block in outcomes]) for m in parsed}
     return Evaluation(
         name=name,
         queries=pl.Series("query", np.arange(queries)).cast(pl.String),
-        outcomes={m: Outcomes.concatenate([block[m] for block in outcomes]) for m in parsed},
+        outcomes=by_measure,
+        notes=tuple(sampling_notes(name, by_measure)),
         policy=policy,
         dtype=policy.score_dtype or cells.dtype,
         is_tied=np.concatenate(tied),

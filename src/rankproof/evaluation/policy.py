@@ -9,13 +9,19 @@ import numpy as np
 
 from rankproof.data.ties import TIE_BREAKS, Order, ScoreType, check_order, round_scores
 from rankproof.foundation.errors import InputError, check_choice, shorten
+from rankproof.measures import Measure
 from rankproof.presentation.judged_column import CONDENSED
 
 Missing = Literal["zero", "skip"]
 Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
 LIKE: dict[Like, dict[str, str]] = {
     "trec_eval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
-    "trec_eval10": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+    "trec_eval10": {
+        "order": "trec_eval",
+        "missing": "skip",
+        "score_dtype": "float64",
+        "recall_levels": "nearest",
+    },
     "ir_measures": {"order": "trec_eval", "missing": "zero", "score_dtype": "float32"},
     "mteb": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
     "ranx": {"order": "input", "missing": "zero", "score_dtype": "float64"},
@@ -38,6 +44,7 @@ class Policy:
     score_dtype: ScoreType | None = None  # None: as the scores came
     condensed: bool = False  # lists without the documents that nobody judged
     depth: int | None = None  # lists end behind this rank, under the stated tie-break
+    recall_levels: Literal["nearest"] | None = None  # how IPrec and AP11 round them, if not up
 
     @classmethod
     def of(
@@ -77,6 +84,13 @@ class Policy:
         if policy.score_dtype is not None:
             round_scores(np.zeros(1), policy.score_dtype)
         return policy
+
+    def apply(self, measure: Measure) -> Measure:
+        """Return a measure as this policy computes it."""
+        is_rounded = "rounding" in measure.definition.parameters
+        if self.recall_levels is None or not is_rounded or "rounding" in dict(measure.explicit):
+            return measure
+        return measure(rounding=self.recall_levels)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -24,6 +24,7 @@ from rankproof.evaluation.presenting import (
     full_evaluation_tables,
 )
 from rankproof.evaluation.query_set import QuerySet, no_queries
+from rankproof.evaluation.sampled_means import SampledMean, geometric_mean, sampled_mean
 from rankproof.foundation.arrays import Bool, Float
 from rankproof.measures import Measure, Outcomes, parse
 from rankproof.presentation.charts import Chart
@@ -55,6 +56,7 @@ class MeanScore:
     queries: int  # over which the means are taken
     undefined: int  # queries for which the measure has no value
     ci: Interval | None = None  # 95%, over queries; None where there is none
+    sampled: SampledMean | None = None  # None: the expectation is exact
 
     @property
     def range(self) -> float:
@@ -66,7 +68,10 @@ class MeanScore:
 
     def to_dict(self) -> dict[str, Any]:
         means = ("expected", "oblivious", "min", "max", "range", "bias", "std")
-        return plain_fields(self, *means, "queries", "undefined", "ci")
+        values = plain_fields(self, *means, "queries", "undefined", "ci")
+        if self.sampled is not None:
+            values["sampled"] = plain_fields(self.sampled, "queries", "orders", "error")
+        return values
 
 
 @as_series(queries="query")
@@ -307,19 +312,18 @@ def _status(queries: QuerySet) -> pl.Expr:
 
 def mean_score(outcomes: Outcomes, measure: Measure) -> MeanScore:
     """Means over the queries that count and define it, correctly rounded in any order."""
-    geometric = measure.definition.geometric
     expected = outcomes.in_mean()
     defined = ~np.isnan(expected)
     count = int(defined.sum())
+    if measure.definition.geometric and count:
+        means = geometric_mean(outcomes)
+        return MeanScore(**means, queries=count, undefined=len(defined) - count)
 
     def mean(values: Float) -> float:
-        if geometric and count:
-            least = np.maximum(values[defined], 1e-5)  # where undefined counts as 0
-            return math.exp(math.fsum(map(math.log, least)) / count)
         return math.fsum(values[defined].tolist()) / count if count else math.nan
 
     std = None
-    if outcomes.variance is not None and not geometric:
+    if outcomes.variance is not None:
         total = math.fsum(outcomes.variance[defined].tolist())
         std = math.sqrt(total) / count if count else math.nan
     return MeanScore(
@@ -330,7 +334,8 @@ def mean_score(outcomes: Outcomes, measure: Measure) -> MeanScore:
         std=std,
         queries=count,
         undefined=len(defined) - count,
-        ci=None if geometric else _mean_interval(expected[defined], measure),
+        ci=_mean_interval(expected[defined], measure),
+        sampled=sampled_mean(outcomes),
     )
 
 

@@ -1,12 +1,13 @@
 """Measures as values, `nDCG@10`: one function each, which declares the measure's properties.
 
-What a measure is computed from are tie groups; nothing here ranks, reads files or draws at random.
+What a measure is computed from are tie groups; nothing here ranks or reads files.
 Outside this package measures are read by `parse`, looked up in `REGISTRY` and computed by
 `Measure.outcomes`.
 
 registry.py     the decorator `measure`, what it declares, and the value it makes
 parsing.py      text → measure, names of other tools included
 outcomes.py     the values of a measure for every query, over all orders of its ties
+random_orders.py    random orders of ties, for expectations that are too expensive in closed form
 properties.py   how unjudged documents move a measure, and which judged ones it reads
 linear.py       counts, precision, recall, RBP, nDCG: sums of a weight times a gain
 average_precision.py, first_relevant.py, expected_reciprocal_rank.py, preference.py,
@@ -42,7 +43,7 @@ from rankproof.measures.linear import r_precision as Rprec
 from rankproof.measures.linear import rbp as RBP
 from rankproof.measures.linear import rbp_residual as RBPResidual
 from rankproof.measures.linear import recall as R
-from rankproof.measures.outcomes import Outcomes
+from rankproof.measures.outcomes import Outcomes, Sampling
 from rankproof.measures.parsing import parse
 from rankproof.measures.preference import bpref
 from rankproof.measures.properties import CountOverNorm, CountOverRelevant, Extremes
@@ -88,6 +89,7 @@ __all__ = [
     "RAnWG",
     "RBPResidual",
     "Rprec",
+    "Sampling",
     "SetAP",
     "SetF",
     "SetP",

@@ -11,14 +11,19 @@ of L and Q are sums over single positions, pairs, triples and quadruples of them
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
+
 import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float, Int
+from rankproof.measures.hypergeometric import log_factorials
 from rankproof.measures.linear import REL, last_rank
-from rankproof.measures.outcomes import Outcomes
+from rankproof.measures.outcomes import POWERS, SMALLEST, Outcomes, root_powers
 from rankproof.measures.padded_rows import row_sum, tables
+from rankproof.measures.random_orders import too_expensive
 from rankproof.measures.registry import measure
 
 
@@ -82,24 +87,66 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     )
 
 
-@measure("GMAP", limits=REL, aliases=("gm_map",), geometric=True, unjudged="average precision")
+_QUERY_STEPS = 1 << 22  # of enumerating the orders of a query: a tenth of a second
+_CALL_STEPS = 1 << 28  # of all queries
+
+
+@measure(
+    "GMAP",
+    limits=REL,
+    aliases=("gm_map",),
+    geometric=True,
+    unjudged="average precision",
+    reads="relevant",
+)
 def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Geometric mean of AP over queries, an AP below 0.00001 counted as that.
 
-    `expected` is the geometric mean of what each query may expect; it has no std.
+    The orders of n queries are independent: E = Π E[max(AP, 0.00001)^(1/n)], which is less than
+    the geometric mean of E[AP].
 
     >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "GMAP")["GMAP"]
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.417, 0.458, 0.5)
     """
-    found = average_precision(rel=rel).outcomes(groups)
-    return Outcomes(
-        np.maximum(found.expected, 1e-5),
-        np.maximum(found.min, 1e-5),
-        np.maximum(found.max, 1e-5),
-        np.maximum(found.oblivious, 1e-5),
-        found.variance,
+    listed = average_precision(rel=rel).outcomes(groups)
+    low, high, oblivious = (
+        np.maximum(values, SMALLEST) for values in (listed.min, listed.max, listed.oblivious)
     )
+    expected, variance = high.copy(), 0.0 * high
+    powers = root_powers(high[:, None])
+    is_tied = low < high
+    held = groups.sum_by_group(groups.grade >= rel)
+    logs = groups.sum_by_query(groups.query, _log_orders(groups.size, held))
+    steps = np.exp(np.minimum(logs, 700.0)) * (POWERS + groups.sum_by_query(groups.query, held))
+    expensive = too_expensive(np.where(is_tied, steps, 0.0), _QUERY_STEPS, _CALL_STEPS)
+    relevant = groups.relevant(rel)
+    begin = np.searchsorted(groups.query, np.arange(groups.queries + 1))
+    for query in np.flatnonzero(is_tied & ~expensive):
+        own = slice(begin[query], begin[query + 1])
+        sums = _every_sum(groups.first[own], groups.size[own], held[own].astype(np.int64))
+        values = np.maximum(sums / relevant[query], SMALLEST)
+        expected[query], variance[query] = values.mean(), values.var()
+        powers[query] = root_powers(values[None])
+    return Outcomes(expected, low, high, oblivious, variance, expensive=expensive, powers=powers)
+
+
+def _log_orders(size: Int, held: Float) -> Float:
+    """(G,) ln C(g, m): the orders of each group that differ."""
+    factorials = log_factorials(int(size.max(initial=0)))
+    m = held.astype(np.int64)
+    return np.asarray(factorials[size] - factorials[m] - factorials[size - m])
+
+
+def _every_sum(first: Int, size: Int, held: Int) -> Float:
+    """R·AP in every order of a query's tie groups, `held` of whose documents are relevant."""
+    sums, before = np.zeros(1), 0
+    for c, g, m in zip((first - 1).tolist(), size.tolist(), held.tolist(), strict=True):
+        places = np.array(list(combinations(range(1, g + 1), m))).reshape(math.comb(g, m), m)
+        share = (before + np.arange(1, m + 1)) / (c + places)
+        sums = (sums[:, None] + share.sum(axis=1)).ravel()
+        before += m
+    return sums
 
 
 def _moments(first: Int, size: Int, inside: Int, held: Int, before: Int) -> tuple[Float, Float]:

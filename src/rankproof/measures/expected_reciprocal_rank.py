@@ -21,6 +21,7 @@ from rankproof.foundation.arrays import Float, Int
 from rankproof.measures.linear import last_rank
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import alike, row_product, row_sum, tables
+from rankproof.measures.random_orders import too_expensive
 from rankproof.measures.registry import measure
 
 
@@ -63,9 +64,15 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
     reached = _running_product(passed, groups.query)
     inside = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)
     expected = np.where(inside > 0, reached * groups.sum_by_group(falling_stop) / groups.first, 0.0)
-    tied = np.flatnonzero((groups.size > 1) & (inside > 0))
+    inside = np.minimum(inside, _reach(groups, falling_stop))
+    stoppers = groups.sum_by_group(falling_stop > 0).astype(np.int64)
+    steps = np.where(groups.size > 1, np.minimum(1.0 * inside * stoppers, _LONG_TIE), 0.0)
+    expensive = too_expensive(groups.sum_by_query(groups.query, steps), _QUERY_STEPS, _CALL_STEPS)
+    tied = np.flatnonzero((groups.size > 1) & (inside > 0) & ~expensive[groups.query])
     variance = np.zeros(len(groups.size))
-    expected[tied], spread = _stops_within(groups, falling_stop, tied, inside[tied])
+    expected[tied], spread = _stops_within(
+        groups, falling_stop, tied, inside=inside[tied], stoppers=stoppers[tied]
+    )
     expected[tied] *= reached[tied]
     # The probability to pass a whole group does not depend on its order: groups are independent.
     variance[tied] = reached[tied] ** 2 * spread
@@ -76,6 +83,7 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
         max=total(best, groups.best_rank(place)),
         oblivious=stopping(groups, stop, groups.rank, cut),
         variance=groups.sum_by_query(groups.query, variance) if known else None,
+        expensive=expensive,
     )
 
 
@@ -110,26 +118,26 @@ def _running_product(values: Float, query: Int) -> Float:
     return product
 
 
-def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> tuple[Float, Float]:
+def _stops_within(
+    groups: TieGroups, stop: Float, tied: Int, *, inside: Int, stoppers: Int
+) -> tuple[Float, Float]:
     """(T,) mean and variance of S = Σ_t (M_{t−1} − M_t)/(c+t) over the positions that count.
 
-    `stop` falls inside each group. The variance is NaN where it would take too long.
+    `stop` falls inside each group, and `stoppers` (T,) of its documents may stop a reader; the
+    first `inside` (T,) positions count. The variance is NaN where it would take too long.
     """
     value, spread = np.empty(len(tied)), np.zeros(len(tied))
-    stopping = groups.sum_by_group(stop > 0).astype(np.int64)
-    whole = inside == groups.size[tied]
-    inside = np.minimum(inside, _reach(groups, stop)[tied])
-    for one in np.flatnonzero(whole & (inside * stopping[tied] > _CELLS)):
-        value[one] = _integral(groups, stop, int(tied[one]))
+    for one in np.flatnonzero(inside * stoppers > _CELLS):
+        value[one] = _long_tie(groups, stop, int(tied[one]), int(inside[one]))
         inside[one] = 0
     for chosen, column, real in tables(inside):
         at = tied[chosen]
         size, first = groups.size[at], groups.first[at]
         t = column + 1  # (1, width); M_0 = 1 is not stored
         mean = np.ones((len(at), t.shape[1]))
-        held = size - stopping[at]  # those that never stop come first: their means are all 1
-        for number in range(int(stopping[at].max())):
-            active = np.flatnonzero(stopping[at] > number)
+        held = size - stoppers[chosen]  # those that never stop come first: their means are all 1
+        for number in range(int(stoppers[chosen].max())):
+            active = np.flatnonzero(stoppers[chosen] > number)
             u = 1.0 - stop[groups.start[at[active]] + number]
             share = np.minimum(t / (held[active] + 1)[:, None], 1.0)  # past n+1 there is no subset
             shifted = np.concatenate([np.ones((len(active), 1)), mean[active, :-1]], axis=1)
@@ -141,10 +149,11 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> tup
     lowest = stop[groups.start[tied + 1] - 1] * (groups.judged[tied] == groups.size[tied])
     inside = np.minimum(inside, _reach(groups, stop, _LITTLE)[tied])
     differs = np.flatnonzero((inside > 0) & (lowest < stop[groups.start[tied]]))
-    slow = inside[differs].astype(np.float64) ** 2 * stopping[tied[differs]] > _STEPS
+    steps = inside[differs].astype(np.float64) ** 2 * np.maximum(stoppers[differs], _TABLES)
+    slow = too_expensive(steps, _VARIANCE_STEPS, _CALL_STEPS)
     spread[differs[slow]] = np.nan
     differs = differs[~slow]
-    kinds = (groups.size[tied[differs]], stopping[tied[differs]], inside[differs])
+    kinds = (groups.size[tied[differs]], stoppers[differs], inside[differs])
     for (wide, many, deep), chosen in alike(kinds, (inside[differs] + 1) ** 2):
         some = differs[chosen]
         at = tied[some, None]
@@ -176,55 +185,105 @@ def _mean_square(passing: Float, size: int, weight: Float) -> Float:
     return row_sum(gaps.reshape(len(gaps), -1))
 
 
-_CELLS = 1 << 22  # steps of the recurrence from which on the integral is faster
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_CELLS = 1 << 22  # steps of the recurrence from which on single positions are faster
+_NODES = 32  # positions that stand for all of an interval
 
 
-def _integral(groups: TieGroups, stop: Float, group: int) -> float:
-    """Σ_t (M_{t−1} − M_t)/(c+t) of a whole group, in time that does not grow with it.
+def _long_tie(groups: TieGroups, stop: Float, group: int, inside: int) -> float:
+    """Σ_{t≤T} (M_{t−1} − M_t)/(c+t) of a group's first T positions, few of which are computed.
 
-    Let each document come at a random time y. One that stops comes at y after k others, each of
-    which came before and let the reader pass (y·u) or comes later (1−y), and stands at rank c+1+k.
-    With 1/(c+1+k) = ∫ x^(c+k) dx and x = e^(−v) the sum is
-
-        ∫₀¹∫₀^∞ e^(−(c+1)v) · Π f · Σ stop/f  dv dy,   f = 1 − y·(1 − e^(−v)·u)
-
-    where documents of one grade share a factor. All is positive and smooth: Gauss's rule on
-    intervals that double gives it to the last bits.
+    With D_t = 1 − M_t it is D_T/(c+T) + Σ_{t<T} D_t/((c+t)(c+t+1)), all of it positive. D_t is a
+    polynomial in t: on intervals that double, Gauss's rule for sums needs few values of it.
     """
     own = stop[groups.start[group] : groups.start[group + 1]]
     size, c = int(groups.size[group]), int(groups.first[group]) - 1
     kinds, counts = np.unique(own[own > 0], return_counts=True)
     kinds = np.append(0.0, kinds)
-    counts = np.append(size - counts.sum(), counts)
-    y, y_weight = _doubling(1.0 / size, 1.0)
-    v, v_weight = _doubling(0.5 / (c + 1 + size), 64.0 / (c + 1))
-    late = -np.expm1(-v)[:, None]
-    total = []
-    for some, weight in zip(y, y_weight, strict=True):
-        exponent, stops = -(c + 1) * v[:, None], np.zeros((len(v), 1))
-        for kind, count in zip(kinds, counts, strict=True):
-            f = some * (kind + (1.0 - kind) * late)
-            exponent = exponent + count * np.log1p(-f)
-            stops = stops + count * kind / (1.0 - f)
-        total.append(weight * (v_weight @ (np.exp(exponent) * stops)))
-    return math.fsum(float(x.sum()) for x in total)
+    each = np.append(size - counts.sum(), counts).astype(np.float64)
+    terms = [_stopped(float(inside), kinds, each) / (c + inside)]
+    low = 1
+    while low < inside:
+        # Near the ends of the group only whole positions have a value.
+        end = min(2 * low, size - 2 * _NODES)
+        if low < 2 * _NODES or end <= low:
+            end = low + 2 * _NODES
+        points, weights = _sum_rule(low, min(end, inside) - low)
+        at = c + points
+        values = [_stopped(float(t), kinds, each) for t in points]
+        terms.extend((weights * values / (at * (at + 1.0))).tolist())
+        low = end
+    return math.fsum(terms)
 
 
-def _doubling(first: float, last: float) -> tuple[Float, Float]:
-    """Points and weights of Gauss's rule on [0, first], and on intervals from there that double."""
-    ends = [0.0, min(first, last)]
-    while ends[-1] < last:
-        ends.append(min(2 * ends[-1], last))
-    low, half = np.array(ends[:-1])[:, None], np.diff(ends)[:, None] / 2
-    return (low + half * (1 + _NODES)).ravel(), (half * _WEIGHTS).ravel()
+def _sum_rule(low: int, count: int) -> tuple[Float, Float]:
+    """Points and weights of Σ f(t), t = low … low + count − 1: Gauss's rule for whole numbers."""
+    if count <= 2 * _NODES:
+        return low + np.arange(count, dtype=np.float64), np.ones(count)
+    k = np.arange(1, _NODES, dtype=np.float64)
+    beside = np.sqrt(k * k * (float(count) ** 2 - k * k) / (4.0 * (4.0 * k * k - 1.0)))
+    points, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    return low + (count - 1) / 2.0 + points, count * vectors[0] ** 2
+
+
+def _stopped(t: float, stop: Float, counts: Float) -> float:
+    """D_t = 1 − e_t(u)/C(g, t) of documents of few kinds, u = 1 − stop.
+
+    Both coefficients are integrals over a circle whose radius is their saddle point, p/(1 − p) and
+    q/(1 − q), q = t/g. With r = 1 − p, w = 1 − q and δ = w − r, each of which is computed by
+    itself where it is small, nothing cancels:
+
+        ln (1 − D_t) = −g·ln(1 − δ/w) − t·ln(1 + δ/(q·r)) + Σ ln(1 − p·stop) + ln(I_p/I_q)
+
+    where I is the probability of t successes: of documents that each succeed with p·u/(1 − p·stop),
+    over that of documents that succeed with q.
+    """
+    size = counts.sum()
+    q, w = t / size, (size - t) / size
+    if w <= 0.0:
+        return float(-np.expm1((counts * np.log1p(-stop)).sum()))
+    low, high = -700.0, 0.0  # of ln(r/w)
+    for _ in range(64):  # halves it to the last bit
+        r = w * math.exp((low + high) / 2.0)
+        above = (counts * (1.0 - r) * (1.0 - stop) / (1.0 - stop + r * stop)).sum() > t
+        low, high = ((low + high) / 2.0, high) if above else (low, (low + high) / 2.0)
+    weight = counts / (1.0 - stop + r * stop)
+    delta = w * (1.0 - r) * (weight * stop).sum() / weight.sum()
+    r = r if r < w / 2.0 else w - delta
+    share = 1.0 - stop + r * stop
+    passing = np.where(stop < 0.5, np.log1p((r - 1.0) * stop), np.log(share))
+    log = (counts * passing).sum() - t * np.log1p((w - r) / (q * r))
+    log -= size * (np.log(r / w) if r < w / 2.0 else np.log1p(-delta / w))
+    chance = _chance_of(t, (1.0 - r) * (1.0 - stop) / share, counts)
+    alike = _chance_of(t, np.array([q]), np.array([size]))
+    return float(-np.expm1(log + np.log(chance / alike)))
+
+
+_RADIANS = 0.5  # of the angle times the deviation, from one point to the next
+_FARTHEST = 15.0  # past which nothing is left of the integrand
+
+
+def _chance_of(t: float, success: Float, counts: Float) -> float:
+    """P(t successes), t the mean: the mean of the characteristic function over the circle."""
+    deviation = float(np.sqrt((counts * success * (1.0 - success)).sum()))
+    points = int(2.0 * np.pi * deviation / _RADIANS) + 65 | 1  # odd: each but 0 has its mirror
+    last = points // 2
+    if deviation > 1.0:
+        last = min(last, int(_FARTHEST * points / (2.0 * np.pi * deviation)))
+    angle = 2.0 * np.pi / points * np.arange(last + 1)
+    logs = (counts * np.log1p(success * np.expm1(1j * angle[:, None]))).sum(axis=1)
+    values = np.exp(logs - 1j * t * angle).real
+    return float((2.0 * values[1:].sum() + values[0]) / points)
 
 
 _NOTHING = -64.0 * np.log(2.0)  # a share of the whole that no float64 holds beside it
 _LITTLE = -32.0 * np.log(2.0)  # enough for a variance, whose squares then are as small
 
 
-_STEPS = 1 << 29  # of the variance of one group: some seconds
+_LONG_TIE = 1 << 27  # what a long tie is worth in steps of the recurrence
+_QUERY_STEPS = 1 << 28  # of the recurrence: half a second
+_VARIANCE_STEPS = 1 << 27  # of the variance of a group
+_CALL_STEPS = 1 << 31  # of all queries
+_TABLES = 1 << 5  # of the size of a variance's table are in memory at once
 
 
 def _reach(groups: TieGroups, stop: Float, share: float = _NOTHING) -> Int:

@@ -8,6 +8,11 @@ from rankproof.foundation.arrays import Float, Int
 from rankproof.measures.padded_rows import row_product, tables
 
 
+def log_factorials(most: int) -> Float:
+    """(most + 1,) ln 0!, ln 1!, …"""
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, most + 1.0)))])
+
+
 def none_drawn(size: Int, marked: Int, drawn: Int) -> Float:
     """(N,) P(none of `marked` documents is among `drawn` of `size`) = C(g−m, t)/C(g, t).
 

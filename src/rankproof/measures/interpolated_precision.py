@@ -1,6 +1,6 @@
 """Interpolated precision: the highest precision from a level of recall on.
 
-    V = max of j / rank(j) over relevant documents j ≥ t,   t = ⌊λ·R + 0.9⌋ as trec_eval has it
+    V = max of j / rank(j) over relevant documents j ≥ t,   t = ⌊λ·R + 0.9⌋ as trec_eval 9 has it
 
 Tie groups are independent, so P(V < x) is the product over groups of the chance that none of a
 group's relevant documents lifts the precision to x. That chance falls at the values alone which the
@@ -15,22 +15,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError
 from rankproof.foundation.kernels import count_within
 from rankproof.measures.linear import REL
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import alike, row_sum, tables
+from rankproof.measures.random_orders import too_expensive
 from rankproof.measures.registry import measure
 
 _PLACES = 1 << 18  # of the relevant documents of tied queries in one walk
-_MAX_PLACES = 1 << 22  # places of one query: more could not be held
-_MAX_STEPS = 1 << 32  # of the mean of one query: some ten seconds
-LEVELS = tuple(number / 10 for number in range(11))
+_QUERY_STEPS = 1 << 28  # of the mean of one query: half a second
+_CALL_STEPS = 1 << 31  # of all queries
+_PLACE_STEPS = 1 << 8  # what the memory of a place is worth
+TENTHS = tuple(number / 10 for number in range(11))
+Rounding = Literal["up", "nearest"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallLevels:
+    """Levels of recall, and how many relevant documents reach each."""
+
+    shares: tuple[float, ...]
+    rounding: Rounding = "up"
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def targets(self, relevant: Int) -> list[Int]:
+        """(Q,) of each level: which relevant document, counted from 1, reaches it."""
+        needed = [share * relevant for share in self.shares]
+        if self.rounding == "nearest":
+            targets = [np.floor(n) + (n - np.floor(n) >= 0.5) for n in needed]
+        else:
+            targets = [np.floor(n + 0.9) for n in needed]
+        return [np.maximum(target, 1).astype(np.int64) for target in targets]
 
 
 @measure(
@@ -39,19 +62,31 @@ LEVELS = tuple(number / 10 for number in range(11))
     limits={"recall": (0.0, 1.0), **REL},
     aliases=("iprec_at_recall", "interpolated_precision_at_recall"),
     unjudged="interpolated precision",
+    reads="relevant",
 )
-def interpolated_precision(groups: TieGroups, recall: float = 0.0, rel: int = 1) -> Outcomes:
+def interpolated_precision(
+    groups: TieGroups, recall: float = 0.0, rel: int = 1, rounding: Rounding = "up"
+) -> Outcomes:
     """Interpolated precision at a level of recall (@0.1): the highest precision from there on.
+
+    Of R relevant documents ⌊recall · R + 0.9⌋ reach the level, as in trec_eval 9; with
+    rounding='nearest' recall · R rounded, as in trec_eval 10.
 
     >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "IPrec@0.5")["IPrec@0.5"]
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.5, 0.5)
     """
-    return _mean(groups, (recall,), rel)
+    return _mean(groups, RecallLevels((recall,), rounding), rel)
 
 
-@measure("AP11", limits=REL, aliases=("11pt_avg", "11pt"), unjudged="interpolated precision")
-def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
+@measure(
+    "AP11",
+    limits=REL,
+    aliases=("11pt_avg", "11pt"),
+    unjudged="interpolated precision",
+    reads="relevant",
+)
+def eleven_points(groups: TieGroups, rel: int = 1, rounding: Rounding = "up") -> Outcomes:
     """Mean of interpolated precision at recall 0, 0.1, …, 1 (11-point average).
 
     No std: the points hang together.
@@ -60,10 +95,10 @@ def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.5, 0.5)
     """
-    return _mean(groups, LEVELS, rel)
+    return _mean(groups, RecallLevels(TENTHS, rounding), rel)
 
 
-def _mean(groups: TieGroups, levels: tuple[float, ...], rel: int) -> Outcomes:
+def _mean(groups: TieGroups, levels: RecallLevels, rel: int) -> Outcomes:
     chosen = np.flatnonzero(groups.grade >= rel)
     relevant = groups.relevant(rel)
     peaks_by_rel: dict[int, Peaks] = groups.__dict__.setdefault(
@@ -78,13 +113,21 @@ def _mean(groups: TieGroups, levels: tuple[float, ...], rel: int) -> Outcomes:
         worst, best = (_running_peaks(groups, rank, chosen) for rank in _end_ranks(groups, chosen))
         low, high = (_at_levels(peaks, relevant, levels) for peaks in (worst, best))
     expected, variance = high.copy(), 0.0 * high
-    for query, ties in _tied_queries(groups, rel, np.flatnonzero(low < high)):
-        targets = [_target(relevant[query], level) for level in levels]
+    is_tied = low < high
+    held = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
+    expensive = is_tied & too_expensive(
+        groups.sum_by_query(groups.query, _steps(groups.size, held)), _QUERY_STEPS, _CALL_STEPS
+    )
+    for query, ties in _tied_queries(groups, held, np.flatnonzero(is_tied & ~expensive)):
+        targets = levels.targets(relevant[query])
         lowest = [_at(worst, target, query) for target in targets]
         moments = list(_moments_by_level(ties, targets, lowest))
         expected[query] = sum(mean for mean, _ in reversed(moments)) / len(levels)
         variance[query] = moments[0][1]
-    return Outcomes(expected, low, high, oblivious, variance if len(levels) == 1 else None)
+    has_variance = len(levels) == 1
+    return Outcomes(
+        expected, low, high, oblivious, variance if has_variance else None, expensive=expensive
+    )
 
 
 def _end_ranks(groups: TieGroups, chosen: Int) -> tuple[Int, Int]:
@@ -96,7 +139,7 @@ def _end_ranks(groups: TieGroups, chosen: Int) -> tuple[Int, Int]:
 
 
 def extremes(
-    groups: TieGroups, chosen: Int, relevant: Int, levels: tuple[float, ...]
+    groups: TieGroups, chosen: Int, relevant: Int, levels: RecallLevels
 ) -> tuple[Float, Float]:
     """(Q,) lowest and highest: the chosen documents of each group last, and first."""
     last, first = _end_ranks(groups, chosen)
@@ -107,7 +150,7 @@ def extremes(
 
 
 def highest(
-    groups: TieGroups, rank: Int, chosen: Int, relevant: Int, levels: tuple[float, ...]
+    groups: TieGroups, rank: Int, chosen: Int, relevant: Int, levels: RecallLevels
 ) -> Float:
     """(Q,) the mean over levels of the highest precision there; NaN where nothing is relevant."""
     return _at_levels(_running_peaks(groups, rank, chosen), relevant, levels)
@@ -124,11 +167,11 @@ def _running_peaks(groups: TieGroups, rank: Int, chosen: Int) -> Peaks:
     return best, held, np.cumsum(held) - held
 
 
-def _at_levels(peaks: Peaks, relevant: Int, levels: tuple[float, ...]) -> Float:
+def _at_levels(peaks: Peaks, relevant: Int, levels: RecallLevels) -> Float:
     query = np.arange(len(relevant))
     total = np.zeros(len(query))
-    for level in reversed(levels):  # as trec_eval adds them
-        total += _at(peaks, _target(relevant, level), query)
+    for target in reversed(levels.targets(relevant)):  # as trec_eval adds them
+        total += _at(peaks, target, query)
     return np.where(relevant > 0, total / len(levels), np.nan)
 
 
@@ -148,11 +191,6 @@ def _from_here_on(query: Int, values: Float) -> Float:
         np.maximum(highest[:-step], highest[step:], out=highest[:-step], where=same)
         step *= 2
     return highest
-
-
-def _target(relevant: Int, level: float) -> Int:
-    """(Q,) which relevant document, counted from 1, reaches the level."""
-    return np.asarray(np.maximum(np.floor(level * relevant + 0.9), 1), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +213,18 @@ class _Ties:
         return _Ties(*(column[rows] for column in columns))
 
 
-def _tied_queries(groups: TieGroups, rel: int, queries: Int) -> Iterator[tuple[Int, _Ties]]:
-    """The queries and their ties, as many at a time as have few places together."""
-    held = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
+def _steps(size: Int, held: Int) -> Float:
+    """(G,) steps that a group's places take together, at most; each place also takes memory."""
+    places = np.where(held < size, held * (size - held + 1), 0)
+    steps = held * np.where(_few(size, held), held**2, size)
+    return places * np.maximum(steps, _PLACE_STEPS).astype(np.float64)
+
+
+def _tied_queries(groups: TieGroups, held: Int, queries: Int) -> Iterator[tuple[Int, _Ties]]:
+    """The queries and their ties, as many at a time as have few places together.
+
+    `held` (G,) counts the relevant documents of each group.
+    """
     before = np.cumsum(held) - held
     of_query = np.searchsorted(groups.query, np.arange(groups.queries + 1))
     before -= np.append(before, held.sum())[of_query[groups.query]]
@@ -187,8 +234,6 @@ def _tied_queries(groups: TieGroups, rel: int, queries: Int) -> Iterator[tuple[I
     number = np.searchsorted(queries, groups.query[mixed])
     ties = _Ties(number, groups.size[mixed], held[mixed], before[mixed], groups.first[mixed] - 1)
     places = np.bincount(number, ties.places, len(queries))
-    if (places > _MAX_PLACES).any():
-        raise _too_many(ties)
     part = np.cumsum(places) // _PLACES
     for some in np.split(np.arange(len(queries)), np.flatnonzero(np.diff(part)) + 1):
         if len(some):
@@ -212,9 +257,6 @@ def _moments_by_level(
     order = kept[np.lexsort((-value[kept], group[kept]))]  # each group from its highest value on
     group, top, bottom, value = group[order], top[order], bottom[order], value[order]
     own = ties.chosen(group)
-    steps = own.held * np.where(_few(own.size, own.held), own.held**2, own.size)
-    if (np.bincount(own.query, steps) > _MAX_STEPS).any():
-        raise _too_many(ties)
     least = [target[own.query] for target in targets]
     above = [value > floor[own.query] for floor in lowest]
     whole = [  # all documents of the group count
@@ -319,12 +361,3 @@ def _binomial(draws: Int, most: int, share: float) -> Float:
     step = np.maximum(draws[:, None] - number + 1, 0) / number * (share / (1.0 - share))
     none = (1.0 - share) ** draws[:, None]
     return np.cumprod(np.concatenate([none, step], axis=1), axis=1)
-
-
-def _too_many(ties: _Ties) -> InputError:
-    at = ties.places.argmax()
-    return InputError(
-        f"a tie of {ties.size[at]} documents, {ties.held[at]} of them relevant, has too many "
-        "orders for the mean of an interpolated precision",
-        remedy="ask for AP, or for scores that tell more documents apart",
-    )

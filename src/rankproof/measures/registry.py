@@ -24,6 +24,7 @@ from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.errors import MeasureError, shorten
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.properties import Extremes, Reads, UnjudgedEffect
+from rankproof.measures.random_orders import estimate_expensive, sample_powers
 
 Value = int | float | str | bool | None | Mapping[int, float] | tuple[tuple[int, float], ...]
 
@@ -269,7 +270,12 @@ class Measure:
             arguments["cutoff"] = self.cutoff
         if self.cutoff is not None:
             groups = groups.within(self.cutoff)
-        return self.definition.function(groups, **arguments).consistent()
+        outcomes = self.definition.function(groups, **arguments)
+        if self.definition.geometric and outcomes.powers is None:
+            outcomes = sample_powers(outcomes)
+        if outcomes.expensive is not None and outcomes.expensive.any():
+            outcomes = estimate_expensive(self, groups, outcomes)
+        return outcomes.consistent()
 
 
 def measure(

@@ -18,9 +18,10 @@ import zlib
 
 import numpy as np
 
-from rankproof.data.ties import TieGroups, pool_of
+from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures import Measure
+from rankproof.measures.random_orders import break_ties, deciding_groups, select_queries
 from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
 
@@ -86,7 +87,7 @@ def drawn_sums(
     block = max(1, CELLS // (8 * max(1, len(few.grade), few.pool.unsorted.size)))
     for low in range(0, ORDERS, block):
         copies = min(block, ORDERS - low)
-        values = measure.outcomes(shuffled(few, copies, generator)).oblivious
+        values = measure.outcomes(break_ties(few, copies, generator)).oblivious
         sums[low : low + copies] += values.reshape(copies, -1).sum(axis=1)
     return sums - math.fsum(expected[carrying])
 
@@ -101,126 +102,3 @@ def _carrying(variance: Float) -> Bool:
     carrying = np.zeros(len(variance), np.bool_)
     carrying[falling[: int(enough.argmax())]] = True
     return carrying
-
-
-def deciding_groups(groups: TieGroups, measure: Measure) -> TieGroups:
-    """The groups and documents whose order can change a measure, as it declares by `reads`."""
-    reads = measure.definition.reads
-    if reads in ("listed", "first"):
-        groups = _without_grade_0(groups, 1)
-    elif reads == "best":
-        groups = _without_grade_0(groups, measure.cutoff)
-    elif reads == "relevant":
-        groups = _without_grade_0(groups, None)
-    elif measure.definition.unjudged == "inferred precision":
-        groups = groups.sampled or groups
-    if measure.cutoff is not None:
-        return groups.within(measure.cutoff)
-    if reads != "first":
-        return groups
-    # The first relevant document is in the first group that holds one.
-    last = np.full(groups.queries, np.iinfo(np.int64).max)
-    relevant = groups.doc_group[groups.grade >= measure.threshold]
-    np.minimum.at(last, groups.query[relevant], groups.first[relevant])
-    return groups.chosen(groups.first <= last[groups.query])
-
-
-def _without_grade_0(groups: TieGroups, pool_depth: int | None) -> TieGroups:
-    """Drop documents of grade 0, which only take up ranks; keep the best `pool_depth` of a pool."""
-    kept = groups.grade > 0
-    judged = np.bincount(groups.doc_group[kept], minlength=len(groups.size))
-    nonempty = judged > 0
-    pool = groups.pool
-    pooled = pool.grade > 0
-    if pool_depth is not None:
-        pooled &= pool.place <= pool_depth
-    return TieGroups(
-        listed=groups.listed,
-        size=groups.size[nonempty],
-        first=groups.first[nonempty],
-        query=groups.query[nonempty],
-        start=np.append(0, np.cumsum(judged[nonempty])),
-        grade=groups.grade[kept],
-        rank=groups.rank[kept],
-        pool=pool_of(pool.query[pooled], pool.grade[pooled], groups.queries, pool.max_grade),
-    )
-
-
-def select_queries(groups: TieGroups, queries: Int) -> TieGroups:
-    """The groups of some queries, which ascend, numbered from 0."""
-    place = np.full(groups.queries, -1)
-    place[queries] = np.arange(len(queries))
-    kept = place[groups.query] >= 0
-    documents = np.repeat(kept, groups.judged)
-    pool = groups.pool
-    pooled = place[pool.query] >= 0
-    start = np.zeros(int(kept.sum()) + 1, np.int64)
-    np.cumsum(groups.judged[kept], out=start[1:])
-    return TieGroups(
-        listed=groups.listed[queries],
-        size=groups.size[kept],
-        first=groups.first[kept],
-        query=place[groups.query[kept]],
-        start=start,
-        grade=groups.grade[documents],
-        rank=groups.rank[documents],
-        pool=pool_of(
-            place[pool.query[pooled]], pool.unsorted[pooled], len(queries), pool.max_grade
-        ),
-    )
-
-
-def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> TieGroups:
-    """Repeat the queries `copies` times, each time with all ties broken at random."""
-    owner = groups.doc_group
-    position = np.tile(groups.rank - groups.first[owner], (copies, 1))
-    grade = np.tile(groups.grade, (copies, 1))
-    tied = np.flatnonzero(groups.size > 1)
-    for many in np.unique(groups.judged[tied]).tolist():
-        alike = tied[groups.judged[tied] == many]
-        at = groups.start[alike][:, None] + np.arange(many)  # (g, many) documents
-        places = _distinct_places(groups.size[alike], many, copies, generator)
-        by_place = np.argsort(places, axis=2)
-        position[:, at] = np.take_along_axis(places, by_place, axis=2)
-        grade[:, at] = groups.grade[at][np.arange(len(alike))[None, :, None], by_place]
-    block = np.arange(copies)[:, None]
-    rank = (position + groups.first[owner]).ravel()
-    return TieGroups(
-        listed=np.tile(groups.listed, copies),
-        size=np.ones(len(rank), np.int64),
-        first=rank,
-        query=(groups.doc_query + block * groups.queries).ravel(),
-        start=np.arange(len(rank) + 1),
-        grade=grade.ravel(),
-        rank=rank,
-        pool=groups.pool.repeated(copies),
-    )
-
-
-def _distinct_places(size: Int, many: int, copies: int, generator: np.random.Generator) -> Int:
-    """(copies, g, many) distinct places below each group's size, every choice equally likely.
-
-    The i-th document takes one of the places still free; its number among these is drawn.
-    """
-    shape = (copies, len(size))
-    free = np.empty((*shape, many), np.int64)
-    for i in range(many):
-        free[..., i] = generator.integers(0, size - i, shape)
-    return _places_of(free.reshape(-1, many), int(size.max())).reshape(free.shape)
-
-
-def _places_of(free: Int, limit: int) -> Int:
-    """Turn numbers (N, many) among the places that earlier columns left free into places < limit.
-
-    The later half of the columns counts places that the earlier half left free: each place of the
-    earlier half, in ascending order, that is not above it moves it on by one. Halving again and
-    again, a long tie takes n log n steps and not n².
-    """
-    half = free.shape[1] // 2
-    if not half:
-        return free
-    before, after = _places_of(free[:, :half], limit), _places_of(free[:, half:], limit)
-    row = np.arange(len(free))[:, None]
-    moves_from = np.sort(before, axis=1) - np.arange(half)  # the number from which each moves
-    passed = np.searchsorted((moves_from + row * limit).ravel(), after + row * limit, side="right")
-    return np.concatenate([before, after + passed - row * half], axis=1)

@@ -515,12 +515,14 @@ class WorstCases:
         self, run: int, measure: Measure, among: Sequence[int] | None = None
     ) -> QueryBounds:
         """The bounds of a run by query, over its unjudged documents or those of runs `among`."""
+        measure = self.policy.apply(measure)
         documents = self.unjudged([run] if among is None else among, measure)
         partly = partly_judged(self.matched[run], documents, measure.cutoff, self.top(measure))
         return _only_where(partly.any | self._in_mean(run, measure), bounds(measure, partly))
 
     def pair_bounds_by_query(self, a: int, b: int, measure: Measure) -> QueryBounds:
         """The bounds of a − b by query."""
+        measure = self.policy.apply(measure)
         documents = self.unjudged([a, b], measure)
         pair = run_pair(
             self.matched[a], self.matched[b], documents, measure.cutoff, self.top(measure)

@@ -153,7 +153,7 @@ class MatchedRun:
     def reported(self, measure: Measure) -> Outcomes:
         """What an evaluation reports for every query: unjudged documents as not relevant."""
         if measure not in self._reported:
-            outcomes = measure.outcomes(self.judged)
+            outcomes = self.policy.apply(measure).outcomes(self.judged)
             if self.policy.undefined == "zero":
                 outcomes = fill_undefined(outcomes)
             self._reported[measure] = outcomes

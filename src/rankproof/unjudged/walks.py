@@ -9,7 +9,7 @@ numpy tries all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures import AP, Measure
 from rankproof.measures.inferred_precision import EPSILON
-from rankproof.measures.interpolated_precision import LEVELS, extremes
+from rankproof.measures.interpolated_precision import TENTHS, RecallLevels, extremes
 from rankproof.measures.linear import last_rank
 from rankproof.measures.padded_rows import row_sum, tables
 from rankproof.unjudged.unjudged_documents import UNJUDGED, PartlyJudged, QueryBounds, running_total
@@ -40,13 +40,15 @@ def interpolated(measure: Measure, run: PartlyJudged) -> QueryBounds:
     """
     rel = measure.threshold
     recall = measure.parameters.get("recall")
-    levels = (float(recall),) if isinstance(recall, int | float) else LEVELS
+    shares = (float(recall),) if isinstance(recall, int | float) else TENTHS
+    levels = RecallLevels(shares, measure.parameters["rounding"])
     exact = len(levels) == 1
     if run.top < rel:
         reported = run.reported(measure)
         return QueryBounds(reported.min, reported.max)
-    if kernels.native is None:
-        ends = [_bound_one_level(run.explicit, rel, level) for level in reversed(levels)]
+    if kernels.native is None or levels.rounding != "up":
+        each = [replace(levels, shares=(share,)) for share in reversed(shares)]
+        ends = [_bound_one_level(run.explicit, rel, level) for level in each]
         low, high = (sum(end) / len(levels) for end in zip(*ends, strict=True))
         return QueryBounds(low, high, exact)
 
@@ -54,13 +56,13 @@ def interpolated(measure: Measure, run: PartlyJudged) -> QueryBounds:
         return _by_kernel(
             kernels.native.interpolated,
             *(run, rel, highest),
-            *(np.array(levels), run.groups.relevant(rel), run.unlisted, highest),
+            *(np.array(shares), run.groups.relevant(rel), run.unlisted, highest),
         )
 
     return QueryBounds(bound(False), bound(True), exact)
 
 
-def _bound_one_level(run: PartlyJudged, rel: int, level: float) -> tuple[Float, Float]:
+def _bound_one_level(run: PartlyJudged, rel: int, level: RecallLevels) -> tuple[Float, Float]:
     """(Q,) lowest and highest precision at one level, trying each number of relevant documents."""
     groups, query = run.groups, run.groups.doc_query
     listed, unlisted = run.unjudged_in_query, run.unlisted
@@ -75,7 +77,7 @@ def _bound_one_level(run: PartlyJudged, rel: int, level: float) -> tuple[Float, 
         last = run.is_unjudged & (number > from_number[query])
         least, most = (
             extremes(
-                groups, np.flatnonzero((groups.grade >= rel) | chosen), known + relevant, (level,)
+                groups, np.flatnonzero((groups.grade >= rel) | chosen), known + relevant, level
             )[end]
             for chosen, end in ((last, 0), (first, 1))
         )

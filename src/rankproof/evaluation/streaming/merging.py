@@ -18,7 +18,7 @@ import polars as pl
 
 from rankproof.data.tables import Qrels, Run, Sampled, build_run
 from rankproof.data.ties import Pool, TieGroups, joined
-from rankproof.evaluation import Evaluation, Policy, evaluate_some
+from rankproof.evaluation import Evaluation, Policy, evaluate_some, sampling_notes
 from rankproof.evaluation.checks import (
     input_notes,
     merge_profiles,
@@ -93,16 +93,17 @@ class PartwiseEvaluation:
         profile = merge_profiles(p.score_profile for p in parts if p.score_profile is not None)
         order = np.argsort(np.concatenate(numbers), kind="stable")
         queries = qrels.queries
+        outcomes = {
+            m: Outcomes.concatenate([part.outcomes[m] for part in parts]).select(order)
+            for m in self.measures
+        }
         if self.policy.missing == "skip":
             queries = queries.filter(pl.Series(is_listed))
         return replace(
             parts[0],
             name=name,
             queries=queries,
-            outcomes={
-                m: Outcomes.concatenate([part.outcomes[m] for part in parts]).select(order)
-                for m in self.measures
-            },
+            outcomes=outcomes,
             missing_queries=qrels.queries.filter(pl.Series(~is_listed)),
             unjudged_queries=pl.concat(part.unjudged_queries for part in parts),
             is_tied=np.concatenate([_tied(part) for part in parts])[order],
@@ -113,6 +114,7 @@ class PartwiseEvaluation:
                 *notes,
                 *score_warnings(name, dtype, profile),
                 *pair_warnings(profile, qrels),
+                *sampling_notes(name, outcomes),
             ),
             ties=_merge_ties(parts, order),
             relevant=sum(part.relevant for part in parts),
