@@ -48,11 +48,14 @@ def trec_eval(
         Source("FILE", "reference", names=("-Z",)),
         "Print standard scores; FILE holds query, measure, mean, deviation of other runs.",
     ] = None,
+    version: Annotated[
+        Literal["9", "10"], "The version of trec_eval; 10 adds rbp, rbp_resid and unj."
+    ] = "9",
     ties: Annotated[
         bool, "Add to each line what all orders of ties give: expected, lowest, highest."
     ] = False,
 ) -> int:
-    """Print what trec_eval 9 prints, byte for byte, so that a script changes one word.
+    """Print what trec_eval 9 or 10 prints, byte for byte, so that a script changes one word.
 
     `rankproof eval --like trec_eval` gives the same values with all that we say about them.
 
@@ -90,6 +93,7 @@ def trec_eval(
         collection=collection,
         form=judged_as,
         ties=ties,
+        version=10 if version == "10" else 9,
         reference=None if reference is None else shim.read_reference(reference),
     )
     if per_query:

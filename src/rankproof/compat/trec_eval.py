@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from rankproof.compat.preferences import Form, evaluate_preferences
-from rankproof.compat.trec_lines import OutputLine, compiled_codes, requested_lines
+from rankproof.compat.trec_lines import OutputLine, Version, compiled_codes, requested_lines
 from rankproof.data import read_qrels
 from rankproof.data.sources import Source
 from rankproof.data.tables import Qrels, Run
@@ -24,16 +24,18 @@ from rankproof.data.ties import Order, TieGroups, in_order
 from rankproof.data.trec import place_in, split_fields
 from rankproof.evaluation import (
     EvaluatedRun,
+    Like,
     Policy,
     evaluate_some,
     match_judgments,
+    match_queries,
     measure_all,
     no_common_query,
     sampling_notes,
 )
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float
-from rankproof.foundation.errors import InputError
+from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import GMAP, Measure, Outcomes
 from rankproof.measures.random_orders import estimate_expensive, sample_powers
 
@@ -94,7 +96,8 @@ def _line_values(
         values = definition(groups)
     if line.name in ("iprec_at_recall", "11pt_avg"):
         # Interpolated precision of a list that -J has emptied is 0/0 in trec_eval.
-        target = np.floor(line.parameter * groups.relevant(line.level) + 0.9)
+        offset = 0.9 if line.rounding == "up" else 0.5
+        target = np.floor(line.parameter * groups.relevant(line.level) + offset)
         values = np.where((groups.listed == 0) & (target < 1), -np.nan, values)
     return log_values(values) if line.is_geometric_mean else values
 
@@ -210,22 +213,29 @@ def trec_eval(
     form: Form | Literal["qrels"] = "qrels",
     ties: bool = False,
     reference: pl.DataFrame | None = None,
+    version: Version = 9,
 ) -> Output:
     """Return what trec_eval prints.
 
     `complete` is -c, `level` -l, `depth` -M, `judged_only` -J, `collection` -N, `reference` -Z,
     `form` -R; with a form other than qrels, `judged` is what `read_annotators` returns.
     """
-    requested, lines = requested_lines(measures, level, collection, form)
+    requested, lines = requested_lines(measures, level, collection, form, version)
     policy = Policy("trec_eval", "skip", "zero", condensed=judged_only)
-    ranked = in_order(run, _TIE_BREAKS[form], "float32", depth, settle=True)
+    score_dtype = "float32" if version == 9 else "float64"
+    ranked = in_order(run, _TIE_BREAKS[form], score_dtype, depth, settle=True)
     tied = relevant_count = None
     if isinstance(judged, Qrels):
         judged_queries = len(judged.start) - 1
+        if version == 10:
+            policy = _policy_of_version_10(judged, ranked, lines, policy, complete)
         queries, columns = _graded_columns(judged, ranked, lines, policy)
         relevant_count = int((judged.grade > 0).sum()) if complete else None
         if ties:
-            tie_policy = Policy.of(like="trec_eval", condensed=judged_only, depth=depth)
+            like: Like = "trec_eval" if version == 9 else "trec_eval10"
+            tie_policy = Policy.of(
+                like=like, missing=policy.missing, condensed=judged_only, depth=depth
+            )
             tied = _evaluate_ties(judged, run, lines, tie_policy)
     else:
         judged_queries = judged["query"].n_unique()
@@ -263,11 +273,42 @@ def _graded_columns(
     if not len(matches.listed):
         raise no_common_query(ranked.name, ranked.queries, judged)
     groups = matches.groups()
+    is_missing = matches.listed < 0  # by version 10 and -c, which lists one document that is not
+    if not policy.condensed:
+        groups = replace(groups, listed=np.where(is_missing, 1, groups.listed))
     columns = [
         line.formula(groups) if line.name == "relstring" and line.formula else column
         for line, column in zip(lines, line_values(groups, lines, policy).T, strict=True)
     ]
+    for line, column in zip(lines, columns, strict=True):
+        if line.name == "unj" or line.label in ("num_ret", "utility", "rbp_resid"):
+            column[is_missing] = 0.0
+        elif line.label == "relstring":
+            column[:] = ["" if no else text for text, no in zip(column, is_missing, strict=True)]
     return list(matches.queries), columns  # without polars, which need not be loaded
+
+
+def _policy_of_version_10(
+    judged: Qrels, ranked: Run, lines: Sequence[OutputLine], policy: Policy, complete: bool
+) -> Policy:
+    """Return the policy of trec_eval 10; refuse what it stops at, or leaves undefined."""
+    if any(line.name == "rbp" for line in lines) and judged.grade.max(initial=0) > 1:
+        raise InputError(
+            "trec_eval 10 scales grades above 1 by numbers that it never sets",
+            place="rbp",
+            remedy="ask rankproof eval for RBP(p=0.9,max=GRADE)",
+        )
+    listed = match_queries(judged, ranked)
+    if complete:
+        return replace(policy, missing="zero")
+    if (listed < 0).any():
+        query = judged.queries[int((listed < 0).argmax())]
+        raise InputError(
+            f"trec_eval 10 stops at the judged query {shorten(query)}, which the run lacks",
+            place=ranked.name,
+            remedy="-c counts it as 0",
+        )
+    return policy
 
 
 def _evaluate_ties(

@@ -86,13 +86,32 @@ def utility(groups: TieGroups, rel: int, parameters: Sequence[float]) -> Float:
     )
 
 
-def averaged_precision(groups: TieGroups, rel: int, levels: Sequence[float]) -> Float:
+def averaged_precision(groups: TieGroups, rel: int, levels: RecallLevels) -> Float:
     """11pt_avg: mean interpolated precision at the levels of recall that the user names."""
     relevant = np.flatnonzero(groups.grade >= rel)
     ranks = groups.rank[relevant]
-    return np.nan_to_num(
-        highest(groups, ranks, relevant, groups.relevant(rel), RecallLevels(tuple(levels)))
-    )
+    return np.nan_to_num(highest(groups, ranks, relevant, groups.relevant(rel), levels))
+
+
+def unjudged_share(groups: TieGroups, _: int, cutoff: int) -> Float:
+    """unj: unjudged documents of the top k over k, also of a shorter list."""
+    judged = np.bincount(groups.doc_query[groups.rank <= cutoff], minlength=groups.queries)
+    return np.asarray((np.minimum(groups.listed, cutoff) - judged) / cutoff)
+
+
+def rbp_residual(groups: TieGroups, _: int, p: float) -> Float:
+    """rbp_resid: what unjudged documents and the ranks past the list could add to RBP.
+
+    0 where every listed document is judged.
+    """
+    start = np.append(0, np.cumsum(groups.listed))
+    query = np.repeat(np.arange(groups.queries), groups.listed)
+    weight = np.cumprod(np.append(1.0, np.full(int(groups.listed.max(initial=0)), p)))
+    is_unjudged = np.ones(len(query), np.bool_)
+    is_unjudged[start[groups.doc_query] + groups.rank - 1] = False
+    rows = np.flatnonzero(is_unjudged)
+    unjudged = groups.sum_by_query(query[rows], weight[rows - start[query[rows]]])
+    return np.where(unjudged > 0, weight[groups.listed] + (1.0 - p) * unjudged, 0.0)
 
 
 def log_odds(groups: TieGroups, rel: int) -> Float:

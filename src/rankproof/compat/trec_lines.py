@@ -23,7 +23,9 @@ from rankproof.evaluation import Policy, at_level, measure_all
 from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.errors import MeasureError, shorten
 from rankproof.measures import Measure, parse
+from rankproof.measures.interpolated_precision import RecallLevels, Rounding
 
+Version = Literal[9, 10]
 Formula = Callable[[Any], Any]  # tie groups → values (Q,); of relstring, texts
 # From level (-l) and parameter; the parameter is None, a number, or a list of numbers or gains.
 Factory = Callable[[int, Any], Measure | Formula]
@@ -38,8 +40,9 @@ class _MeasureKind:
     """
 
     make: Factory
-    parameters: Literal["none", "ranks", "shares", "numbers", "gains"] = "none"
+    parameters: Literal["none", "ranks", "shares", "numbers", "gains", "persistence"] = "none"
     defaults: Sequence[float] = ()
+    rounding: Rounding = "up"  # of levels of recall
 
 
 def _rankproof_measure(name: str) -> Factory:
@@ -70,12 +73,27 @@ def _formula(formula: Callable[..., Any]) -> Factory:
     return make
 
 
-def _eleven_point_average(level: int, recall_levels: Sequence[float]) -> Measure | Formula:
-    if not recall_levels:
-        return _rankproof_measure("AP11")(level, None)
-    if sorted(recall_levels) != list(recall_levels):
-        raise MeasureError("11pt_avg: levels of recall that fall", remedy="write 11pt_avg..2,.5,.8")
-    return _formula(trec_formulas.averaged_precision)(level, recall_levels)
+def _eleven_point_average(name: str, rounding: Rounding) -> Factory:
+    def make(level: int, recall_levels: Sequence[float]) -> Measure | Formula:
+        if not recall_levels:
+            return _rankproof_measure(name)(level, None)
+        if sorted(recall_levels) != list(recall_levels):
+            raise MeasureError(
+                "11pt_avg: levels of recall that fall", remedy="write 11pt_avg..2,.5,.8"
+            )
+        levels = RecallLevels(tuple(recall_levels), rounding)
+        return _formula(trec_formulas.averaged_precision)(level, levels)
+
+    return make
+
+
+def _rbp(_: int, persistence: Sequence[float]) -> Measure:
+    return parse("RBP")(p=persistence[-1] if persistence else _PERSISTENCE)
+
+
+def _rbp_residual(level: int, persistence: Sequence[float]) -> Measure | Formula:
+    p = persistence[-1] if persistence else _PERSISTENCE
+    return _formula(trec_formulas.rbp_residual)(level, p)
 
 
 def _set_f(level: int, betas: Sequence[float]) -> Measure | Formula:
@@ -86,6 +104,7 @@ def _ndcg(_: int, gains: Sequence[tuple[int, float]]) -> Measure:
     return parse("nDCG")(gain=dict(gains)) if gains else parse("nDCG")
 
 
+_PERSISTENCE = 0.9  # p of RBP
 _RANKS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 _TENTHS = tuple(number / 10 for number in range(11))
 _FIFTHS = tuple(number / 5 for number in range(1, 11))
@@ -107,7 +126,7 @@ _MEASURES: dict[str, _MeasureKind] = {
     "gm_bpref": _MeasureKind(_rankproof_measure("bpref")),
     "Rprec_mult": _MeasureKind(_formula(trec_formulas.multiple_r_precision), "shares", _FIFTHS),
     "utility": _MeasureKind(_formula(trec_formulas.utility), "numbers", (1.0, -1.0, 0.0, 0.0)),
-    "11pt_avg": _MeasureKind(_eleven_point_average, "numbers"),
+    "11pt_avg": _MeasureKind(_eleven_point_average("AP11", "up"), "numbers"),
     "binG": _MeasureKind(_formula(trec_formulas.binary_gain)),
     "G": _MeasureKind(_formula(trec_formulas.gain_over_cost), "gains"),
     "ndcg": _MeasureKind(_ndcg, "gains"),
@@ -130,6 +149,22 @@ NICKNAMES = {
     "official": MEASURE_NAMES[: MEASURE_NAMES.index("P") + 1],
     "set": (*MEASURE_NAMES[:5], "utility", *(m for m in MEASURE_NAMES if m.startswith("set_"))),
     "all_trec": MEASURE_NAMES[:-1],
+}
+# What version 10 has instead of version 9, and after it.
+_NEAREST = "rounding='nearest'"
+_MEASURES_OF_10 = _MEASURES | {
+    "iprec_at_recall": _MeasureKind(
+        _rankproof_measure(f"IPrec({_NEAREST})"), "shares", _TENTHS, "nearest"
+    ),
+    "11pt_avg": _MeasureKind(
+        _eleven_point_average(f"AP11({_NEAREST})", "nearest"), "numbers", rounding="nearest"
+    ),
+    "rbp": _MeasureKind(_rbp, "persistence"),
+    "rbp_resid": _MeasureKind(_rbp_residual, "persistence"),
+    "unj": _MeasureKind(_formula(trec_formulas.unjudged_share), "ranks", (5, 10, 20)),
+}
+_NICKNAMES_OF_10 = NICKNAMES | {
+    "all_trec": (*NICKNAMES["all_trec"], "rbp", "rbp_resid", "unj"),
 }
 # Their values come by name from evaluate_preferences.
 _PREFERENCES = {
@@ -176,6 +211,7 @@ class OutputLine:
     level: int  # the lowest relevant grade
     parameter: float  # rank or share of recall; of several levels of recall the lowest
     is_default: bool  # False if the user changed numbers or gains
+    rounding: Rounding = "up"  # of levels of recall
 
     @property
     def measure(self) -> Measure | None:
@@ -199,7 +235,11 @@ class OutputLine:
 
 
 def requested_lines(
-    measures: Sequence[str], level: int = 1, collection: int = 0, form: str = "qrels"
+    measures: Sequence[str],
+    level: int = 1,
+    collection: int = 0,
+    form: str = "qrels",
+    version: Version = 9,
 ) -> tuple[set[str], list[OutputLine]]:
     """Return the measures that `-m` names, and their lines in trec_eval's order.
 
@@ -207,6 +247,8 @@ def requested_lines(
     """
     parameters: dict[str, str] = {}
     known, nicknames = _MEASURES_OF_FORM[form], _NICKNAMES_OF_FORM[form]
+    if form == "qrels" and version == 10:
+        known, nicknames = _MEASURES_OF_10, _NICKNAMES_OF_10
     for text in measures or ("official",):
         stem, dot, parameter = text.partition(".")
         for name in nicknames.get(stem, (stem,)):
@@ -236,12 +278,12 @@ def _measure_lines(
         are_ranks = kind.parameters == "ranks"
         for cutoff in _parse_cutoffs(name, parameters, are_ranks=are_ranks) or kind.defaults:
             label = f"{name}_{cutoff}" if are_ranks else f"{name}_{cutoff:3.2f}"
-            yield OutputLine(name, label, kind.make(level, cutoff), level, cutoff, True)
+            made = kind.make(level, cutoff)
+            yield OutputLine(name, label, made, level, cutoff, True, kind.rounding)
     else:
-        parse_one = _parse_gain if kind.parameters == "gains" else _parse_number
         values: Any = kind.defaults
         if parameters:
-            values = [parse_one(text) for text in parameters.split(",")]
+            values = [_PARSERS[kind.parameters](text) for text in parameters.split(",")]
         if len(kind.defaults) > 0 and len(values) != len(kind.defaults):
             raise MeasureError(
                 f"{name}: {len(values)} numbers", remedy=f"trec_eval reads {len(kind.defaults)}"
@@ -251,7 +293,8 @@ def _measure_lines(
         lowest = min(values, default=0.0) if name == "11pt_avg" else 0.0
         label = f"{name}_{parameters}" if parameters else name
         is_default = not parameters and not collection
-        yield OutputLine(name, label, kind.make(level, values), level, lowest, is_default)
+        made = kind.make(level, values)
+        yield OutputLine(name, label, made, level, lowest, is_default, kind.rounding)
 
 
 def _parse_cutoffs(name: str, parameters: str, *, are_ranks: bool) -> list[float]:
@@ -291,13 +334,33 @@ def _parse_gain(text: str) -> tuple[int, float]:
     return int(grade), _parse_number(gain)
 
 
+def _parse_persistence(text: str) -> float:
+    """Return p of `p=0.95`."""
+    name, equals, value = text.partition("=")
+    if name != "p" or not equals:
+        raise MeasureError(
+            f"{shorten(text)}: rankproof knows rbp of grades, not of other gains",
+            remedy="write rbp.p=0.95, say",
+        )
+    return _parse_number(value)
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "gains": _parse_gain,
+    "numbers": _parse_number,
+    "persistence": _parse_persistence,
+}
+
+
 def compiled_codes(lines: Iterable[OutputLine]) -> tuple[Int, Float] | None:
     """Return the numbers and parameters (L,) by which compiled code knows lines.
 
     None if it does not know one of them.
     """
     numbers = {name: number for number, name in enumerate(_MEASURES)}
-    if not all(line.is_default and line.name in numbers for line in lines):
+    if not all(
+        line.is_default and line.name in numbers and line.rounding == "up" for line in lines
+    ):
         return None
     codes = np.array([numbers[line.name] for line in lines], np.int64)
     return codes, np.array([line.parameter for line in lines], np.float64)

@@ -53,7 +53,7 @@ from rankproof.evaluation.matching import averaged_queries as averaged_queries
 from rankproof.evaluation.matching import fill_undefined as fill_undefined
 from rankproof.evaluation.matching import groups_to_shuffle as groups_to_shuffle
 from rankproof.evaluation.matching import match_judgments as match_judgments
-from rankproof.evaluation.matching import match_queries
+from rankproof.evaluation.matching import match_queries as match_queries
 from rankproof.evaluation.matching import measure_all as measure_all
 from rankproof.evaluation.policy import LIKE as LIKE
 from rankproof.evaluation.policy import Choices as Choices
