@@ -162,10 +162,15 @@ class RelevanceEvaluator:
         """Return the values of every query that the run and the judgments share."""
         values = self._evaluate_dicts(scores)
         if values is not None:
-            return Results(values, lambda: self._evaluate_ties(self._read(scores)), self._lines)
-        run = self._read(scores)  # once, as it may be an iterator
+            return Results(
+                values,
+                lambda: self._evaluate_ties(_read_run(scores, self._judged_lists(scores))),
+                self._lines,
+            )
+        lists = self._judged_lists(scores)
+        run = _read_run(scores, lists)  # once, as it may be an iterator
         return Results(
-            self._evaluate_run(run, scores), lambda: self._evaluate_ties(run), self._lines
+            self._evaluate_run(run, lists), lambda: self._evaluate_ties(run), self._lines
         )
 
     def _evaluate_dicts(self, scores: Any) -> Table | None:
@@ -184,20 +189,14 @@ class RelevanceEvaluator:
         groups = groups_of_dicts(scores, self._judgments)
         return None if groups is None else self._rows(*groups, self._policy("skip"))
 
-    def _read(self, scores: Any) -> Run:
-        """Read a run; of a mapping only the lists of judged queries, if the judgments are one."""
-        lists = self._lists(scores)
-        return read_lists(scores if lists is None else lists)
-
-    def _lists(self, scores: Any) -> dict[str, Any] | None:
+    def _judged_lists(self, scores: Any) -> dict[str, Any] | None:
         """Return the lists of judged queries, None if run or judgments are not a mapping."""
         if not (isinstance(scores, Mapping) and isinstance(self._source, Mapping)):
             return None
         return {query: scored for query, scored in scores.items() if query in self._judgments}
 
-    def _evaluate_run(self, run: Run, scores: Any) -> Table:
-        """Evaluate a run that was read from `scores`."""
-        lists = self._lists(scores)
+    def _evaluate_run(self, run: Run, lists: dict[str, Any] | None) -> Table:
+        """Evaluate a run; `lists` is what it was read from, if that is a mapping."""
         if lists is not None and not lists:
             return {}
         has_empty_lists = lists is not None and not all(lists.values())
@@ -235,6 +234,10 @@ class RelevanceEvaluator:
         policy = Policy.of(like="trec_eval", condensed=self._condensed)
         measures = dict.fromkeys(line.measure for line in self._lines if line.measure is not None)
         return evaluate_some(run, self._qrels, list(measures), policy)
+
+
+def _read_run(scores: Any, lists: dict[str, Any] | None) -> Run:
+    return read_lists(scores if lists is None else lists)
 
 
 def _with_dot(name: str) -> str:

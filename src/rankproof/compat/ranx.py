@@ -304,9 +304,10 @@ def _evaluate_metrics(
     """Return the queries, and the values of each metric where grades below `level` count 0."""
     policy = Policy("input", "zero", "zero")
     grades = _from_level(grades, level)
-    settled = groups_of_dicts({query: rows[query] for query in sorted(rows)}, grades, "input")
-    if settled is not None:
-        max_grade = settled[1].pool.max_grade
+    ascending = {query: rows[query] for query in sorted(rows)}
+    matches = groups_of_dicts(ascending, grades, "input")  # None: take the way through tables
+    if matches is not None:
+        max_grade = matches[1].pool.max_grade
     else:
         max_grade = int(read_qrels(grades).grade.max(initial=1))
     # ranx's RBP adds up grades, so that graded judgments give more than 1.
@@ -315,8 +316,8 @@ def _evaluate_metrics(
         measure(max=scale) if measure.name == "RBP" else measure
         for measure, scale in zip(metrics.values(), scales, strict=True)
     ]
-    if settled is not None:
-        queries, outcomes = settled[0], measure_all(settled[1], measures, policy)
+    if matches is not None:
+        queries, outcomes = matches[0], measure_all(matches[1], measures, policy)
     else:
         ranked = in_order(read_lists(rows), "input", settle=True)
         evaluation = evaluate_some(ranked, read_qrels(grades), measures, policy)
@@ -491,15 +492,15 @@ class Report:
             "model_names": self.model_names,
         }
         for one in self.model_names:
-            others = [other for other in self.model_names if other != one]
+            opponents = [name for name in self.model_names if name != one]
             p_values = {
                 other: {m: test["p_value"] for m, test in self.comparisons[one, other].items()}
-                for other in others
+                for other in opponents
             }
             report[one] = {
                 "scores": self.results[one],
                 "comparisons": p_values,
-                "win_tie_loss": {other: self.win_tie_loss[one, other] for other in others},
+                "win_tie_loss": {other: self.win_tie_loss[one, other] for other in opponents},
             }
         return report
 
@@ -615,7 +616,7 @@ def compare(
 def _compare_with_intervals(
     qrels: Qrels, runs: dict[str, Run], metric_names: list[str]
 ) -> Comparison:
-    """Return rankproof's comparison of runs by name."""
+    """Compare runs by name with rankproof's own tests and intervals."""
     measures, levels = zip(*map(_parse_metric, metric_names), strict=True)
     if len(set(levels)) > 1:
         raise InputError("metrics of several levels", place="compare", remedy="compare for each")

@@ -76,7 +76,7 @@ def line_values(groups: TieGroups, lines: Sequence[OutputLine], policy: Policy) 
 
 
 def _compiled_values(groups: TieGroups, lines: Sequence[OutputLine]) -> Float | None:
-    """Return (Q, L) the values of lines that compiled code knows; None if there is no such code."""
+    """Return (Q, L) values of lines that compiled code implements; None if there is no such code."""
     codes = compiled_codes(lines)
     if not lines or codes is None:
         return None
@@ -88,7 +88,7 @@ def _compiled_values(groups: TieGroups, lines: Sequence[OutputLine]) -> Float | 
 def _line_values(
     groups: TieGroups, line: OutputLine, outcomes: Mapping[Measure, Outcomes]
 ) -> Float:
-    """Return (Q,) values of one line, from the outcomes of its measure or by its formula."""
+    """Return (Q,) the values of one line, from the outcomes of its measure or by its formula."""
     definition = line.definition
     if isinstance(definition, Measure):
         values = outcomes[definition].oblivious

@@ -166,6 +166,10 @@ class _GradedLists:
         last = np.minimum(rank, self.ideal_length[query])
         return np.where(last > 0, np.append(sums, 0.0)[start[query] + last - 1], 0.0)
 
+    def ideal_dcg_at(self, query: Int, rank: Int) -> Float:
+        """Look up the DCG of the ideal list, at a rank of each of these queries."""
+        return self.ideal_sum(self.ideal_dcg, query, rank)
+
     def dcg_at(self, query: Int, rank: Int) -> Float:
         """Look up the DCG of the list, at a rank of each of these queries."""
         keys = self.query * _RANK_LIMIT + self.rank
@@ -206,7 +210,8 @@ def _running_sums(values: Float, query: Int) -> Float:
 def gain_over_cost(groups: TieGroups, rel: int, gains: Gains) -> Float:
     """G: Σ gain/log₂(2 + cost − gains so far), divided by the sum of all gains in the pool.
 
-    The cost is summed over the ranks so far: of each the gain of the ideal list there, at least 1.
+    The cost is summed over the ranks so far; that of a rank is the gain of the ideal list there, at
+    least 1.
     """
     graded = _graded(groups, gains)
     ideal_cost = _running_sums(np.maximum(graded.ideal_gain, 1.0), graded.ideal_query)
@@ -236,10 +241,10 @@ def ndcg_at_relevant(groups: TieGroups, rel: int, gains: Gains) -> Float:
     positive = graded.gain > 0
     query, rank = graded.query[positive], graded.rank[positive]
     all_queries = np.arange(groups.queries)
-    full_ideal = graded.ideal_sum(graded.ideal_dcg, all_queries, graded.ideal_length)
+    full_ideal = graded.ideal_dcg_at(all_queries, graded.ideal_length)
     not_listed = graded.ideal_length - np.bincount(query, minlength=groups.queries)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ndcg = graded.dcg[positive] / graded.ideal_sum(graded.ideal_dcg, query, rank)
+        ndcg = graded.dcg[positive] / graded.ideal_dcg_at(query, rank)
         total = groups.sum_by_query(query, ndcg)
         total = total + not_listed * graded.dcg_at(all_queries, groups.listed) / full_ideal
         return np.where(total > 0, total / graded.ideal_length, 0.0)
@@ -258,7 +263,7 @@ def ndcg_at_levels(groups: TieGroups, rel: int, gains: Gains) -> Float:
     longer = np.flatnonzero((groups.listed > graded.ideal_length + 1) & (graded.ideal_length > 0))
     query = np.concatenate([graded.ideal_query[falls], longer])
     rank = np.concatenate([graded.ideal_rank[falls], groups.listed[longer]])
-    value = graded.dcg_at(query, rank) / graded.ideal_sum(graded.ideal_dcg, query, rank)
+    value = graded.dcg_at(query, rank) / graded.ideal_dcg_at(query, rank)
     counts = np.bincount(query, minlength=groups.queries)
     mean = _ratio(groups.sum_by_query(query, value), counts)
     # A query can have relevant documents but no gain (-l 0): trec_eval then prints 0/0.

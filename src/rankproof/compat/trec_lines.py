@@ -46,6 +46,8 @@ class _MeasureKind:
 
 
 def _rankproof_measure(name: str) -> Factory:
+    """Make lines of a measure of rankproof, the parameter being its cutoff."""
+
     def make(level: int, cutoff: Any) -> Measure | Formula:
         return _with_level(parse(name if cutoff is None else f"{name}@{cutoff}"), level)
 
@@ -56,15 +58,18 @@ def _with_level(measure: Measure, level: int) -> Measure | Formula:
     """Return the measure with `level` as the lowest relevant grade (-l)."""
     if level < 0:
         raise MeasureError(f"level {level} is negative", remedy="count grades from 0 on")
-    leveled = measure if level == 1 else at_level([measure], level or 2)[0]
-    if level or leveled == measure:  # nDCG and NumRet have no level
-        return leveled
+    if level > 0:
+        return measure if level == 1 else at_level([measure], level)[0]
+    if at_level([measure], 2) == [measure]:  # nDCG and NumRet have no level
+        return measure
     # No measure of rankproof counts grade 0 as relevant, so the grades are raised instead.
     policy = Policy(undefined="zero")
     return lambda groups: measure_all(raise_grades(groups), [measure], policy)[measure].oblivious
 
 
 def _formula(formula: Callable[..., Any]) -> Factory:
+    """Make lines of a formula that takes groups, level and perhaps a parameter."""
+
     def make(level: int, parameter: Any) -> Formula:
         if parameter is None:
             return lambda groups: formula(groups, level)
@@ -353,9 +358,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def compiled_codes(lines: Iterable[OutputLine]) -> tuple[Int, Float] | None:
-    """Return the numbers and parameters (L,) by which compiled code knows lines.
+    """Return the numbers and parameters (L,) of lines, as compiled code takes them.
 
-    None if it does not know one of them.
+    None if one of them is not implemented in compiled code.
     """
     numbers = {name: number for number, name in enumerate(_MEASURES)}
     if not all(

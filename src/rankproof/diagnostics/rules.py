@@ -148,8 +148,8 @@ def parse_rule(text: str, kind: Kind) -> Rule:
 
 
 def _did_you_mean(word: str, known: tuple[str, ...]) -> str:
-    near = get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+    matches = get_close_matches(word, known, 1)
+    return f"did you mean {matches[0]!r}?" if matches else f"use one of {', '.join(known)}"
 
 
 def _parse_scope(text: str, scope: str | None, quantity: str, kind: Kind) -> str | int | None:

@@ -94,11 +94,11 @@ def _lost_identity(row: NameRow, reason: str) -> str:
         warning, place = "Warning: ", "further than in the paper"
     elif change > high:
         place = "less far than in the paper"
-    moved = f"falls by {-change:.0f}%, {place} ({-high:.0f} to {-low:.0f}%)"
+    effect = f"falls by {-change:.0f}%, {place} ({-high:.0f} to {-low:.0f}%)"
     if change >= 0.5:
-        moved = f"rises by {change:.0f}%; in the paper it falls by {-high:.0f} to {-low:.0f}%"
+        effect = f"rises by {change:.0f}%; in the paper it falls by {-high:.0f} to {-low:.0f}%"
     return (
-        f"{warning}{row.ablation} ({reason}): the margin {moved}, and {_confused(row)}. A fall is "
+        f"{warning}{row.ablation} ({reason}): the margin {effect}, and {_confused(row)}. A fall is "
         "expected here."
     )
 
@@ -140,10 +140,10 @@ def _layout(row: NameRow) -> str:
     """Return how a layout ablation moves the margin, with advice outside the paper's range."""
     low, high = LAYOUT
     paper = f"the paper's {_signed(low)} to {_signed(high)}%"
-    moved = f"{row.ablation} moves the margin by {_percent(row)}"
+    effect = f"{row.ablation} moves the margin by {_percent(row)}"
     if low <= row.percent["name"].mean <= high:
-        return f"{moved} (within {paper})."
-    return f"Warning: {moved} (outside {paper}): lay out records as you ask for them."
+        return f"{effect} (within {paper})."
+    return f"Warning: {effect} (outside {paper}): lay out records as you ask for them."
 
 
 _REMEDY = {
