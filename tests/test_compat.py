@@ -1,4 +1,4 @@
-"""Other tools' interfaces give other tools' figures, and ours on request."""
+"""Other tools' interfaces give their values, and on request those over every order of ties."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ QRELS = """\
 3 0 d01 1
 """
 
-# What trec_eval 9.0.8 prints of these two, facts of its own binary.
+# Output of trec_eval 9.0.8 for these two files.
 PRINTED = {
     "": """\
 runid                 \tall\ttag
@@ -153,7 +153,7 @@ Rndcg                 \tall\t0.4056
 yaap                  \tall\t-0.0280
 """,
 }
-# The same of longer output, as SHA-256.
+# SHA-256 of its longer outputs.
 DIGESTS = {
     "-q -n -l 2 -M 3": "abe6a438ff6dc87655e9c488bd5d1fa048e8aceb6431f5472625f7bcaed64fdc",
     "-q -m all_trec": "387b28e8f57bdb13c07d3d4b82cf9741583edb58ce9bc4b46a7068808b3bd550",
@@ -170,7 +170,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "qrels"), str(tmp_path / "run")]
 
 
-def printed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def run_trec_eval(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return rankproof("trec_eval", *arguments)
 
 
@@ -188,30 +188,34 @@ def test_a_run_has_the_tag_of_its_last_line(after: bytes, packed: bool, tmp_path
 
 
 @pytest.mark.parametrize("way", ["-", "/dev/stdin"])
-def test_a_run_from_a_pipe_is_read_once_and_has_its_tag(files: list[str], way: str) -> None:
-    whole = printed("-m", "runid", "-m", "map", *files)
+def test_a_run_from_a_pipe_is_read_once_and_keeps_its_tag(files: list[str], way: str) -> None:
+    from_file = run_trec_eval("-m", "runid", "-m", "map", *files)
     python = shlex.quote(sys.executable)
-    said = f"exec cat {files[1]} | {python} -m rankproof trec_eval -m runid -m map"
-    piped = subprocess.run(["sh", "-c", f"{said} {files[0]} {way}"], capture_output=True)
-    assert piped.stdout == whole.stdout
+    shell_command = f"exec cat {files[1]} | {python} -m rankproof trec_eval -m runid -m map"
+    piped = subprocess.run(["sh", "-c", f"{shell_command} {files[0]} {way}"], capture_output=True)
+    assert piped.stdout == from_file.stdout
     assert piped.stderr == b"rankproof: stdin: words behind a run's tag are not read\n"
 
 
 @pytest.mark.parametrize("options", PRINTED)
-def test_the_output_is_trec_evals_byte_for_byte(options: str, files: list[str]) -> None:
-    found = printed(*options.split(), *files)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.decode() == PRINTED[options]
+def test_the_output_equals_that_of_trec_eval_byte_for_byte(options: str, files: list[str]) -> None:
+    result = run_trec_eval(*options.split(), *files)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.decode() == PRINTED[options]
 
 
 @pytest.mark.parametrize("options", DIGESTS)
-def test_every_measure_level_and_depth_is_trec_evals_too(options: str, files: list[str]) -> None:
-    found = printed(*options.split(), *files)
-    assert hashlib.sha256(found.stdout).hexdigest() == DIGESTS[options]
+def test_long_outputs_equal_those_of_trec_eval(options: str, files: list[str]) -> None:
+    result = run_trec_eval(*options.split(), *files)
+    assert hashlib.sha256(result.stdout).hexdigest() == DIGESTS[options]
 
 
-def test_ties_adds_what_every_order_gives(files: list[str]) -> None:
-    lines = printed("--ties", "-m", "map", "-m", "recip_rank", *files).stdout.decode().splitlines()
+def test_the_option_ties_adds_expected_lowest_and_highest_values(files: list[str]) -> None:
+    lines = (
+        run_trec_eval("--ties", "-m", "map", "-m", "recip_rank", *files)
+        .stdout.decode()
+        .splitlines()
+    )
     plain = PRINTED[""].splitlines()
     for line in lines:
         *same, expected, low, high = line.split("\t")
@@ -222,15 +226,17 @@ def test_ties_adds_what_every_order_gives(files: list[str]) -> None:
     assert lines[0].split("\t")[3] == f"{like.expected:.4f}"
 
 
-def test_formulas_of_trec_evals_know_one_order_of_the_ties(files: list[str]) -> None:
-    lines = printed("--ties", "-m", "binG", "-m", "infAP", *files).stdout.decode().splitlines()
+def test_formulas_of_trec_eval_have_no_values_over_orders_of_ties(files: list[str]) -> None:
+    lines = (
+        run_trec_eval("--ties", "-m", "binG", "-m", "infAP", *files).stdout.decode().splitlines()
+    )
     assert lines[1] == "binG                  \tall\t0.4513\t-\t-\t-"
     assert lines[0].count("\t") == 5
     assert "-" not in lines[0]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("-m prefs", "trec_eval's measure 'prefs' is not offered; there are runid, num_q"),
         ("-m map_avgjg", "trec_eval's measure 'map_avgjg' is not offered"),
@@ -249,17 +255,17 @@ def test_formulas_of_trec_evals_know_one_order_of_the_ties(files: list[str]) -> 
         ("-l -1", "level -1 is negative"),
     ],
 )
-def test_what_trec_eval_has_besides_is_refused_in_a_line(
-    options: str, said: str, files: list[str]
+def test_wrong_options_are_refused_in_one_line(
+    options: str, message: str, files: list[str]
 ) -> None:
-    refused = printed(*options.split(), *files)
+    refused = run_trec_eval(*options.split(), *files)
     assert refused.returncode == 2
-    assert said in refused.stderr.decode()
+    assert message in refused.stderr.decode()
     assert refused.stderr.count(b"\n") == 1
 
 
 def random_tables(seed: int, ties: bool = True, zero: bool = True) -> tuple[Nested, Nested]:
-    """A run and judgements that share most queries."""
+    """Return a run and judgments that share most queries."""
     rng = Random(seed)
     docs = [f"d{i}" for i in range(40)]
 
@@ -280,33 +286,33 @@ def random_tables(seed: int, ties: bool = True, zero: bool = True) -> tuple[Nest
 
 MEASURES = {"ndcg_cut_7", "P.3,8", *pytrec_eval.supported_measures} - {
     *("ndcg_cut", "P", "yaap"),
-    "runid",  # memory that nobody wrote to
+    "runid",  # uninitialized memory in pytrec_eval
 }
 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("level", "judged"), [(1, False), (2, False), (1, True)])
-def test_pytrec_evals_results_are_its_own_to_the_last_bit(
+def test_results_equal_those_of_pytrec_eval_to_the_last_bit(
     seed: int, level: int, judged: bool
 ) -> None:
     theirs = pytest.importorskip("pytrec_eval")
     assert theirs.supported_measures <= pytrec_eval.supported_measures
     run, qrels = random_tables(seed)
-    if seed % 2:  # some were pooled and not judged
+    if seed % 2:  # some documents were pooled and not judged
         for judged_docs in qrels.values():
             judged_docs |= {d: -1 for d in judged_docs if d < "d2"} | {"x": 1}
     arguments = (qrels, MEASURES, level, judged)
-    wanted = theirs.RelevanceEvaluator(*arguments).evaluate(run)
-    found = pytrec_eval.RelevanceEvaluator(*arguments).evaluate(run)
-    assert found.keys() == wanted.keys()
-    for query in wanted:
-        assert found[query].keys() == wanted[query].keys()
-        for name, value in wanted[query].items():
-            here = found[query][name]
-            assert here == value or (math.isnan(here) and math.isnan(value)), (query, name)
+    reference = theirs.RelevanceEvaluator(*arguments).evaluate(run)
+    result = pytrec_eval.RelevanceEvaluator(*arguments).evaluate(run)
+    assert result.keys() == reference.keys()
+    for query in reference:
+        assert result[query].keys() == reference[query].keys()
+        for name, value in reference[query].items():
+            actual = result[query][name]
+            assert actual == value or (math.isnan(actual) and math.isnan(value)), (query, name)
     names = ("map", "gm_map", "num_ret")
     for name in names:
-        values = [row[name] for row in wanted.values()]
+        values = [row[name] for row in reference.values()]
         aggregate = pytrec_eval.compute_aggregated_measure(name, values)
         assert aggregate == pytest.approx(
             theirs.compute_aggregated_measure(name, values), rel=1e-15
@@ -314,7 +320,7 @@ def test_pytrec_evals_results_are_its_own_to_the_last_bit(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
+def test_groups_of_dicts_give_the_values_of_tables(seed: int) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     run, qrels = random_tables(seed)
@@ -331,7 +337,7 @@ def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["set_F_2.0", "set_F.0.5", "11pt_avg_0.2,0.5", "recall_5,5"])
-def test_figures_that_are_told_a_number_have_pytrec_evals_names(name: str) -> None:
+def test_measures_with_a_parameter_have_the_names_of_pytrec_eval(name: str) -> None:
     theirs = pytest.importorskip("pytrec_eval")
     run, qrels = random_tables(1)
     ours = pytrec_eval.RelevanceEvaluator(qrels, {name}).evaluate(run)
@@ -339,12 +345,14 @@ def test_figures_that_are_told_a_number_have_pytrec_evals_names(name: str) -> No
 
 
 class Text(str):
-    """An id that is no plain text."""
+    """An id of a subclass of str."""
 
 
 @pytest.mark.parametrize("order", ["trec_eval", "input"])
 @pytest.mark.parametrize("size", [1, 7, 40, 300])
-def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", "input"]) -> None:
+def test_groups_of_dicts_equal_groups_of_tables(
+    size: int, order: Literal["trec_eval", "input"]
+) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     draw = Random(size)
@@ -372,7 +380,7 @@ def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(6))
-def test_compiled_and_plain_code_give_trec_evals_figures_alike(
+def test_compiled_and_plain_code_give_equal_values_of_trec_eval(
     seed: int, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kernels.native is None:
@@ -397,7 +405,9 @@ def test_compiled_and_plain_code_give_trec_evals_figures_alike(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_compiled_and_plain_code_sum_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_and_plain_code_give_equal_sums(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     run, qrels = random_tables(seed, ties=seed % 2 == 0)
@@ -412,7 +422,7 @@ def test_compiled_and_plain_code_sum_alike(seed: int, monkeypatch: pytest.Monkey
     assert str(both[0]) == str(both[1])  # NaN is not NaN
 
 
-def test_compiled_sums_refuse_what_is_out_of_range() -> None:
+def test_compiled_sums_refuse_numbers_out_of_range() -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     one, two, total = np.array([1]), np.array([5]), np.zeros(1)
@@ -424,14 +434,14 @@ def test_compiled_sums_refuse_what_is_out_of_range() -> None:
         kernels.native.ideal(np.array([0, 1]), two, total, np.ones(2), 1, total)
 
 
-def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_and_plain_code_make_equal_dicts(monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     table = np.array([[0.5, 2.0], [1.0, np.inf], [1.0, -0.0], [np.nan, 0.0]])
     queries = ["q", "r", "s", "t"]
-    told = {"num_q": 1.0}
-    fast = pytrec_eval.rows_of(queries, told, ["a", "b"], table)
-    assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
+    constants = {"num_q": 1.0}
+    fast = pytrec_eval.rows_of(queries, constants, ["a", "b"], table)
+    assert pytrec_eval.rows_of(["q"], constants, [], np.zeros((1, 0))) == {"q": constants}
     rows = [("q", "a", 1), ("r", "a", 2), ("q", "b", 3), ("q", "a", 4)]
     nested = kernels.native.nest(rows, 0, 1, 2)
     assert nested == dict_groups.nest_columns(*map(list, zip(*rows, strict=True)))
@@ -442,24 +452,24 @@ def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPat
         with pytest.raises((TypeError, IndexError)):
             kernels.native.nest(wrong, 0, 1, 2)
     monkeypatch.setattr(kernels, "native", None)
-    assert str(fast) == str(pytrec_eval.rows_of(queries, told, ["a", "b"], table))
-    assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
+    assert str(fast) == str(pytrec_eval.rows_of(queries, constants, ["a", "b"], table))
+    assert pytrec_eval.rows_of(["q"], constants, [], np.zeros((1, 0))) == {"q": constants}
 
 
-def test_ir_measures_frames_and_tuples_give_the_figures_of_dicts() -> None:
+def test_frames_and_tuples_of_ir_measures_give_the_values_of_dicts() -> None:
     theirs = pytest.importorskip("ir_measures")
     pandas = pytest.importorskip("pandas")
     from rankproof.compat import ir_measures as ours
 
     run, qrels = random_tables(2)
-    asked = [theirs.AP, theirs.nDCG @ 5, theirs.RR @ 5]
-    wanted = theirs.calc_aggregate(asked, qrels, run)
+    requested = [theirs.AP, theirs.nDCG @ 5, theirs.RR @ 5]
+    reference = theirs.calc_aggregate(requested, qrels, run)
     scored = [theirs.ScoredDoc(q, d, x) for q, t in run.items() for d, x in t.items()]
     judged = [theirs.Qrel(q, d, g) for q, t in qrels.items() for d, g in t.items()]
-    assert ours.calc_aggregate(asked, iter(judged), iter(scored)) == wanted
+    assert ours.calc_aggregate(requested, iter(judged), iter(scored)) == reference
     frames = pandas.DataFrame(judged), pandas.DataFrame(scored)
-    assert ours.calc_aggregate(asked, *frames) == wanted
-    assert ours.calc_aggregate([theirs.AP], qrels, run) == {theirs.AP: wanted[theirs.AP]}
+    assert ours.calc_aggregate(requested, *frames) == reference
+    assert ours.calc_aggregate([theirs.AP], qrels, run) == {theirs.AP: reference[theirs.AP]}
 
 
 @pytest.mark.parametrize(
@@ -476,47 +486,47 @@ def test_ir_measures_frames_and_tuples_give_the_figures_of_dicts() -> None:
         ([("a", 1.0)], {"a": 1}),
     ],
 )
-def test_compiled_code_leaves_what_is_unusual_alone(listed: Any, judged: Any) -> None:
+def test_compiled_code_declines_unusual_types(listed: Any, judged: Any) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     assert kernels.native.settle({"q": listed}, {"q": judged}, 1, 1) is None
 
 
-def test_ties_stand_as_an_ordered_dict_lists_them() -> None:
+def test_tied_documents_keep_the_order_of_an_ordered_dict() -> None:
     listed = OrderedDict(a=1.0, b=1.0, c=1.0)
     listed.move_to_end("a")
     qrels = {"q": {"a": 1}}
     assert dict_groups.groups_of_dicts({"q": listed}, qrels, "input") is None
-    again = defaultdict(float, listed)  # which has no order of its own
+    again = defaultdict(float, listed)  # a dict subclass that keeps insertion order
     quick = dict_groups.groups_of_dicts({"q": again}, qrels, "input")
     assert quick is None or quick[1].rank.tolist() == [3]
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "message"),
     [
         ({"q": {"a": math.nan}}, "is not a number"),
         ({"q": {"a": "x"}}, "is text, not a number"),
         ({"q": {"a": None}}, "is not a number"),
     ],
 )
-def test_the_short_way_leaves_what_is_wrong_to_the_long_one(run: Nested, said: str) -> None:
-    with pytest.raises(rp.InputError, match=said):
+def test_a_wrong_score_in_a_dict_is_refused_with_its_place(run: Nested, message: str) -> None:
+    with pytest.raises(rp.InputError, match=message):
         pytrec_eval.RelevanceEvaluator({"q": {"a": 1}}, {"map"}).evaluate(run)
 
 
-def test_expected_and_range_are_there_on_request() -> None:
+def test_results_have_expected_values_and_ranges() -> None:
     run, qrels = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}
-    found = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
-    assert found == {"q": {"map": 0.5}}
-    assert found.expected == {"q": {"map": 0.75}}
-    assert (found.min, found.max) == ({"q": {"map": 0.5}}, {"q": {"map": 1.0}})
-    assert found.range == {"q": {"map": 0.5}}
+    result = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
+    assert result == {"q": {"map": 0.5}}
+    assert result.expected == {"q": {"map": 0.75}}
+    assert (result.min, result.max) == ({"q": {"map": 0.5}}, {"q": {"map": 1.0}})
+    assert result.range == {"q": {"map": 0.5}}
     assert pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate({}) == {}
 
 
 @pytest.mark.parametrize("judged", [False, True])
-def test_a_list_without_documents_has_figures_and_no_measures_give_none(judged: bool) -> None:
+def test_an_empty_list_is_evaluated_and_no_measures_give_empty_results(judged: bool) -> None:
     run: Nested = {"q": {}, "r": {"a": 1.0}, "not judged": {}}
     qrels = {"q": {"a": 1}, "r": {"a": 1}}
     find = pytrec_eval.RelevanceEvaluator(qrels, {"map", "num_rel"}, 1, judged).evaluate
@@ -530,7 +540,7 @@ def test_a_list_without_documents_has_figures_and_no_measures_give_none(judged: 
     assert texts["r"].keys() == {"runid", "relstring"}
 
 
-def test_lines_are_parsed_as_pytrec_eval_parses_them() -> None:
+def test_lines_are_parsed_as_in_pytrec_eval() -> None:
     run = pytrec_eval.parse_run(["q Q0 a 1 2.5 t", "q Q0 b 2 1 t"])
     assert run == {"q": {"a": 2.5, "b": 1.0}}
     assert pytrec_eval.parse_qrel(["q 0 a 1"]) == {"q": {"a": 1}}
@@ -542,11 +552,11 @@ def test_lines_are_parsed_as_pytrec_eval_parses_them() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_provider_gives_ir_measures_its_own_figures(seed: int) -> None:
+def test_the_provider_gives_the_values_of_ir_measures(seed: int) -> None:
     theirs = pytest.importorskip("ir_measures")
     from rankproof.compat import ir_measures as ours
 
-    asked = [
+    requested = [
         theirs.nDCG @ 10, theirs.nDCG, theirs.nDCG(gains={1: 2, 2: 5}) @ 5, theirs.AP,
         theirs.AP(rel=2) @ 10, theirs.RR, theirs.P @ 5, theirs.R @ 10, theirs.Rprec, theirs.Bpref,
         theirs.NumRet, theirs.NumRelRet, theirs.NumRel, theirs.SetP, theirs.SetR, theirs.SetF,
@@ -554,23 +564,25 @@ def test_the_provider_gives_ir_measures_its_own_figures(seed: int) -> None:
         theirs.infAP,
     ]  # fmt: skip
     run, qrels = random_tables(seed)
-    # Apart: beside these ir_measures may count in NumRet the judged documents alone.
+    # Evaluated apart: together with these, NumRet of ir_measures may count judged documents only.
     judged = [theirs.AP(judged_only=True), theirs.nDCG(judged_only=True) @ 5]
     assert set(ours.iter_calc(judged, qrels, run)) == set(theirs.iter_calc(judged, qrels, run))
-    assert sorted(ours.iter_calc(asked, qrels, run), key=str) == sorted(
-        theirs.iter_calc(asked, qrels, run), key=str
+    assert sorted(ours.iter_calc(requested, qrels, run), key=str) == sorted(
+        theirs.iter_calc(requested, qrels, run), key=str
     )
-    assert ours.calc_aggregate(asked, qrels, run) == theirs.calc_aggregate(asked, qrels, run)
+    assert ours.calc_aggregate(requested, qrels, run) == theirs.calc_aggregate(
+        requested, qrels, run
+    )
     assert theirs.providers.registry["rankproof"].supports(theirs.nDCG @ 10)
     assert list(ours.rankproof.iter_calc([theirs.AP], qrels, [])) == list(
         theirs.iter_calc([theirs.AP], qrels, [])
     )
-    wanted = rp.evaluate(qrels, run, "AP", like="ir_measures")["AP"]
+    reference = rp.evaluate(qrels, run, "AP", like="ir_measures")["AP"]
     assert ours.expected.calc_aggregate([theirs.AP], qrels, run)[theirs.AP] == pytest.approx(
-        wanted.expected, rel=1e-12
+        reference.expected, rel=1e-12
     )
     assert ours.ranges.calc_aggregate([theirs.AP], qrels, run)[theirs.AP] == pytest.approx(
-        wanted.range, rel=1e-12
+        reference.range, rel=1e-12
     )
 
 
@@ -589,64 +601,70 @@ def shared(seed: int) -> tuple[Nested, Nested]:
     return {q: run[q] for q in both}, {q: qrels[q] for q in both}
 
 
-RANX = """
+RANX_SCRIPT = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import ranx
 run, qrels, metrics = json.load(sys.stdin)
 qrels = ranx.Qrels(qrels)
-found = ranx.evaluate(qrels, ranx.Run(run), metrics, return_mean=False)
-print(json.dumps({name: list(values) for name, values in found.items()}))
+result = ranx.evaluate(qrels, ranx.Run(run), metrics, return_mean=False)
+print(json.dumps({name: list(values) for name, values in result.items()}))
 """
 
 
 @pytest.mark.slow
-def test_ranxs_figures_are_its_own_where_nothing_ties() -> None:
+def test_values_equal_those_of_ranx_where_nothing_ties() -> None:
     pytest.importorskip("ranx")
     run, qrels = shared(1)
-    done = subprocess.run(  # compiling takes minutes, and is left out only in a process of its own
-        [sys.executable, "-c", RANX],
+    process = subprocess.run(  # compiling takes minutes and can be disabled only in a new process
+        [sys.executable, "-c", RANX_SCRIPT],
         input=json.dumps([run, qrels, METRICS]),
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
     )
-    theirs = json.loads(done.stdout)
+    theirs = json.loads(process.stdout)
     ours = our_ranx.evaluate(our_ranx.Qrels(qrels), our_ranx.Run(run), METRICS, return_mean=False)
     for name in METRICS:
         gap = np.abs(np.array(theirs[name]) - ours[name]) / np.maximum(ours[name], 1.0)
-        assert gap.max() <= 1e-15, name  # compiled, it adds one after the other as we do: no gap
+        assert gap.max() <= 1e-15, name  # compiled, ranx adds in the same order and the gap is 0
 
 
-def test_ranxs_fusions_are_ours_by_their_names() -> None:
-    """What ours are beside ranx's own is tested where fusion is."""
+def test_the_fusion_methods_of_ranx_are_those_of_rankproof() -> None:
+    """That rankproof's methods equal ranx's own is tested with fusion."""
     tables = [{"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"c": 0.5, "a": 0.25, "d": 0.0}}]
-    held = [rp.read_run(table) for table in tables]
+    read_runs = [rp.read_run(table) for table in tables]
     pairs = {"rrf": "rrf", "comb_sum": "sum", "mnz": "mnz", "max": "max", "isr": "isr"}
     for theirs, ours in {**pairs, "bordafuse": "borda"}.items():
-        found = our_ranx.fuse([our_ranx.Run(t) for t in tables], method=theirs).to_dict()
-        wanted = fusion.fuse(held, ours).to_frame()
-        assert found == {"q": dict(wanted.select("doc", "score").iter_rows())}
+        result = our_ranx.fuse([our_ranx.Run(t) for t in tables], method=theirs).to_dict()
+        reference = fusion.fuse(read_runs, ours).to_frame()
+        assert result == {"q": dict(reference.select("doc", "score").iter_rows())}
 
 
-def test_a_figure_of_ranxs_knows_every_order_of_the_ties() -> None:
+def test_a_mean_score_has_values_over_every_order_of_ties() -> None:
     run = our_ranx.Run({"q": {"a": 1.0, "b": 1.0}}, name="x")
     qrels = our_ranx.Qrels({"q": {"b": 1}})
-    found = our_ranx.evaluate(qrels, run, "mrr")
-    assert (found, found.expected, found.min, found.max, found.range) == (0.5, 0.75, 0.5, 1.0, 0.5)
+    result = our_ranx.evaluate(qrels, run, "mrr")
+    assert (result, result.expected, result.min, result.max, result.range) == (
+        0.5,
+        0.75,
+        0.5,
+        1.0,
+        0.5,
+    )
     assert run.mean_scores == {"mrr": 0.5}
     assert run.scores == {"mrr": {"q": 0.5}}
     both = our_ranx.evaluate(qrels, run, ["mrr", "map"], return_std=True)
     assert both["map"] == {"mean": 0.5, "std": 0.0}
     with pytest.raises(rp.InputError, match="make_comparable=True"):
         our_ranx.evaluate(our_ranx.Qrels({"q": {"b": 1}, "r": {"b": 1}}), run, "mrr")
-    more = our_ranx.Qrels({"q": {"b": 1}, "r": {"b": 1}})
-    assert our_ranx.evaluate(more, run, "mrr", make_comparable=True) == 0.25
+    two_queries = our_ranx.Qrels({"q": {"b": 1}, "r": {"b": 1}})
+    assert our_ranx.evaluate(two_queries, run, "mrr", make_comparable=True) == 0.25
 
 
-# Numbers of ranx's own tests.
-FACTS: list[tuple[str, list[str], dict[str, int], float]] = [
+# Values from ranx's own tests.
+RANX_TEST_VALUES: list[tuple[str, list[str], dict[str, int], float]] = [
     ("hits@5", list("123457"), dict.fromkeys("1456", 1), 3.0),
     ("map@6", list("123457"), dict.fromkeys("1456", 1), 0.525),
     ("mrr@5", list("23145"), {"3": 1}, 0.5),
@@ -659,15 +677,15 @@ FACTS: list[tuple[str, list[str], dict[str, int], float]] = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "listed", "judged", "value"), FACTS)
-def test_numbers_of_ranxs_own_tests_are_ours(
+@pytest.mark.parametrize(("metric", "listed", "judged", "value"), RANX_TEST_VALUES)
+def test_values_in_the_tests_of_ranx_are_reproduced(
     metric: str, listed: list[str], judged: dict[str, int], value: float
 ) -> None:
     run = {"q": {doc: -float(rank) for rank, doc in enumerate(listed)}}
     assert our_ranx.evaluate({"q": judged}, run, metric) == pytest.approx(value, rel=1e-15)
 
 
-def test_a_query_that_no_run_has_documents_for_stays_in_the_fusion() -> None:
+def test_a_query_without_documents_in_any_run_stays_in_the_fusion() -> None:
     tables: list[Nested] = [
         {"q1": {"d1": 1, "d2": 2, "d3": 3}, "q2": {}},
         {"q1": {"d1": 3, "d2": 2}, "q2": {}},
@@ -680,7 +698,7 @@ def test_a_query_that_no_run_has_documents_for_stays_in_the_fusion() -> None:
 
 
 @pytest.mark.parametrize("ending", ["json", "lz4", "trec", "txt", "parquet"])
-def test_ranxs_tables_are_saved_and_read_again(tmp_path: Path, ending: str) -> None:
+def test_tables_are_saved_and_read_again(tmp_path: Path, ending: str) -> None:
     pytest.importorskip("pandas")
     run = our_ranx.Run({"q": {"a": 0.1, "b": 0.3}}, name="x")
     qrels = our_ranx.Qrels({"q": {"a": 2, "b": 1}})
@@ -695,25 +713,25 @@ def test_ranxs_tables_are_saved_and_read_again(tmp_path: Path, ending: str) -> N
         run.save(tmp_path / "run.csv")
 
 
-def test_arrays_of_pairs_are_lists_in_their_order() -> None:
+def test_arrays_of_pairs_keep_their_order_as_lists() -> None:
     judged = [np.array([[1, 1], [4, 1], [6, 1]]), np.array([[3, 2], [9, 1]])]
     listed = [np.array([[1, 1], [2, 1], [4, 1], [3, 1]]), np.array([[7, 0.1], [3, 0.9]])]
-    found = our_ranx.evaluate(judged, listed, ["hits@3", "mrr", "map"], return_mean=False)
-    assert found["hits@3"].tolist() == [2, 1]
-    assert found["mrr"].tolist() == [1, 0.5]
-    assert found["map"].tolist() == [pytest.approx((1 + 2 / 3) / 3), 0.25]
+    result = our_ranx.evaluate(judged, listed, ["hits@3", "mrr", "map"], return_mean=False)
+    assert result["hits@3"].tolist() == [2, 1]
+    assert result["mrr"].tolist() == [1, 0.5]
+    assert result["map"].tolist() == [pytest.approx((1 + 2 / 3) / 3), 0.25]
     with pytest.raises(rp.InputError, match="an array of shape"):
         our_ranx.evaluate([np.array([1, 2])], listed[:1], "map")
 
 
-def test_a_table_of_ranxs_is_sorted_as_there() -> None:
+def test_a_table_can_be_sorted() -> None:
     run = our_ranx.Run({"q": {"a": 1.0, "b": 2.0}})
     before = run.sorted
     run.sort()
     assert (before, run.sorted, list(run["q"])) == (False, True, ["b", "a"])
 
 
-def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
+def test_tables_are_made_and_filled_as_in_ranx(tmp_path: Path) -> None:
     run = our_ranx.Run()
     run.add_score("q", "a", 1.0)
     run.add_multi(["r"], [["a", "b"]], [[2.0, 1.0]])
@@ -737,22 +755,22 @@ def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------- --like, -c, -M
 
 
-def test_like_mteb_and_ir_measures_are_pytrec_evals_figures() -> None:
+def test_like_mteb_and_ir_measures_give_the_values_of_pytrec_eval() -> None:
     theirs = pytest.importorskip("pytrec_eval")
     for seed in range(4):
         run, qrels = random_tables(seed)
-        wanted = theirs.RelevanceEvaluator(qrels, {"map", "ndcg_cut.10"}).evaluate(run)
+        reference = theirs.RelevanceEvaluator(qrels, {"map", "ndcg_cut.10"}).evaluate(run)
         tools: tuple[Any, ...] = ("mteb", "ir_measures", "trec_eval")
         for like in tools:
-            found = rp.evaluate(qrels, run, ["AP", "nDCG@10"], like=like).per_query
-            for query, row in wanted.items():
-                values = found.filter(query=query)["oblivious"].to_list()
+            result = rp.evaluate(qrels, run, ["AP", "nDCG@10"], like=like).per_query
+            for query, row in reference.items():
+                values = result.filter(query=query)["oblivious"].to_list()
                 assert values == [row["map"], row["ndcg_cut_10"]]
             missing = 2 if like == "ir_measures" else 0
-            assert found["query"].n_unique() == len(wanted) + missing
+            assert result["query"].n_unique() == len(reference) + missing
 
 
-def test_missing_zero_beside_like_is_trec_evals_c() -> None:
+def test_missing_zero_with_like_trec_eval_is_its_option_c() -> None:
     run, qrels = random_tables(3)
     judged, listed = rp.read_qrels(qrels), rp.read_run(run)
     complete = rp.evaluate(qrels, run, "AP", like="trec_eval", missing="zero")["AP"]
@@ -764,23 +782,23 @@ def test_missing_zero_beside_like_is_trec_evals_c() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_depth_is_trec_evals_m(seed: int) -> None:
+def test_a_depth_is_the_option_m_of_trec_eval(seed: int) -> None:
     run, qrels = random_tables(seed)
     judged, listed = rp.read_qrels(qrels), rp.read_run(run)
     names = {"AP": "map", "nDCG": "ndcg", "bpref": "bpref", "NumRet": "num_ret"}
-    found = rp.evaluate(qrels, run, list(names), like="trec_eval", depth=5)
+    result = rp.evaluate(qrels, run, list(names), like="trec_eval", depth=5)
     shown = trec_eval(judged, listed, list(names.values()), depth=5)
-    wanted = {line.label: c for line, c in zip(shown.lines, shown.columns, strict=True)}
+    reference = {line.label: c for line, c in zip(shown.lines, shown.columns, strict=True)}
     for ours, theirs in names.items():
-        assert found.outcomes[rp.parse(ours)].oblivious.tolist() == wanted[theirs].tolist()
+        assert result.outcomes[rp.parse(ours)].oblivious.tolist() == reference[theirs].tolist()
     with pytest.raises(rp.InputError, match="depth 0"):
         rp.evaluate(qrels, run, "AP", depth=0)
 
 
-def test_a_depth_that_cuts_a_tie_says_so() -> None:
+def test_a_depth_that_cuts_a_tie_adds_a_note() -> None:
     run, qrels = {"q": {"a": 1.0, "b": 1.0, "c": 1.0}}, {"q": {"a": 1}}
-    found = rp.evaluate(qrels, run, "RR", depth=2)
-    assert any("inside a tie" in note for note in found.notes)
+    result = rp.evaluate(qrels, run, "RR", depth=2)
+    assert any("inside a tie" in note for note in result.notes)
     assert not rp.evaluate(qrels, run, "RR", depth=3).notes
 
 
@@ -791,29 +809,29 @@ def test_a_run_of_lists_is_refused_as_ranx_refuses_it(rows: Any) -> None:
         our_ranx.Run(rows)
 
 
-def test_a_level_sets_the_grade_that_counts(files: list[str]) -> None:
-    asked = ["-m", "AP", "-m", "nDCG@5", "-m", "RR(rel=1)", "--level", "2"]
-    found = in_text("eval", *files, "--format", "csv", *asked).stdout
-    assert "AP(rel=2)" in found
-    assert "nDCG@5" in found
-    assert "RR(rel=1)" in found
+def test_a_level_sets_the_lowest_relevant_grade(files: list[str]) -> None:
+    options = ["-m", "AP", "-m", "nDCG@5", "-m", "RR(rel=1)", "--level", "2"]
+    result = in_text("eval", *files, "--format", "csv", *options).stdout
+    assert "AP(rel=2)" in result
+    assert "nDCG@5" in result
+    assert "RR(rel=1)" in result
 
 
-def test_like_gdeval_is_its_perl(tmp_path: Path) -> None:
-    """gdeval prints five digits; its ERR takes grade 4 for the highest, whatever is judged."""
+def test_like_gdeval_gives_the_values_of_its_perl_script(tmp_path: Path) -> None:
+    """gdeval prints five digits, and its ERR assumes 4 as the highest grade."""
     irm = pytest.importorskip("ir_measures")
     if not irm.gdeval.is_available():
         pytest.skip("perl is not installed")
     run, qrels = random_tables(5)
     run = {q[1:]: t for q, t in run.items()}
-    qrels = {q[1:]: t | {"x": 1} for q, t in qrels.items()}  # each has something to find
-    asked = [irm.nDCG(dcg="exp-log2") @ 5, irm.ERR @ 5]
-    names = dict(zip(asked, ["nDCG(gain='exp')@5", "ERR(max=4)@5"], strict=True))
-    found = rp.evaluate(qrels, run, list(names.values()), like="gdeval").per_query
+    qrels = {q[1:]: t | {"x": 1} for q, t in qrels.items()}  # no query lacks a relevant document
+    requested = [irm.nDCG(dcg="exp-log2") @ 5, irm.ERR @ 5]
+    names = dict(zip(requested, ["nDCG(gain='exp')@5", "ERR(max=4)@5"], strict=True))
+    result = rp.evaluate(qrels, run, list(names.values()), like="gdeval").per_query
     shared = run.keys() & qrels.keys()
-    for metric in irm.gdeval.iter_calc(asked, qrels, run):
+    for metric in irm.gdeval.iter_calc(requested, qrels, run):
         if metric.query_id in shared:
-            row = found.filter(query=metric.query_id, measure=names[metric.measure])
+            row = result.filter(query=metric.query_id, measure=names[metric.measure])
             assert f"{row['oblivious'][0]:.5f}" == f"{metric.value:.5f}"
 
 
@@ -828,7 +846,7 @@ def test_the_command_line_offers_every_choice_that_python_has() -> None:
     assert set(get_args(options.ScoreType)) == set(get_args(ties.ScoreType))
 
 
-def test_judgements_that_change_after_they_were_given_change_no_figure() -> None:
+def test_later_changes_of_the_judgments_change_no_result() -> None:
     qrels = {"q": {"a": 1}}
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"map"})
     qrels["q"]["b"] = 1

@@ -49,7 +49,7 @@ def levenshtein(a: str, b: str) -> int:
 
 
 @every
-def test_the_lists_are_long_and_hold_no_name_twice(language: Language) -> None:
+def test_the_lists_are_long_and_repeat_no_name(language: Language) -> None:
     lists = shipped_lists(language)
     assert len(lists.authors) >= 200
     assert len(lists.topics) >= 120
@@ -63,7 +63,7 @@ def test_the_lists_are_long_and_hold_no_name_twice(language: Language) -> None:
 
 
 @every
-def test_a_bundle_holds_the_author_two_impostors_and_another_topic(language: Language) -> None:
+def test_a_bundle_has_the_author_two_impostors_and_another_topic(language: Language) -> None:
     for b in bundles(language):
         c1, c2a, c2b, c3, c4 = b.passages
         assert (c1.author, c1.topic) == (b.question.author, b.question.topic)
@@ -78,7 +78,7 @@ def test_a_bundle_holds_the_author_two_impostors_and_another_topic(language: Lan
 
 
 @every
-def test_runs_ask_the_same_with_other_impostors_and_a_seed_draws_the_same_again(
+def test_runs_share_their_queries_and_a_seed_repeats_the_impostors(
     language: Language,
 ) -> None:
     lists = shipped_lists(language)
@@ -94,7 +94,7 @@ def test_runs_ask_the_same_with_other_impostors_and_a_seed_draws_the_same_again(
 
 
 @every
-def test_every_ablation_leaves_topics_alone_but_for_their_letters(language: Language) -> None:
+def test_every_ablation_keeps_the_topics(language: Language) -> None:
     for b in bundles(language):
         for name, ablation in ABLATIONS.items():
             after = ablation.apply(b)
@@ -107,7 +107,7 @@ def test_every_ablation_leaves_topics_alone_but_for_their_letters(language: Lang
 
 
 @every
-def test_the_mask_is_one_for_everyone_on_both_sides(language: Language) -> None:
+def test_the_mask_is_the_same_for_every_author(language: Language) -> None:
     for b in bundles(language):
         after = ABLATIONS["hard_name_mask"].apply(b)
         assert {after.question.author, *(p.author for p in after.passages)} == {MASKS[language]}
@@ -115,7 +115,7 @@ def test_the_mask_is_one_for_everyone_on_both_sides(language: Language) -> None:
 
 
 @every
-def test_gibberish_is_a_code_of_its_own_for_each_author_everywhere(language: Language) -> None:
+def test_gibberish_has_one_code_for_each_author(language: Language) -> None:
     codes: dict[Author, str] = {}
     for b in bundles(language):
         after = ABLATIONS["gibberish_name"].apply(b)
@@ -144,7 +144,7 @@ def test_near_misses_of_any_string_are_at_their_distances(name: str, seed: int) 
 
 
 @every
-def test_initials_shorten_given_names_alone_on_both_sides(language: Language) -> None:
+def test_initials_shorten_only_given_names(language: Language) -> None:
     for b in bundles(language):
         after = ABLATIONS["initials_form"].apply(b)
         for author, passage in zip(b.authors, after.passages, strict=True):
@@ -165,7 +165,7 @@ def test_name_order_is_inverted_in_the_passages_only(language: Language) -> None
 
 
 @every
-def test_case_and_punctuation_change_in_names_of_passages_only(language: Language) -> None:
+def test_case_and_punctuation_change_only_in_names_of_passages(language: Language) -> None:
     changed = 0
     for b in bundles(language):
         after = ABLATIONS["case_punct_perturb"].apply(b)
@@ -179,7 +179,7 @@ def test_case_and_punctuation_change_in_names_of_passages_only(language: Languag
 
 
 @every
-def test_without_diacritics_plain_text_stays_and_no_mark_is_left(language: Language) -> None:
+def test_without_diacritics_plain_text_stays_and_marks_go(language: Language) -> None:
     for b in bundles(language):
         after = ABLATIONS["strip_diacritics"].apply(b)
         for before, text in zip(texts_of(b), texts_of(after), strict=True):
@@ -191,12 +191,12 @@ def test_without_diacritics_plain_text_stays_and_no_mark_is_left(language: Langu
 
 
 @given(st.text(st.characters(max_codepoint=127)))
-def test_plain_ascii_has_no_marks_to_lose(text: str) -> None:
+def test_ascii_text_stays_without_marks_as_it_is(text: str) -> None:
     assert without_marks(text) == text
 
 
 @every
-def test_unicode_stress_changes_bytes_that_normalisation_makes_equal(language: Language) -> None:
+def test_unicode_stress_is_undone_by_normalisation(language: Language) -> None:
     differ = 0
     for b in bundles(language):
         after = ABLATIONS["unicode_normalization_stress"].apply(b)
@@ -213,7 +213,7 @@ def test_unicode_stress_changes_bytes_that_normalisation_makes_equal(language: L
 
 
 @every
-def test_layout_moves_or_drops_the_label_and_nothing_else(language: Language) -> None:
+def test_layout_only_moves_or_drops_parts(language: Language) -> None:
     for b in bundles(language):
         bare = ABLATIONS["remove_label"].apply(b)
         first = ABLATIONS["author_position_shift"].apply(b)
@@ -239,7 +239,7 @@ def test_a_name_is_split_before_its_particles(text: str, given: str, family: str
     assert split_name(text) == Author(given, family)
 
 
-def written(tmp_path: Path, content: str | bytes) -> Path:
+def write_lists(tmp_path: Path, content: str | bytes) -> Path:
     path = tmp_path / "authors.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
@@ -247,7 +247,7 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
 
 def test_lists_are_read_with_bom_crlf_and_uneven_columns(tmp_path: Path) -> None:
     content = '\ufefftopic,note,Author\r\nsoil,x,Ada Holm\r\n\r\nice,,"Lind, Bo"\r\n,,Cy Dee\r\n'
-    lists = read_lists(written(tmp_path, content))
+    lists = read_lists(write_lists(tmp_path, content))
     assert [a.full for a in lists.authors] == ["Ada Holm", "Bo Lind", "Cy Dee"]
     assert lists.topics == ("soil", "ice")
 
@@ -269,11 +269,11 @@ def test_lists_that_cannot_be_used_are_refused_in_one_line(
     tmp_path: Path, content: str, message: str
 ) -> None:
     with pytest.raises(InputError) as refused:
-        read_lists(written(tmp_path, content))
+        read_lists(write_lists(tmp_path, content))
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_lists_in_another_encoding_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        read_lists(written(tmp_path, "author,topic\nÉda,x\n".encode("latin-1")))
+        read_lists(write_lists(tmp_path, "author,topic\nÉda,x\n".encode("latin-1")))

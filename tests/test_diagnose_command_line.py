@@ -14,7 +14,7 @@ pytest.importorskip("wordllama")
 SMALL = ("--queries", "5", "--runs", "1")
 
 
-def test_names_prints_a_table_and_what_it_says() -> None:
+def test_names_prints_a_table_and_sentences() -> None:
     done = rankproof("diagnose", "names", *SMALL, env={"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr.decode()
     out = done.stdout.decode()
@@ -27,7 +27,7 @@ def test_names_prints_a_table_and_what_it_says() -> None:
     assert done.stderr == b""
 
 
-def test_names_writes_everything_and_a_broken_rule_is_exit_code_1(tmp_path: Path) -> None:
+def test_names_writes_its_files_and_a_broken_rule_exits_with_1(tmp_path: Path) -> None:
     done = rankproof(
         *("diagnose", "names", *SMALL, "--language", "fr", "--format", "json"),
         *("--out", str(tmp_path / "new" / "out")),
@@ -53,7 +53,7 @@ def test_names_writes_everything_and_a_broken_rule_is_exit_code_1(tmp_path: Path
     assert "unicode_normalization_stress" in (folder / "names.svg").read_text("utf-8")
 
 
-def test_noise_takes_its_embedder_and_rules_from_a_file(tmp_path: Path) -> None:
+def test_noise_reads_embedder_and_rules_from_a_file(tmp_path: Path) -> None:
     config = tmp_path / "model.yaml"
     config.write_text(
         "embedder: {type: wordllama, dimensions: 64}\n"
@@ -102,7 +102,7 @@ def lists(tmp_path: Path, content: str) -> str:
         ("author,topic\nÉda Holm,a\neda holm,b\nC,c\n", "author 'eda holm' stands as 'Éda Holm'"),
     ],
 )
-def test_lists_that_cannot_be_used_are_one_line_and_exit_code_2(
+def test_unusable_lists_are_refused_in_one_line_with_exit_code_2(
     tmp_path: Path, content: str, message: str
 ) -> None:
     done = rankproof("diagnose", "names", "--authors", lists(tmp_path, content))
@@ -129,7 +129,7 @@ def test_lists_that_cannot_be_used_are_one_line_and_exit_code_2(
         (("names", "--out", __file__), "this is a file; name a folder"),
     ],
 )
-def test_bad_arguments_are_one_line_and_exit_code_2(
+def test_bad_arguments_are_refused_in_one_line_with_exit_code_2(
     arguments: tuple[str, ...], message: str
 ) -> None:
     done = rankproof("diagnose", *arguments)
@@ -139,7 +139,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(
     assert message in said
 
 
-def test_a_golden_set_judges_a_corpus_in_place_of_its_own_qrels(tmp_path: Path) -> None:
+def test_judgments_of_a_golden_set_replace_those_of_the_corpus(tmp_path: Path) -> None:
     corpus = Path(str(files("rankproof") / "resources" / "demo"))
     grades = (corpus / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]
     golden = tmp_path / "qrels.txt"

@@ -44,51 +44,53 @@ def diagnosis(request: pytest.FixtureRequest) -> NamesDiagnosis:
     return diagnose_names(Toy(), language=request.param, queries=QUERIES, runs=RUNS, seed=SEED)
 
 
-def literal(texts: Sequence[str]) -> list[float]:
+def cosines_to_first(texts: Sequence[str]) -> list[float]:
     """Cosines of the first text to each of the others, one by one."""
     vectors = [v.astype(np.float64) for v in Toy().embed_queries(texts)]
     q = vectors[0]
     return [float(q @ v / math.sqrt((q @ q) * (v @ v))) for v in vectors[1:]]
 
 
-def test_of_more_queries_the_first_ask_for_the_same_works() -> None:
+def test_with_more_queries_the_first_ones_stay_the_same() -> None:
     lists = shipped_lists("en")
     many = draw_pairs(lists, 40, SEED)
     assert len(set(many)) == 40
     assert draw_pairs(lists, 15, SEED) == many[:15]
 
 
-def drawn(language: str) -> list[list[Bundle]]:
+def drawn_runs(language: str) -> list[list[Bundle]]:
     lists = shipped_lists(language)
     pairs = draw_pairs(lists, QUERIES, SEED)
     return [list(draw_run(lists, language, pairs, SEED, run)) for run in range(RUNS)]  # type: ignore[arg-type]
 
 
 def test_margins_and_percentages_are_those_of_the_definition(diagnosis: NamesDiagnosis) -> None:
-    runs = drawn(diagnosis.language)
+    runs = drawn_runs(diagnosis.language)
 
     def margins(bundle: Bundle) -> tuple[float, float, float]:
-        c1, c2a, c2b, c3, c4 = literal([bundle.question.text, *(p.text for p in bundle.passages)])
+        c1, c2a, c2b, c3, c4 = cosines_to_first(
+            [bundle.question.text, *(p.text for p in bundle.passages)]
+        )
         return c1 - max(c2a, c2b), c1 - c3, c1 - c4
 
     base = np.array([[margins(b) for b in run] for run in runs])  # (R, Q, 3)
     for name in ("strip_diacritics", "gibberish_name", "edit_distance_near_miss"):
-        found = diagnosis[name]
+        result = diagnosis[name]
         after = np.array([[margins(ABLATIONS[name].apply(b)) for b in run] for run in runs])
         for m, margin in enumerate(("name", "topic", "both")):
             by_run = after[:, :, m].mean(axis=1)
-            assert found.margin[margin].mean == pytest.approx(by_run.mean())
-            assert found.margin[margin].sd == pytest.approx(by_run.std(ddof=1), abs=1e-12)
+            assert result.margin[margin].mean == pytest.approx(by_run.mean())
+            assert result.margin[margin].sd == pytest.approx(by_run.std(ddof=1), abs=1e-12)
             kept = base[:, :, m] >= 0.02
             percents = (after - base)[:, :, m] / base[:, :, m] * 100
             means = [percents[r][kept[r]].mean() for r in range(RUNS)]
-            assert found.percent[margin].mean == pytest.approx(np.mean(means))
-            assert found.excluded[margin] == (~kept).sum()
-        assert found.confused.mean == pytest.approx((after[:, :, 0] <= 0).mean())
+            assert result.percent[margin].mean == pytest.approx(np.mean(means))
+            assert result.excluded[margin] == (~kept).sum()
+        assert result.confused.mean == pytest.approx((after[:, :, 0] <= 0).mean())
     assert diagnosis.ratio.mean == pytest.approx(base[:, :, 0].mean() / base[:, :, 1].mean())
 
 
-def test_a_mask_takes_exactly_all_of_the_name_margin(diagnosis: NamesDiagnosis) -> None:
+def test_a_mask_removes_exactly_all_of_the_name_margin(diagnosis: NamesDiagnosis) -> None:
     mask = diagnosis["hard_name_mask"]
     assert mask.percent["name"].mean == -100.0
     assert mask.percent["name"].ci == (-100.0, -100.0)
@@ -100,27 +102,27 @@ def test_a_mask_takes_exactly_all_of_the_name_margin(diagnosis: NamesDiagnosis) 
 def test_a_margin_that_rises_is_not_said_to_fall(diagnosis: NamesDiagnosis) -> None:
     rows = list(diagnosis.rows)
     at = [row.ablation for row in rows].index("gibberish_name")
-    found = rows[at].percent["name"]
-    rows[at] = replace(rows[at], percent={**rows[at].percent, "name": replace(found, mean=174.2)})
-    said = " ".join(replace(diagnosis, rows=tuple(rows)).words())
-    assert "the margin rises by 174%; in the paper it falls by 68 to 77%, and" in said
-    assert "by -" not in said
+    percent = rows[at].percent["name"]
+    rows[at] = replace(rows[at], percent={**rows[at].percent, "name": replace(percent, mean=174.2)})
+    text = " ".join(replace(diagnosis, rows=tuple(rows)).words())
+    assert "the margin rises by 174%; in the paper it falls by 68 to 77%, and" in text
+    assert "by -" not in text
 
 
-def test_where_no_text_changes_nothing_changes() -> None:
+def test_an_ablation_that_changes_no_text_changes_no_value() -> None:
     plain = NameLists(
         tuple(Author(given, "Holm") for given in ("Ada", "Bo", "Cy", "Di", "Ed", "Flo")),
         *(("soil", "ice"), "x"),
     )
     diagnosis = diagnose_names(Toy(), lists=plain, queries=6, runs=2)
-    found = diagnosis["strip_diacritics"]
-    assert found.changed == 0
-    said = " ".join(diagnosis.words())
-    assert "Not tried, as it changes none of these texts: strip_diacritics." in said
-    assert "strip_diacritics 0.0%" not in said, "it does no harm where nothing was tried"
-    assert found.percent["name"].mean == 0.0
-    assert found.change["name"].ci == (0.0, 0.0)
-    assert found.overlap.mean == found.tau.mean == 1.0
+    result = diagnosis["strip_diacritics"]
+    assert result.changed == 0
+    text = " ".join(diagnosis.words())
+    assert "Not tried, as it changes none of these texts: strip_diacritics." in text
+    assert "strip_diacritics 0.0%" not in text, "it does no harm where nothing was tried"
+    assert result.percent["name"].mean == 0.0
+    assert result.change["name"].ci == (0.0, 0.0)
+    assert result.overlap.mean == result.tau.mean == 1.0
 
 
 def test_each_text_of_a_run_is_embedded_once() -> None:
@@ -129,7 +131,7 @@ def test_each_text_of_a_run_is_embedded_once() -> None:
     assert len(toy.asked) == len(set(toy.asked))
 
 
-def test_the_same_seed_gives_the_same_figures_and_another_does_not() -> None:
+def test_values_depend_on_the_seed_alone() -> None:
     one, again, other = (
         diagnose_names(Toy(), queries=5, runs=2, seed=seed).to_dict() for seed in (3, 3, 4)
     )
@@ -140,13 +142,13 @@ def test_the_same_seed_gives_the_same_figures_and_another_does_not() -> None:
 def test_retrieval_is_the_evaluation_of_every_passage_of_the_run(diagnosis: NamesDiagnosis) -> None:
     for name in ("hard_name_mask", "edit_distance_near_miss", "case_punct_perturb"):
         values = []
-        for run in drawn(diagnosis.language):
+        for run in drawn_runs(diagnosis.language):
             after = [ABLATIONS[name].apply(b) for b in run]
             ranked: dict[str, dict[str, float]] = {}
             judged: dict[str, dict[str, int]] = {}
             for q, asked in enumerate(after):
                 texts = [p.text for b in after for p in b.passages]
-                scores = literal([asked.question.text, *texts])
+                scores = cosines_to_first([asked.question.text, *texts])
                 ranked[str(q)] = {str(d): round(s, 6) for d, s in enumerate(scores)}
                 judged[str(q)] = {}
                 for b, bundle in enumerate(run):
@@ -159,18 +161,18 @@ def test_retrieval_is_the_evaluation_of_every_passage_of_the_run(diagnosis: Name
         assert diagnosis[name].retrieval["nDCG@10"].mean == pytest.approx(np.mean(values))
 
 
-def test_words_warn_of_formatting_that_matters(diagnosis: NamesDiagnosis) -> None:
-    said = "\n".join(diagnosis.words())
+def test_sentences_warn_of_harmful_formatting(diagnosis: NamesDiagnosis) -> None:
+    text = "\n".join(diagnosis.words())
     for row in diagnosis.rows:
         if row.family == "formatting":
-            warned = f"Warning: {row.ablation}" in said
+            warned = f"Warning: {row.ablation}" in text
             assert warned == (abs(row.percent["name"].mean) > 12)
-    assert "hard_name_mask takes the whole margin, as it must" in said
-    assert "Only 10 points" in said
+    assert "hard_name_mask takes the whole margin, as it must" in text
+    assert "Only 10 points" in text
 
 
 @pytest.mark.parametrize(
-    ("mean", "ci", "said"),
+    ("mean", "ci", "text"),
     [
         (-30.0, (-40.0, -20.0), "Warning: initials_form moves the margin by −30.0%"),
         (-13.0, (-20.0, -10.0), "Warning: initials_form moves the margin by −13.0%"),
@@ -180,11 +182,11 @@ def test_words_warn_of_formatting_that_matters(diagnosis: NamesDiagnosis) -> Non
         (-7.5, (-11.0, -2.1), "Formatting that does no harm (within 12%): initials_form −7.5%"),
     ],
 )
-def test_formatting_does_no_harm_where_its_interval_says_so(
-    diagnosis: NamesDiagnosis, mean: float, ci: tuple[float, float], said: str
+def test_formatting_is_harmless_only_if_its_interval_is_narrow(
+    diagnosis: NamesDiagnosis, mean: float, ci: tuple[float, float], text: str
 ) -> None:
     row = diagnosis["initials_form"]
-    told = replace(
+    changed_row = replace(
         row, percent=row.percent | {"name": replace(row.percent["name"], mean=mean, ci=ci)}
     )
     steady = replace(row.percent["name"], mean=0.0, ci=(0.0, 0.0))
@@ -194,17 +196,16 @@ def test_formatting_does_no_harm_where_its_interval_says_so(
         else other
         for other in diagnosis.rows
     ]
-    rows = tuple(told if other.ablation == "initials_form" else other for other in others)
+    rows = tuple(changed_row if other.ablation == "initials_form" else other for other in others)
     words = replace(diagnosis, rows=rows, queries=8).words()
-    assert [line.startswith(said) for line in words if "initials_form" in line].count(True) == 1
-    beside = "\n".join(words)
-    assert ("Not settled" in beside) == said.startswith("Not settled")
+    assert [line.startswith(text) for line in words if "initials_form" in line].count(True) == 1
+    assert ("Not settled" in "\n".join(words)) == text.startswith("Not settled")
 
 
 # ------------------------------------------------------------------------------------ statistics
 
 
-def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
+def test_an_interval_has_the_quantiles_of_resampled_means() -> None:
     random = np.random.default_rng(0)
     values = random.normal(size=(1, 2, 30))
     (figure,) = estimate_means(values, 0)
@@ -216,7 +217,7 @@ def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
     assert figure.mean == pytest.approx(values.mean())
 
 
-def test_shares_that_are_all_alike_have_the_interval_of_what_may_be_unseen() -> None:
+def test_constant_shares_have_an_interval_that_allows_for_unseen_values() -> None:
     """But for the base, which is set against itself."""
     share = np.stack([np.ones((2, 8)), np.ones((2, 8)), np.zeros((2, 8))])
     base, ones, zeros = estimate_means(share, 0, (0.0, 1.0), references=1)
@@ -225,20 +226,20 @@ def test_shares_that_are_all_alike_have_the_interval_of_what_may_be_unseen() -> 
     assert zeros.ci == pytest.approx((0.0, 1 - 0.025 ** (1 / 8)))
 
 
-def test_an_interval_that_is_not_known_is_not_printed() -> None:
+def test_an_undefined_interval_is_not_printed() -> None:
     diagnosis = diagnose_names(Toy(), queries=3, runs=1)
-    said = " ".join(diagnosis.words())
-    assert "nan" not in said
-    assert "does no harm" not in said
+    text = " ".join(diagnosis.words())
+    assert "nan" not in text
+    assert "does no harm" not in text
     across = diagnosis.prediction["across_ablations"]
     level = replace(
         across, pearson_ci=fisher_interval(1.0, 10), spearman_ci=fisher_interval(-1.0, 4)
     )
-    (told,) = correlations({"across_ablations": level}, "change of Δname", "nDCG@10")
-    assert "[" not in told, "points that all lie on a line have no interval of 0"
+    (sentence,) = correlations({"across_ablations": level}, "change of Δname", "nDCG@10")
+    assert "[" not in sentence, "points that all lie on a line have no interval of 0"
 
 
-def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
+def test_undefined_values_do_not_count_in_a_mean_or_its_interval() -> None:
     values = np.array([[1.0, np.nan, 3.0, np.nan] * 3])[None]
     (figure,) = estimate_means(values, 0)
     assert figure.mean == 2.0
@@ -251,55 +252,55 @@ def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
     assert plain(nothing) == {"mean": None, "sd": None, "ci": [None, None]}
 
 
-def test_correlations_are_those_of_scipy() -> None:
+def test_correlations_equal_those_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     random = np.random.default_rng(2)
-    cheap = random.normal(size=(6, 40)) + np.arange(6)[:, None]
-    dear = 0.5 * cheap + random.normal(size=(6, 40)).round(1)
-    found = mean_correlation(cheap, dear)
-    x, y = cheap.mean(axis=1), dear.mean(axis=1)
-    assert found.pearson == pytest.approx(stats.pearsonr(x, y)[0])
-    assert found.spearman == pytest.approx(stats.spearmanr(x, y)[0])
-    assert (found.points, found.few) == (6, True)
+    margins = random.normal(size=(6, 40)) + np.arange(6)[:, None]
+    qualities = 0.5 * margins + random.normal(size=(6, 40)).round(1)
+    result = mean_correlation(margins, qualities)
+    x, y = margins.mean(axis=1), qualities.mean(axis=1)
+    assert result.pearson == pytest.approx(stats.pearsonr(x, y)[0])
+    assert result.spearman == pytest.approx(stats.spearmanr(x, y)[0])
+    assert (result.points, result.few) == (6, True)
     peer = stats.pearsonr(x, y).confidence_interval(0.95)
-    assert found.pearson_ci == pytest.approx((peer.low, peer.high)), "six points, not 240"
-    single = query_correlation(cheap, dear, 0)
-    assert single.pearson == pytest.approx(stats.pearsonr(cheap.ravel(), dear.ravel())[0])
-    assert single.spearman == pytest.approx(stats.spearmanr(cheap.ravel(), dear.ravel())[0])
+    assert result.pearson_ci == pytest.approx((peer.low, peer.high)), "six points, not 240"
+    single = query_correlation(margins, qualities, 0)
+    assert single.pearson == pytest.approx(stats.pearsonr(margins.ravel(), qualities.ravel())[0])
+    assert single.spearman == pytest.approx(stats.spearmanr(margins.ravel(), qualities.ravel())[0])
     assert single.pearson_ci[0] < single.pearson < single.pearson_ci[1]
     assert (single.points, single.few) == (240, False)
 
 
-def listed(documents: list[int], scores: list[float]) -> TopK:
+def top_k_of(documents: list[int], scores: list[float]) -> TopK:
     return TopK(np.array([scores], np.float32), np.array([documents]), np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_kendall_is_scipys_tau_b_over_the_union(seed: int) -> None:
+def test_kendall_equals_tau_b_of_scipy_over_the_union(seed: int) -> None:
     stats = pytest.importorskip("scipy.stats")
     random = np.random.default_rng(seed)
     one, other = (
-        listed(
+        top_k_of(
             random.choice(14, 8, replace=False).tolist(),
             sorted(random.integers(1, 9, 8).tolist(), reverse=True),
         )
         for _ in range(2)
     )
-    held = [
+    score_maps = [
         dict(zip(x.documents[0].tolist(), x.scores[0].tolist(), strict=True)) for x in (one, other)
     ]
-    union = sorted(set(held[0]) | set(held[1]))
-    x, y = ([h.get(document, -1.0) for document in union] for h in held)
+    union = sorted(set(score_maps[0]) | set(score_maps[1]))
+    x, y = ([h.get(document, -1.0) for document in union] for h in score_maps)
     assert kendall(one, other)[0] == pytest.approx(stats.kendalltau(x, y)[0])
-    assert overlap(one, other)[0] == len(set(held[0]) & set(held[1])) / 8
+    assert overlap(one, other)[0] == len(set(score_maps[0]) & set(score_maps[1])) / 8
 
 
 def test_kendall_of_equal_lists_is_one_and_of_disjoint_ones_negative() -> None:
-    a, b = listed([1, 2, 3], [3, 2, 1]), listed([4, 5, 6], [3, 2, 1])
+    a, b = top_k_of([1, 2, 3], [3, 2, 1]), top_k_of([4, 5, 6], [3, 2, 1])
     assert kendall(a, a)[0] == 1.0
     assert kendall(a, b)[0] < 0
     assert overlap(a, b)[0] == 0.0
-    assert math.isnan(kendall(listed([1], [1.0]), listed([1], [2.0]))[0])
+    assert math.isnan(kendall(top_k_of([1], [1.0]), top_k_of([1], [2.0]))[0])
 
 
 # --------------------------------------------------------------------------------------- a corpus
@@ -328,31 +329,31 @@ def corpus_of(tmp_path: Path, queries: Sequence[str]) -> Path:
 def test_in_a_corpus_the_queries_that_name_an_author_are_searched(tmp_path: Path) -> None:
     asked = [f"Which works by {p} on soil?" for p in ("Éda Holm", "bo lind", "Cy Dee")]
     folder = corpus_of(tmp_path, [*asked, "Which works on ice?"])
-    found = diagnose_names(Toy(), lists=tmp_path / "authors.csv", queries=6, runs=2, corpus=folder)
-    assert found.mentions is not None
-    assert (found.mentions.queries, found.mentions.of) == (3, 4)
-    rows = {row.ablation: row for row in found.mentions.rows}
+    result = diagnose_names(Toy(), lists=tmp_path / "authors.csv", queries=6, runs=2, corpus=folder)
+    assert result.mentions is not None
+    assert (result.mentions.queries, result.mentions.of) == (3, 4)
+    rows = {row.ablation: row for row in result.mentions.rows}
     assert rows["base"].measure.mean == 1.0
     assert rows["hard_name_mask"].change.mean < 0
     assert rows["hard_name_mask"].queries_changed == 3
     assert rows["hard_name_mask"].passages_changed == 12
     assert rows["name_order_inversion"].queries_changed == 0
     assert rows["strip_diacritics"].queries_changed == 1
-    assert found.prediction["across_ablations_in_corpus"].points == 8
+    assert result.prediction["across_ablations_in_corpus"].points == 8
 
 
-def test_a_corpus_that_names_no_author_is_said_to(tmp_path: Path) -> None:
+def test_a_corpus_without_named_authors_is_reported(tmp_path: Path) -> None:
     folder = corpus_of(tmp_path, ["Which works on ice?", "What is soil?"])
-    found = diagnose_names(Toy(), queries=4, runs=1, corpus=folder)
-    assert found.mentions is not None
-    assert found.mentions.rows == ()
-    assert "library: none of 2 judged queries names an author" in found.words()[-1]
+    result = diagnose_names(Toy(), queries=4, runs=1, corpus=folder)
+    assert result.mentions is not None
+    assert result.mentions.rows == ()
+    assert "library: none of 2 judged queries names an author" in result.words()[-1]
 
 
 # -------------------------------------------------------------------------------------- bad input
 
 
-class Broken(Toy):
+class EmbedderWithOneBadVector(Toy):
     def __init__(self, value: float, rows: int = 0):
         super().__init__()
         self.value, self.rows = value, rows
@@ -363,7 +364,7 @@ class Broken(Toy):
         return vectors[self.rows :]
 
 
-def few(authors: int, topics: int) -> NameLists:
+def small_lists(authors: int, topics: int) -> NameLists:
     return NameLists(
         tuple(Author("Ada", f"Holm{i}") for i in range(authors)),
         tuple(f"topic {i}" for i in range(topics)),
@@ -374,63 +375,67 @@ def few(authors: int, topics: int) -> NameLists:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"embedder": Broken(math.nan)}, "toy: a number that is not finite for the text 'Wh"),
-        ({"embedder": Broken(math.inf)}, "toy: a number that is not finite"),
-        ({"embedder": Broken(0.0)}, "toy: a zero vector for the text"),
-        ({"embedder": Broken(1.0, rows=1)}, "is not a vector for each of"),
+        (
+            {"embedder": EmbedderWithOneBadVector(math.nan)},
+            "toy: a number that is not finite for the text 'Wh",
+        ),
+        ({"embedder": EmbedderWithOneBadVector(math.inf)}, "toy: a number that is not finite"),
+        ({"embedder": EmbedderWithOneBadVector(0.0)}, "toy: a zero vector for the text"),
+        ({"embedder": EmbedderWithOneBadVector(1.0, rows=1)}, "is not a vector for each of"),
         ({"language": "de"}, "language 'de' has no templates; use en or fr"),
-        ({"lists": few(1, 5)}, "list.csv: 1 author; give 3 authors or more"),
-        ({"lists": few(5, 1)}, "list.csv: 1 topic; give 2 topics or more"),
-        ({"lists": few(3, 2), "queries": 7}, "7 queries of 3 authors and 2 topics; ask for 6"),
+        ({"lists": small_lists(1, 5)}, "list.csv: 1 author; give 3 authors or more"),
+        ({"lists": small_lists(5, 1)}, "list.csv: 1 topic; give 2 topics or more"),
+        (
+            {"lists": small_lists(3, 2), "queries": 7},
+            "7 queries of 3 authors and 2 topics; ask for 6",
+        ),
         ({"queries": 1}, "queries = 1; give 2 or more"),
         ({"runs": 0}, "runs = 0; give 1 or more"),
         ({"seed": -1}, "seed = -1; give 0 or more"),
     ],
 )
-def test_what_cannot_be_diagnosed_is_refused_in_one_line(
-    settings: dict[str, object], message: str
-) -> None:
+def test_bad_input_is_refused_in_one_line(settings: dict[str, object], message: str) -> None:
     with pytest.raises(InputError) as refused:
         diagnose_names(**({"embedder": Toy(), "queries": 4, "runs": 1} | settings))  # type: ignore[arg-type]
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-class Same(Toy):
+class ConstantEmbedder(Toy):
     def _embed(self, texts: Sequence[str]) -> Vectors:
         return np.ones((len(texts), 4), np.float32)
 
 
-def test_a_model_that_tells_nothing_apart_has_no_percentages() -> None:
-    found = diagnose_names(Same(), queries=4, runs=2)
-    assert found.base.excluded["name"] == 8
-    assert math.isnan(found["initials_form"].percent["name"].mean)
-    assert math.isnan(found.ratio.mean)
-    assert found.base.confused.mean == 1.0
-    assert json.dumps(found.to_dict(), allow_nan=False)
-    said = "\n".join(found.words())
-    assert "the model hardly tells these authors apart" in said
-    assert "nan" not in said
+def test_a_model_with_constant_vectors_has_no_percentages() -> None:
+    result = diagnose_names(ConstantEmbedder(), queries=4, runs=2)
+    assert result.base.excluded["name"] == 8
+    assert math.isnan(result["initials_form"].percent["name"].mean)
+    assert math.isnan(result.ratio.mean)
+    assert result.base.confused.mean == 1.0
+    assert json.dumps(result.to_dict(), allow_nan=False)
+    text = "\n".join(result.words())
+    assert "the model hardly tells these authors apart" in text
+    assert "nan" not in text
 
 
 def test_three_authors_and_two_topics_are_enough() -> None:
-    found = diagnose_names(Toy(), lists=few(3, 2), queries=6, runs=2, seed=1)
-    assert found["hard_name_mask"].percent["name"].mean == -100.0
+    result = diagnose_names(Toy(), lists=small_lists(3, 2), queries=6, runs=2, seed=1)
+    assert result["hard_name_mask"].percent["name"].mean == -100.0
 
 
 def test_relevance_counts_every_passage_by_the_author_on_the_topic() -> None:
     # With three authors and two topics, another bundle's passages are often right as well.
-    found = diagnose_names(Toy(), lists=few(3, 2), queries=6, runs=1)
-    assert found.base.retrieval["P@1"].mean > 0.5
+    result = diagnose_names(Toy(), lists=small_lists(3, 2), queries=6, runs=1)
+    assert result.base.retrieval["P@1"].mean > 0.5
 
 
-def test_a_correlation_says_what_one_point_carries_it() -> None:
+def test_a_correlation_names_the_point_it_rests_on() -> None:
     random = np.random.default_rng(3)
-    cheap, dear = random.normal(size=(2, 10, 1))
-    cheap[4], dear[4] = 30.0, 30.0
-    found = mean_correlation(cheap, dear, [f"point {at}" for at in range(10)])
-    assert found.pearson > 0.9
-    assert (found.carried, found.rests_on_one) == ("point 4", True)
-    assert abs(found.without) < 0.8
-    line = correlations({"across_levels": found}, "change", "nDCG@10")[0]
-    assert f"It rests on point 4: without it r = {found.without:.2f}." in line
+    margins, qualities = random.normal(size=(2, 10, 1))
+    margins[4], qualities[4] = 30.0, 30.0
+    result = mean_correlation(margins, qualities, [f"point {at}" for at in range(10)])
+    assert result.pearson > 0.9
+    assert (result.carried, result.rests_on_one) == ("point 4", True)
+    assert abs(result.without) < 0.8
+    line = correlations({"across_levels": result}, "change", "nDCG@10")[0]
+    assert f"It rests on point 4: without it r = {result.without:.2f}." in line

@@ -29,7 +29,7 @@ def noise() -> NoiseDiagnosis:
     return diagnose_noise(Toy(), queries=8, runs=1)
 
 
-def test_a_rule_is_read_whatever_its_spaces() -> None:
+def test_extra_spaces_in_a_rule_are_ignored() -> None:
     rule = parse_rule("  name drop>30 % under  strip_diacritics ", "names")
     assert (rule.quantity, rule.sign, rule.threshold, rule.percent, rule.scope) == (
         *("name drop", ">", 30.0, True),
@@ -56,7 +56,7 @@ def test_a_rule_is_read_whatever_its_spaces() -> None:
         ("passage cosine < 5% at level 1", "noise", "is not a percentage"),
     ],
 )
-def test_a_rule_that_says_nothing_is_refused_with_a_remedy(
+def test_a_rule_that_cannot_be_parsed_is_refused_with_a_remedy(
     text: str, kind: Kind, message: str
 ) -> None:
     with pytest.raises(InputError) as refused:
@@ -87,7 +87,7 @@ def test_rules_hold_against_a_diagnosis_of_names(
     assert verdict.sentence.startswith("failed" if failed else "passed")
 
 
-def test_every_figure_of_names_can_be_ruled(names: NamesDiagnosis) -> None:
+def test_every_quantity_of_names_can_have_a_rule(names: NamesDiagnosis) -> None:
     base, initials = names.base, names["initials_form"]
     for text, value in (
         ("topic drop > 1% under initials_form", -initials.percent["topic"].mean),
@@ -101,7 +101,7 @@ def test_every_figure_of_names_can_be_ruled(names: NamesDiagnosis) -> None:
         assert verdict.value == pytest.approx(value), text
 
 
-def test_a_family_answers_with_its_worst(names: NamesDiagnosis) -> None:
+def test_a_rule_on_a_family_is_checked_on_its_worst_ablation(names: NamesDiagnosis) -> None:
     (verdict,) = check_rules([parse_rule("name drop > 5% under formatting", "names")], names)
     drops = {r.ablation: -r.percent["name"].mean for r in names.rows if r.family == "formatting"}
     worst = max(drops, key=lambda name: drops[name])
@@ -109,7 +109,7 @@ def test_a_family_answers_with_its_worst(names: NamesDiagnosis) -> None:
     assert verdict.where == f"under {worst}"
 
 
-def test_what_was_not_tried_fails_and_says_so(names: NamesDiagnosis) -> None:
+def test_a_rule_on_an_ablation_without_effect_fails(names: NamesDiagnosis) -> None:
     """Names without accents passed every rule about accents."""
     rows = tuple(
         replace(row, changed=0) if row.ablation == "strip_diacritics" else row for row in names.rows
@@ -139,7 +139,7 @@ def test_rules_hold_against_a_diagnosis_of_noise(noise: NoiseDiagnosis) -> None:
         assert verdict.value == pytest.approx(value), text
 
 
-def test_a_figure_that_was_not_measured_fails_and_says_so(noise: NoiseDiagnosis) -> None:
+def test_a_rule_on_a_quantity_that_was_not_measured_fails(noise: NoiseDiagnosis) -> None:
     for text in ("recovered < 50% at level 4", "retrieval drop > 1 at level 4"):
         (verdict,) = check_rules([parse_rule(text, "noise")], noise)
         assert verdict.failed

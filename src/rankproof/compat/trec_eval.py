@@ -76,7 +76,7 @@ def line_values(groups: TieGroups, lines: Sequence[OutputLine], policy: Policy) 
 
 
 def _compiled_values(groups: TieGroups, lines: Sequence[OutputLine]) -> Float | None:
-    """Return (Q, L) values of lines that compiled code implements; None if there is no such code."""
+    """Return (Q, L) values of lines that compiled code implements; None if nothing is compiled."""
     codes = compiled_codes(lines)
     if not lines or codes is None:
         return None
