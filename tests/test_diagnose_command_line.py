@@ -18,7 +18,7 @@ def test_names_prints_a_table_and_sentences() -> None:
     done = rankproof("diagnose", "names", *SMALL, env={"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr.decode()
     out = done.stdout.decode()
-    assert " ".join(out.split("\n")[1].split()) == (
+    assert " ".join(out.split("\n")[0].split()) == (
         "ablation Δname Δtopic Δboth ΔΔ% confused % nDCG@10"
     )
     assert "hard_name_mask" in out
