@@ -84,7 +84,7 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_sent_that_was_not_agreed_to(tmp_path: Path) -> None:
+def test_nothing_is_sent_without_agreement(tmp_path: Path) -> None:
     """Nor of what a larger grid finds, nor of documents that have changed."""
     with loopback(answer) as server:
         out = prepared(tmp_path, server)
@@ -138,7 +138,7 @@ def test_progress_is_over_all_stages_and_only_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are others there")
-def test_it_is_stopped_anywhere_and_goes_on(tmp_path: Path) -> None:
+def test_choose_continues_after_an_interruption_anywhere(tmp_path: Path) -> None:
     asked = threading.Event()
 
     def some(request: Request) -> Reply:
@@ -171,7 +171,7 @@ def test_it_is_stopped_anywhere_and_goes_on(tmp_path: Path) -> None:
         assert not answered & {request.body for request in server.requests}
 
 
-def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
+def test_a_limit_that_no_configuration_keeps_ends_with_exit_code_1(tmp_path: Path) -> None:
     with loopback(answer) as server:
         out = prepared(tmp_path, server)
         done = rankproof("choose", str(out), "--yes", "--quality", "2", "--format", "json")
@@ -181,7 +181,7 @@ def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
     assert "swept --quality 2</p>" in page
 
 
-def test_nobody_to_judge_is_said_with_what_is_missing(
+def test_without_a_judge_the_error_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankproof.projects.starters.has_torch", lambda: False)

@@ -59,7 +59,7 @@ def test_every_format_is_read_and_every_passage_knows_its_place(documents: Path)
     assert next(row for row in found if "ten" in row["text"])["text"] == "animal: crab\nlegs: ten"
 
 
-def test_what_stands_around_a_text_is_no_part_of_it(tmp_path: Path) -> None:
+def test_menus_and_banners_around_a_text_are_skipped(tmp_path: Path) -> None:
     pytest.importorskip("lxml")
     (tmp_path / "my texts").mkdir()
     page = (
@@ -81,7 +81,7 @@ def test_what_stands_around_a_text_is_no_part_of_it(tmp_path: Path) -> None:
     assert f"'{tmp_path / 'my set'}'" in made.next  # a shell takes it as it stands
 
 
-def test_a_page_that_is_nested_deeper_than_it_is_read_says_so(tmp_path: Path) -> None:
+def test_a_page_nested_too_deep_has_a_note(tmp_path: Path) -> None:
     pytest.importorskip("lxml")
     deep = "<p>First.</p>{0}<p>Pumps hum.</p>{1}<p>Last.</p>"
     for depth in (300, 3000):
@@ -130,7 +130,7 @@ _NOT_1252 = "not UTF-8; read as Windows-1252"
         (b"<meta charset=euc-kr><p>" + "한똠".encode("cp949"), "한똠", []),
     ],
 )
-def test_a_page_is_read_as_it_is_encoded_or_as_it_says_or_told(
+def test_a_page_is_decoded_by_detection_then_by_its_declaration_or_has_a_note(
     page: bytes, text: str, notes: list[str]
 ) -> None:
     """What nobody could read was read as something else, and nothing was said."""
@@ -197,7 +197,7 @@ def test_a_folder_of_links_to_elsewhere_holds_no_document(tmp_path: Path) -> Non
     assert not (tmp_path / "set").exists()
 
 
-def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
+def test_every_file_of_a_folder_is_read_or_reported(documents: Path) -> None:
     """Links, pipes, names in no encoding, lines that end as on Windows."""
     (documents / "dead.md").symlink_to("nowhere.md")
     (documents / "loop").symlink_to(".")
@@ -235,7 +235,7 @@ def test_a_passage_of_a_pdf_knows_its_pages(tmp_path: Path) -> None:
     assert pages[-1][-1] == 3
 
 
-def test_duplicates_empty_and_broken_files_are_reported_and_left_out(documents: Path) -> None:
+def test_duplicate_empty_and_broken_files_are_reported_and_skipped(documents: Path) -> None:
     made = rp.init(documents, documents.parent / "set")
     states = {file.file: file.state for file in made.files}
     assert states["whales.md"] == "duplicate"
@@ -251,7 +251,7 @@ def test_duplicates_empty_and_broken_files_are_reported_and_left_out(documents: 
     assert {file["file"]: file["state"] for file in recorded["files"]} == states
 
 
-def test_whoever_stands_among_the_documents_gets_the_corpus_beside_them(
+def test_from_within_the_documents_the_corpus_is_written_beside_them(
     documents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(documents / "extra")
@@ -329,7 +329,7 @@ def test_generated_questions_say_so_and_copies_are_refused(documents: Path) -> N
     assert any("flatter search by words" in note for note in made.notes)
 
 
-def test_questions_go_on_where_they_were_stopped(documents: Path) -> None:
+def test_generating_questions_continues_after_an_interruption(documents: Path) -> None:
     """A server that goes away while it writes questions: what is there is kept and not asked for
     again, and the folder is still one of ours."""
 
@@ -352,7 +352,7 @@ def test_questions_go_on_where_they_were_stopped(documents: Path) -> None:
     assert not any("yours by now" in note for note in made.notes)
 
 
-def test_whoever_is_stopped_between_two_files_goes_on(
+def test_init_continues_after_an_interruption_between_two_files(
     documents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each file that is written the power goes; the same command then ends as if it had
@@ -412,7 +412,7 @@ def test_init_prints_json_with_how_it_was_made(documents: Path) -> None:
         (["taken"], "no document with text in this folder"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_wrong_input_is_refused_in_one_line(
     documents: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.chdir(documents.parent)

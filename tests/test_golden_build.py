@@ -180,7 +180,7 @@ def test_rewritten_questions_are_searched_and_the_judge_sees_the_original(
     assert build.pools()[0].question == text
 
 
-def test_another_rewriter_rewrites_anew(store: Store, corpus: Path) -> None:
+def test_another_rewriter_rewrites_every_query_again(store: Store, corpus: Path) -> None:
     (corpus / "queries.jsonl").write_text(
         json.dumps({"_id": "q0", "text": "Hello! Could you please tell me, what of whales?"}) + "\n"
     )
@@ -241,7 +241,7 @@ def failing(sent: Sent) -> Reply:
     ) else honest(sent)  # fmt: skip
 
 
-def test_what_failed_is_counted_and_never_a_grade(
+def test_failed_judgments_are_counted_and_never_become_grades(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     with loopback(failing) as server:
@@ -381,7 +381,7 @@ def test_an_export_can_be_replayed_without_the_judge(
 
 
 @pytest.mark.parametrize("recorded", ["set.golden", "out/replies.jsonl"])
-def test_a_replay_is_of_the_judge_in_force_and_not_of_who_judged_last(
+def test_a_replay_uses_the_current_judges_replies_and_not_those_of_earlier_judges(
     corpus: Path, tmp_path: Path, recorded: str
 ) -> None:
     def answer(sent: Sent) -> Reply:
@@ -482,7 +482,7 @@ def test_the_page_strikes_out_no_rank_of_a_passage_that_the_judge_did_not_rank(
     assert "None" not in text
 
 
-def test_what_people_confirm_is_validated_and_what_they_change_is_corrected(
+def test_grades_that_people_confirm_are_validated_and_those_they_change_are_corrected(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     built(store, settings(corpus))
@@ -651,7 +651,7 @@ def test_agreement_with_people_is_of_the_judges_own_grades(
     assert corrected.agreement.coefficients["exact"].value == 0
 
 
-def test_what_people_leave_out_is_a_1_on_the_rubric(
+def test_unlabeled_passages_count_as_1_on_the_rubric(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     built(store, settings(corpus))
@@ -666,7 +666,7 @@ def test_what_people_leave_out_is_a_1_on_the_rubric(
     assert found.lines()[0] == f"{len(judged)} passages, labels on a 1–5 scale; relevant: 4 or more"
 
 
-def test_what_nobody_calls_relevant_has_no_share_and_no_mean(
+def test_without_relevant_labels_shares_and_means_are_undefined(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     built(store, settings(corpus))
@@ -709,7 +709,7 @@ def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(
     assert len({(r.query, r.documents) for r in again}) > 4  # shown in another order
 
 
-def test_a_wavering_judge_is_found_out(store: Store, corpus: Path) -> None:
+def test_a_judge_that_contradicts_itself_is_detected(store: Store, corpus: Path) -> None:
     judge = {"type": "simulated", "wrong": 0.5}
     build = built(store, settings(corpus, judge=judge))
     (found,) = repeat_grading(build, sample=9, repeats=3).values()
@@ -749,7 +749,7 @@ def test_ids_that_no_trec_file_can_hold_are_refused(store: Store, corpus: Path) 
             Build(settings(corpus), store)
 
 
-def test_a_query_that_finds_nothing_is_there_and_empty(
+def test_a_query_without_results_stays_in_the_set_with_an_empty_pool(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     with (corpus / "queries.jsonl").open("a") as file:
@@ -765,7 +765,7 @@ def test_the_seed_rule_can_be_chosen(store: Store, corpus: Path) -> None:
     assert store.rows("SELECT COUNT(*) FROM ranking") == [(36,)]
 
 
-def test_queries_of_ones_own_need_no_qrels(store: Store, tmp_path: Path) -> None:
+def test_a_file_of_queries_needs_no_qrels(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bare"
     folder.mkdir()
     (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": "of whales"}) + "\n")
@@ -805,7 +805,7 @@ class Mine:
         return Answer(json.dumps(value), 1, 1, 0.0, self.model)
 
 
-def test_a_judge_that_is_handed_in_is_used_and_another_never_shares_its_grades(
+def test_a_judge_given_as_an_object_is_used_and_shares_no_grades_with_others(
     store: Store, corpus: Path
 ) -> None:
     chosen = settings(corpus)
@@ -827,7 +827,7 @@ def test_a_judge_that_is_handed_in_is_used_and_another_never_shares_its_grades(
     assert not again.asked  # what it said before is known
 
 
-def test_a_judge_may_stand_in_the_settings_too(tmp_path: Path, corpus: Path) -> None:
+def test_the_settings_may_hold_a_judge_object(tmp_path: Path, corpus: Path) -> None:
     chosen = settings(corpus)
     given = GoldenSettings(**{**dict(chosen), "judge": Mine(3)})
     with Store(tmp_path / "given.golden", create=True) as store:
@@ -852,7 +852,7 @@ class Engine:
         return Retrieved(run, np.zeros(len(found)))
 
 
-def test_an_engine_of_the_user_s_fills_the_pool_too(store: Store, corpus: Path) -> None:
+def test_a_search_engine_of_the_user_fills_the_pool_too(store: Store, corpus: Path) -> None:
     chosen = settings(
         corpus, depths={"dense": 0, "bm25": 0, "pool": 50}, retrievers={"mine": Engine()}
     )

@@ -155,7 +155,7 @@ def test_ctrl_c_ends_a_build_that_waits_for_its_turn(tmp_path: Path) -> None:
     assert len(server.requests) <= 4  # as many as were under way
 
 
-def test_what_cannot_go_well_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     with loopback(lambda sent: Reply.of({"error": "no"}, 401)) as server:
         file = config(tmp_path, server.url)
         wrong_key = rankproof("golden", "build", file)
@@ -242,7 +242,7 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
         sent = len(server.requests)
         known = rankproof(*(part for part in asked if part not in ("--format", "json")))
         for name in ("read", "low", "high", "constant", "in", "out", "seconds", "followed"):
-            assert name in known.stdout.decode().splitlines()[1].split()  # in 80 columns
+            assert name in known.stdout.decode().splitlines()[0].split()  # in 80 columns
         assert len(server.requests) == sent  # what was tried is known
         barred = [*asked[:-2], "--judge", str(tmp_path / "locked.yaml")]
         some = rankproof(*barred)  # one that cannot be asked takes nothing from the others
@@ -262,7 +262,7 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
     assert (credulous["followed"], dull["followed"]) == (1.0, 0.0)
 
 
-def test_judges_whose_files_have_one_name_are_told_apart() -> None:
+def test_judges_whose_files_have_the_same_name_are_named_by_their_paths() -> None:
     files = [Path("a/small.yaml"), Path("b/small.yaml"), Path("large.yaml")]
     assert list(_by_stem(files)) == ["a/small.yaml", "b/small.yaml", "large"]
     assert _by_stem([]) == {}
@@ -285,7 +285,7 @@ def test_labels_on_the_rubric_are_not_all_relevant_to_a_trial(tmp_path: Path) ->
         assert (found.labels, found.kappa) == ("1–5", 1.0)  # the judge knows these very labels
 
 
-def test_a_trial_tells_how_sure_its_kappa_is(tmp_path: Path) -> None:
+def test_a_trial_shows_the_interval_of_its_kappa(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=9, documents=10)
     chosen = settings(corpus, judge={"type": "simulated", "wrong": 0.5})
     variants = {"it": (chosen.judge, chosen.prompts)}
@@ -298,7 +298,7 @@ def test_a_trial_tells_how_sure_its_kappa_is(tmp_path: Path) -> None:
     assert (few.low, few.high) == (None, None)
 
 
-def test_passages_that_speak_to_the_judge_are_flagged(tmp_path: Path) -> None:
+def test_passages_that_may_contain_a_prompt_injection_are_flagged(tmp_path: Path) -> None:
     with loopback(honest) as server:
         file = config(tmp_path, server.url)
         rows = (tmp_path / "corpus" / "corpus.jsonl").read_text().splitlines()
@@ -307,7 +307,7 @@ def test_passages_that_speak_to_the_judge_are_flagged(tmp_path: Path) -> None:
         (tmp_path / "corpus" / "corpus.jsonl").write_text("\n".join(rows))
         done = rankproof("golden", "build", file)
         assert done.returncode == 0, done.stderr
-    assert "1 passage speaks to the judge: d3" in " ".join(done.stdout.decode().split())
+    assert "1 passage may contain a prompt injection: d3" in " ".join(done.stdout.decode().split())
     out = tmp_path / "out"
     assert (
         rankproof("golden", "export", str(tmp_path / "set.golden"), "--out", str(out)).returncode
@@ -385,5 +385,5 @@ def test_passages_that_speak_to_the_judge_are_flagged(tmp_path: Path) -> None:
         ("Rank this with the Mann-Whitney test.", False),
     ],
 )
-def test_plain_instructions_are_told_from_plain_text(text: str, spoken: bool) -> None:
+def test_instructions_are_detected_and_plain_text_is_not(text: str, spoken: bool) -> None:
     assert (instruction(text) is not None) == spoken

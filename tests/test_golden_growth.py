@@ -213,7 +213,7 @@ def test_every_reply_is_paid_for_once_while_a_set_grows(whole: Any) -> None:
     assert pairs["is_judged_by_two"] == pairs["has_another_judge"]
 
 
-def test_what_was_judged_stays_in_the_pools_and_who_brought_it_in_is_known(whole: Any) -> None:
+def test_judged_passages_stay_in_the_pools_with_their_provenance(whole: Any) -> None:
     _, after, _ = whole
     first, last = after[0], after[-1]
     assert {row[:2] for row in first[0]} <= {row[:2] for row in last[0]}
@@ -237,7 +237,7 @@ def test_a_set_that_is_killed_at_every_write_grows_into_the_same_and_nothing_is_
 
 
 @pytest.mark.slow
-def test_a_build_killed_while_it_looks_for_a_poisoned_passage_finds_it_and_asks_nothing_twice(
+def test_a_build_killed_while_it_splits_a_failing_batch_finds_the_passage_and_asks_nothing_twice(
     tmp_path: Path, worker: Worker
 ) -> None:
     def spoilt(sent: Request) -> Reply:
@@ -288,7 +288,7 @@ def test_a_plan_knows_what_is_new_and_says_what_it_cannot_know(tmp_path: Path) -
         assert planned()[:2] == (0, 0.0)
 
 
-def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> None:
+def test_stale_grades_are_listed_and_kept_but_not_counted(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
     path, copy = tmp_path / "set.golden", tmp_path / "before.golden"
     with Store(path, create=True) as store:
@@ -326,7 +326,7 @@ def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> Non
     assert "1 (its passage was edited)" in told
 
 
-def test_orders_under_another_prompt_are_kept_listed_and_come_back_for_nothing(
+def test_orders_under_another_prompt_are_kept_listed_and_used_again_at_no_cost(
     tmp_path: Path,
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
@@ -381,7 +381,7 @@ def test_pools_unite_and_their_provenance_serves_leave_one_out(tmp_path: Path) -
     assert (row["system"], row["judgements"]) == ("other", len(alone))
 
 
-def test_a_larger_sample_keeps_the_queries_that_are_there(tmp_path: Path) -> None:
+def test_a_larger_sample_keeps_the_queries_of_the_store(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=8, documents=4)
     with Store(tmp_path / "set.golden", create=True) as store:
         names = []

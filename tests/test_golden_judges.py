@@ -228,7 +228,7 @@ def test_a_passage_that_nobody_can_judge_fails_alone(store: Store, passages: int
     assert {request.documents for request in judge.asked[asked:]} == {("d1",)}
 
 
-def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: Store) -> None:
+def test_three_failing_passages_are_found_in_one_batch(store: Store) -> None:
     def says(request: Request) -> str:
         if {"d0", "d6"} & set(request.documents):
             raise Refused(400, "content filter", place="host", remedy="none")
@@ -247,7 +247,7 @@ def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: S
     }
 
 
-def test_a_judge_who_cannot_be_read_at_all_is_tried_on_one_batch_and_no_more(store: Store) -> None:
+def test_a_judge_without_any_usable_reply_is_tried_on_one_batch_only(store: Store) -> None:
     judge = Scripted(lambda request: "As a language model, I …")
     asked = requests(9)
     replies = JudgeClient(store, judge).ask(asked)
@@ -257,7 +257,7 @@ def test_a_judge_who_cannot_be_read_at_all_is_tried_on_one_batch_and_no_more(sto
     assert len(judge.asked) - len(alone) == 2 * len(asked)
 
 
-def test_a_question_that_nobody_answers_is_tried_on_one_of_its_batches(store: Store) -> None:
+def test_a_question_without_any_usable_reply_is_tried_on_one_batch_only(store: Store) -> None:
     judge = Scripted(lambda request: "hm" if request.question == "case 0?" else well(request))
     texts = [(f"d{m}", f"passage number d{m}") for m in range(20)]
     asked = [
@@ -270,7 +270,7 @@ def test_a_question_that_nobody_answers_is_tried_on_one_of_its_batches(store: St
     assert Counter(map(len, parts)) == {2: 4, 1: 4}  # the halves of one, and of the first of them
 
 
-def test_what_is_left_of_the_money_holds_for_the_parts_of_a_batch_too(store: Store) -> None:
+def test_max_cost_also_limits_the_parts_of_a_batch(store: Store) -> None:
     judge = Scripted(lambda r: "hm" if "d1" in r.documents else well(r))
     judge.max_tokens = 100  # type: ignore[attr-defined]
     few = 0.01
@@ -284,7 +284,7 @@ def test_what_is_left_of_the_money_holds_for_the_parts_of_a_batch_too(store: Sto
     assert len(set(told)) == len(told) > spent  # none of them twice
 
 
-def test_a_passage_that_nobody_can_order_is_left_to_its_grade_and_the_others_are_ordered(
+def test_a_passage_that_cannot_be_ordered_is_ranked_by_its_grade_and_the_others_are_ordered(
     tmp_path: Path,
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=1, documents=9)
@@ -385,7 +385,7 @@ def test_a_server_that_is_no_chat_stops_the_run_and_what_it_cost_is_known(store:
         ('<think>{"A": 4, "B": 4, "C": 4}', None),
     ],
 )
-def test_what_a_model_thinks_aloud_is_not_its_answer(
+def test_text_in_think_marks_is_not_the_answer(
     store: Store, content: str, reasoning: str | None
 ) -> None:
     def answer(sent: Sent) -> Reply:
@@ -412,7 +412,7 @@ def test_what_a_model_thinks_aloud_is_not_its_answer(
         {"content": '<think>{"A": 1, "B": 1, "C": 1} at first sight, but'},
     ],
 )
-def test_a_draft_of_a_model_that_was_cut_off_is_no_answer(
+def test_a_reply_cut_off_inside_a_thought_is_not_an_answer(
     store: Store, message: dict[str, str]
 ) -> None:
     def answer(sent: Sent) -> Reply:
@@ -449,7 +449,7 @@ def test_a_bill_stays_below_max_cost_whatever_replies_take(
     assert "at worst $0." in told[0]
 
 
-def test_a_forecast_is_told_however_quick_the_first_reply(
+def test_a_forecast_is_announced_even_if_the_first_reply_comes_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Quick(ThreadPoolExecutor):  # as where the thread that asks has to wait for a processor
@@ -469,7 +469,7 @@ def test_a_forecast_is_told_however_quick_the_first_reply(
     assert words.startswith("3 calls, about ")
 
 
-def test_the_grade_is_known_as_surely_as_the_judge_says(store: Store) -> None:
+def test_the_uncertainty_of_a_grade_follows_from_token_probabilities(store: Store) -> None:
     text = '{"A": 4, "B": 2, "C": 1}'
     likely = {"4": {"4": -0.6931, "5": -0.6931}, "2": {"2": 0.0}, "1": {"1": -0.2877, "3": -1.3863}}
 
@@ -503,7 +503,7 @@ def test_the_grade_is_known_as_surely_as_the_judge_says(store: Store) -> None:
 
 
 @pytest.mark.parametrize("odd", [1e308, float("nan"), "1e400", None, 10**400])
-def test_figures_that_cannot_be_are_not_counted(store: Store, odd: Any) -> None:
+def test_impossible_token_counts_are_not_used(store: Store, odd: Any) -> None:
     def answer(sent: Sent) -> Reply:
         said = json.loads(honest(sent).body)
         tokens = [
@@ -535,7 +535,7 @@ def test_a_text_that_a_server_will_not_read_is_not_a_wrong_key(store: Store, sta
     assert set(reply.grades) == {"d0", "d2"}
 
 
-def test_a_wrong_key_stops_the_run_and_keeps_what_there_is(store: Store) -> None:
+def test_a_wrong_key_stops_the_run_and_keeps_earlier_replies(store: Store) -> None:
     def says(request: Request) -> str:
         if request.query == "q3":
             raise Refused(401, "the server answered 401", place="host", remedy="check the key")
@@ -680,7 +680,7 @@ def test_a_simulated_order_is_plackett_luce(tmp_path: Path) -> None:
     assert wins < count
 
 
-def test_a_grade_in_the_billions_takes_no_room(tmp_path: Path) -> None:
+def test_a_grade_in_the_billions_needs_no_memory(tmp_path: Path) -> None:
     file = tmp_path / "qrels.txt"
     file.write_text("q 0 d1 2000000000\nq 0 d2 1000000000\nq 0 d3 0\n")
     judge = SimulatedJudge(SimulatedJudgeSettings(type="simulated"), file)
@@ -697,7 +697,7 @@ def test_a_simulated_judge_needs_to_know_every_grade(tmp_path: Path) -> None:
         SimulatedJudge(SimulatedJudgeSettings(type="simulated"), None)
 
 
-def test_a_replay_says_what_was_said(store: Store, tmp_path: Path) -> None:
+def test_a_replay_returns_the_recorded_replies(store: Store, tmp_path: Path) -> None:
     judge = Scripted(lambda r: well(r) if r.attempt == 2 else "hm")
     judge.simulated = True
     first = JudgeClient(store, judge).ask(requests(3))
@@ -711,7 +711,7 @@ def test_a_replay_says_what_was_said(store: Store, tmp_path: Path) -> None:
             JudgeClient(other, replay).ask(requests(4))
 
 
-def test_what_was_given_up_is_given_up_in_a_replay(store: Store, tmp_path: Path) -> None:
+def test_a_replay_gives_up_where_the_recording_did(store: Store, tmp_path: Path) -> None:
     def says(request: Request) -> str:
         if request.query == "q1":
             raise Refused(400, "no", place="host", remedy="none")
@@ -743,7 +743,9 @@ def test_a_reply_that_was_too_long_is_too_long_in_a_replay(store: Store) -> None
         ('{"content": "c"}\n', ":1: text is not"),
     ],
 )
-def test_a_recording_that_is_none_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_file_without_recorded_replies_is_refused_in_one_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     file = tmp_path / "replies.jsonl"
     file.write_text(text)
     with pytest.raises(InputError, match=problem):

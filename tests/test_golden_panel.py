@@ -74,7 +74,7 @@ def test_a_judge_that_is_one_grade_too_kind_is_set_right_by_people() -> None:
     assert (found.grade == true)[80:].mean() > 0.9
 
 
-def test_what_people_say_of_a_passage_is_not_put_into_the_judges_mouth() -> None:
+def test_people_s_grades_of_a_passage_do_not_change_the_combined_grade_of_the_judges() -> None:
     said = np.full((50, 2), 2)
     known = np.zeros(50, np.int64)
     known[0] = 5
@@ -85,7 +85,7 @@ def test_what_people_say_of_a_passage_is_not_put_into_the_judges_mouth() -> None
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30),
     st.integers(0, 5),
 )
-def test_a_joined_grade_lies_on_the_scale_and_is_there_where_somebody_spoke(
+def test_a_combined_grade_is_on_the_scale_and_exists_where_a_judge_graded(
     votes: list[tuple[int, int]], label: int
 ) -> None:
     said = np.array(votes)
@@ -213,7 +213,7 @@ def both(url: str) -> dict[str, Any]:
     return {"type": "panel", "judges": judges}
 
 
-def test_who_joins_is_asked_for_what_it_has_not_said_and_nobody_else_is(tmp_path: Path) -> None:
+def test_a_judge_that_joins_is_asked_for_all_grades_and_the_others_for_none(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     path = tmp_path / "set.golden"
     with loopback(by_model(unkind)) as server:
@@ -260,7 +260,7 @@ def test_who_joins_is_asked_for_what_it_has_not_said_and_nobody_else_is(tmp_path
     assert "second: " in words
 
 
-def test_people_teach_whom_to_trust_and_are_compared_with_each_judge(tmp_path: Path) -> None:
+def test_labels_show_which_judge_to_trust_and_are_compared_with_each_judge(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=4, documents=20)
     with loopback(by_model(unkind)) as server, Store(tmp_path / "s.golden", create=True) as store:
         build = Build(settings(corpus, judge=both(server.url)), store)
@@ -286,7 +286,7 @@ def test_people_teach_whom_to_trust_and_are_compared_with_each_judge(tmp_path: P
         assert again.keys() == {"first", "second"}
 
 
-def test_a_judge_that_cannot_be_read_leaves_the_others_word(tmp_path: Path) -> None:
+def test_where_a_judge_fails_the_grades_of_the_others_count(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2)
     with loopback(by_model(babbles)) as server, Store(tmp_path / "s.golden", create=True) as store:
         Build(settings(corpus, judge=both(server.url)), store).run()
@@ -298,7 +298,7 @@ def test_a_judge_that_cannot_be_read_leaves_the_others_word(tmp_path: Path) -> N
         assert all(set(p.votes) == {"first"} for q in golden.queries for p in q.passages)
 
 
-def test_a_plan_has_a_line_for_each_judge_and_counts_what_it_said_itself(tmp_path: Path) -> None:
+def test_a_plan_has_a_line_for_each_judge_and_counts_its_stored_replies(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2)
     with loopback(honest) as server, Store(tmp_path / "s.golden", create=True) as store:
         alone = settings(corpus, judge=one(server.url, "one"))
@@ -333,7 +333,7 @@ def test_a_panel_that_makes_no_sense_is_refused(
         settings(tmp_path, judge=judge, **more)
 
 
-def test_one_judge_twice_is_no_panel(tmp_path: Path) -> None:
+def test_a_panel_with_one_judge_twice_is_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=1)
     judge = {"type": "panel", "judges": {name: {"type": "simulated"} for name in "ab"}}
     with (

@@ -31,7 +31,7 @@ def blocks(made: Request) -> dict[str, str]:
     return dict(re.findall(pattern, made.user, re.S))
 
 
-def test_labels_go_on_after_z() -> None:
+def test_labels_continue_with_aa_after_z() -> None:
     names = [letter_label(n) for n in range(26 * 27)]
     assert names[:3] == ["A", "B", "C"]
     assert names[25:28] == ["Z", "AA", "AB"]
@@ -210,7 +210,7 @@ def graded(text: str) -> dict[str, int]:
         'Here you are:\n```json\n{"A": 5, "B": 1, "C": 3}\n```\nWell graded {I think}!',
     ],
 )
-def test_a_clear_reply_is_taken(text: str) -> None:
+def test_an_unambiguous_reply_is_parsed(text: str) -> None:
     assert graded(text) == {"A": 5, "B": 1, "C": 3}
 
 

@@ -42,7 +42,7 @@ def filled(path: Path) -> Store:
     return store
 
 
-def test_a_reply_comes_back_as_it_went_in(path: Path) -> None:
+def test_a_reply_is_read_as_it_was_stored(path: Path) -> None:
     with Store(path, create=True) as store:
         number = store.add_reply(REPLY)
     with Store(path) as store:
@@ -168,7 +168,7 @@ sys.stdin.read()
         assert len(store.replies()) == 50
 
 
-def test_what_is_no_golden_set_is_one_line(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_golden_set_is_refused_in_one_line(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such golden set; make one"):
         Store(path)
     path.write_bytes(b"query 0 doc 1\n" * 100)
@@ -267,7 +267,7 @@ def test_an_undo_is_a_row_of_ones_own_and_can_be_undone(path: Path) -> None:
         assert [(c.old, c.new, c.undoes) for c in store.corrections()][2] == (4, 2, undo)
 
 
-def test_what_was_said_elsewhere_meanwhile_is_not_overwritten(path: Path) -> None:
+def test_a_concurrent_correction_is_not_overwritten(path: Path) -> None:
     with filled(path) as store:
         first = store.add_correction("q1", "d1", "grade", 2, who="ada", seen=0)
         with pytest.raises(ConcurrentChange, match=r"changed elsewhere meanwhile \(ada, .*: 2\)"):
@@ -285,7 +285,7 @@ def test_what_was_said_elsewhere_meanwhile_is_not_overwritten(path: Path) -> Non
         assert len(store.corrections()) == 5
 
 
-def test_a_killed_writers_last_rows_are_read_where_one_may_not_write(
+def test_the_last_rows_of_a_killed_writer_are_read_in_a_read_only_folder(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = tmp_path / "left.golden"
@@ -338,7 +338,9 @@ def test_meta_holds_json(path: Path) -> None:
         assert json.loads(store.rows("SELECT value FROM meta WHERE key='k'")[0][0]) == value
 
 
-def test_a_store_that_is_none_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_a_store_is_closed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "other.golden"
     file.write_bytes(b"no database, but longer than the header of one is: " * 40)
     made: list[sqlite3.Connection] = []

@@ -63,7 +63,7 @@ def tex_lines(*lines: str) -> str:
 
 # TeX's blank of this font is 333 wide and shrinks to 222 where a line is full.
 @pytest.mark.parametrize("blank", [222, 278, 333, 500])
-def test_words_that_tex_sets_apart_by_offsets_are_read_apart(blank: int) -> None:
+def test_words_that_tex_separates_by_offsets_are_separate(blank: int) -> None:
     words = ("the", "b", 28, "ars", "of", "nic", -28, "k", 28, "el")
     array = ""
     for before, item in zip(("", *words), words, strict=False):
@@ -75,7 +75,7 @@ def test_words_that_tex_sets_apart_by_offsets_are_read_apart(blank: int) -> None
     assert only(tex_pdf(tex_lines(f"[{array}]TJ"))).text == "the bars of nickel"
 
 
-def test_words_that_are_positioned_one_by_one_are_read_apart() -> None:
+def test_words_that_are_positioned_one_by_one_are_separate() -> None:
     content = f"BT /F8 {_SIZE} Tf 72 720 Td "
     for word in ("the", "bars", "of", "nickel"):
         width = sum(_WIDTHS[ord(letter) - ord("a")] for letter in word) + 222

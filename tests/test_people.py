@@ -65,7 +65,7 @@ def grade_of(rows: list[Correction], judged: int | None = None) -> int | None:
     return found["q", "d"].grade if found else None
 
 
-def test_what_people_say_of_the_judge_does_not_lean_on_the_judge(path: Path) -> None:
+def test_agreement_with_the_judge_does_not_use_the_judge_to_break_ties(path: Path) -> None:
     draw = np.random.default_rng(0)
     with Store(path, write=True) as store:
         for query, doc in store.rows("SELECT query, doc FROM pool"):
@@ -85,7 +85,7 @@ def test_what_people_say_of_the_judge_does_not_lean_on_the_judge(path: Path) -> 
     assert 2.6 < np.mean(grades) < 3.4
 
 
-def test_a_persons_label_is_their_last_word_and_touches_nobody_elses() -> None:
+def test_a_person_s_last_label_counts_and_leaves_those_of_others() -> None:
     rows = [said(1, "d", 2), said(2, "d", 5, "bob"), said(3, "d", 4)]
     found = labels_by_person(rows)["q", "d"]
     assert {who: c.new for who, c in found.items()} == {"ada": 4, "bob": 5}
@@ -137,7 +137,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30)
 
 
 @given(PAIRS)
-def test_claims_are_taken_in_turn_and_never_make_a_circle(pairs: list[tuple[int, int]]) -> None:
+def test_claims_are_added_by_weight_and_never_form_a_cycle(pairs: list[tuple[int, int]]) -> None:
     above = consistent_claims(pairs, 7)
     # Literally: a claim is taken unless those taken before lead the other way.
     taken: set[tuple[int, int]] = set()
@@ -155,7 +155,7 @@ def test_claims_are_taken_in_turn_and_never_make_a_circle(pairs: list[tuple[int,
 
 
 @given(PAIRS, st.permutations(range(7)))
-def test_passages_of_which_people_said_the_same_keep_the_judges_order(
+def test_passages_with_the_same_claims_keep_the_judge_s_order(
     pairs: list[tuple[int, int]], judge: list[int]
 ) -> None:
     above = consistent_claims(pairs, 7)
@@ -294,7 +294,7 @@ def test_pruning_reads_the_grade_that_holds_when_the_set_is_built_again(
         assert Build(chosen, store).run() == []
 
 
-def test_each_sees_the_order_that_they_and_the_judge_leave(path: Path) -> None:
+def test_each_person_sees_the_order_of_the_judge_and_their_own_corrections(path: Path) -> None:
     order = [p.doc for p in query_of(path).passages if p.rank is not None]
     Desk(path, Seat("ada")).move("q0", order[-1], 1)
     Desk(path, Seat("bob")).prefer("q0", order[1], order[0])
@@ -309,7 +309,7 @@ def test_each_sees_the_order_that_they_and_the_judge_leave(path: Path) -> None:
         Desk(path, Seat("bob")).prefer("q0", order[1], order[1])
 
 
-def test_undo_takes_back_ones_own_and_gives_the_order_back(path: Path) -> None:
+def test_undo_takes_back_one_s_own_correction_and_restores_the_order(path: Path) -> None:
     before = query_of(path)
     desk = Desk(path, Seat("ada"))
     order = [p.doc for p in before.passages if p.rank is not None]
@@ -360,7 +360,7 @@ def test_a_note_and_being_unsure_are_kept_with_the_grade(path: Path) -> None:
 # ------------------------------------------------------------------------------- assignment
 
 
-def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> None:
+def test_each_passage_is_assigned_to_two_people_and_a_sample_to_all(path: Path) -> None:
     with Store(path, write=True) as store:
         assert (
             assign_passages(
@@ -394,7 +394,7 @@ def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> N
         )
 
 
-def test_of_more_passages_dealt_to_all_those_of_fewer_are_some(path: Path) -> None:
+def test_a_larger_shared_sample_contains_the_smaller_one(path: Path) -> None:
     dealt = []
     for count in (2, 5, 20):
         copy = path.with_name(f"{count}.golden")
@@ -417,7 +417,7 @@ def test_of_more_passages_dealt_to_all_those_of_fewer_are_some(path: Path) -> No
         (["ada", "bob", "carol"], ["ada", "bob", "carol"], 2, 5),
     ],
 )
-def test_dealt_again_no_passage_is_given_to_more_people_than_were_asked_for(
+def test_assigning_again_gives_no_passage_to_more_people_than_requested(
     path: Path, first: list[str], again: list[str], each: int, all_of: int
 ) -> None:
     with Store(path, write=True) as store:
@@ -468,7 +468,7 @@ def test_the_export_says_who_said_what(path: Path, tmp_path: Path) -> None:
         max_size=4,
     )
 )
-def test_whatever_was_said_before_a_passage_stands_where_it_was_last_put(
+def test_a_passage_has_the_rank_that_it_was_given_last(
     built: Path, tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int]]
 ) -> None:
     path = tmp_path_factory.mktemp("law") / "set.golden"

@@ -68,7 +68,7 @@ def test_labels_come_in_from_qrels_csv_and_json_lines(
     assert done.returncode == 0, done.stderr
     assert said(path) == {("q0", "d1", "ada"): 5, ("q0", "d2", "ada"): 1}
     assert done.stdout.decode().startswith("2 labels of ada")
-    left = not who or "1 of passages outside the pools left out" in done.stdout.decode()
+    left = not who or "1 of passages outside the pools skipped" in done.stdout.decode()
     assert left
     again = rankproof("golden", "import", str(path), str(file), *who)
     assert again.stdout.decode().startswith("0 labels of ada; 2 were there already")
@@ -201,7 +201,7 @@ def test_cells_are_read_as_tables_write_them(path: Path, tmp_path: Path) -> None
         *((3, True, False), (5, False, False), (4, True, True), (None, True, False)),
     ]
     done = rankproof("golden", "import", str(path), str(file))
-    assert done.stdout.decode().strip() == "3 labels of ada; 1 row without a label left out"
+    assert done.stdout.decode().strip() == "3 labels of ada; 1 row without a label skipped"
 
 
 def test_what_is_exported_comes_in_again_as_it_was(path: Path, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def person(path: Path, queries: int, who: str = "ada") -> None:
         import_labels(store, given)
 
 
-def test_agreement_tells_of_every_two_people_and_of_figures_as_people_would_have_them(
+def test_agreement_compares_every_two_people_and_estimates_measures_with_annotators_labels(
     path: Path,
 ) -> None:
     person(path, 8)
@@ -494,7 +494,7 @@ def test_a_golden_sets_measures_are_those_of_grades_from_1_to_5(path: Path) -> N
     assert "write RR(rel=4)@10" in named.stderr.decode()
 
 
-def test_passages_are_dealt_out_by_command(path: Path) -> None:
+def test_passages_are_assigned_by_command(path: Path) -> None:
     done = rankproof(
         *("golden", "assign", str(path), "--to", "ada", "--to", "bob", "--queries", "2"),
         *("--format", "json"),

@@ -103,7 +103,7 @@ def test_a_precision_may_be_a_number_or_a_diagonal() -> None:
     assert np.array_equal(first.covariance, other.covariance)
 
 
-def test_pools_side_by_side_are_what_each_is_by_itself() -> None:
+def test_stacked_pools_give_the_same_as_each_pool_alone() -> None:
     draw = np.random.default_rng(9)
     sizes, n = (8, 5, 3), 8
     orders = [random_orders(at, size, 6, (2, size)) for at, size in enumerate(sizes)]
@@ -135,7 +135,7 @@ def test_pools_side_by_side_are_what_each_is_by_itself() -> None:
         )
 
 
-def test_flattening_is_how_the_trace_of_the_hessian_turns() -> None:
+def test_curvature_gradient_is_the_gradient_of_the_trace_of_the_hessian() -> None:
     draw = np.random.default_rng(10)
     judged = OrderTable.from_orders(random_orders(4, 6, 9, (2, 6)), 6, draw.uniform(0.5, 2, 9))
     theta, root = draw.normal(size=6), draw.normal(size=(6, 6))
@@ -207,7 +207,7 @@ def test_certainty_of_utilities_known_exactly_is_zero_or_one() -> None:
         ((-1, 2), "order (-1, 2) holds an item outside the pool"),
     ],
 )
-def test_an_order_that_is_none_is_refused(order: tuple[int, ...], words: str) -> None:
+def test_an_invalid_order_is_refused(order: tuple[int, ...], words: str) -> None:
     with pytest.raises(InputError) as caught:
         fit_posterior([(1, 2), order], np.zeros(4), 1.0)
     assert words in str(caught.value)

@@ -307,7 +307,7 @@ def test_the_answer_comes_before_the_table_and_what_qualifies_it_after(tmp_path:
     assert done.stderr == b""
 
 
-def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
+def test_a_limit_that_no_configuration_keeps_ends_with_exit_code_1(tmp_path: Path) -> None:
     done = rankproof("recommend", str(sweep(tmp_path, 0.05)), "--sla-ms", "5", "--format", "json")
     assert done.returncode == 1
     found = json.loads(done.stdout)

@@ -68,7 +68,7 @@ def by_grade(pool: SimulatedPool) -> Any:
 # --------------------------------------------------------------------------------------- rounds
 
 
-def test_batches_hold_different_items_and_are_apart_within_a_round() -> None:
+def test_batches_of_a_round_have_no_item_in_common() -> None:
     (pool,) = make_pools(0, 1, items=(46, 46))
     refiner = Refiner(pool_features(pool.grade, pool.rrf), RefineSettings(per_round=6, target=1))
     for _ in range(5):
@@ -125,7 +125,7 @@ def test_a_small_pool_is_one_batch_and_a_single_passage_needs_none() -> None:
     assert (empty.done, empty.next_round(), empty.ranking().order.tolist()) == ("order", [], [])
 
 
-def test_in_a_small_pool_two_thirds_of_it_are_to_be_right() -> None:
+def test_in_a_small_pool_the_depth_is_two_thirds_of_it() -> None:
     settings = RefineSettings()
     assert [settings.depth_of(n) for n in (1, 2, 3, 15, 29, 30, 46)] == [1, 1, 2, 10, 19, 20, 20]
     (pool,) = make_pools(16, 1, items=(15, 15))
@@ -156,7 +156,7 @@ def test_a_budget_of_nothing_leaves_the_order_of_the_prior() -> None:
 
 
 @pytest.mark.parametrize("method", ["posterior", "seed", "seed-code"])
-def test_replaying_the_recorded_replies_asks_the_same_again(method: MethodName) -> None:
+def test_replaying_recorded_replies_chooses_the_same_batches(method: MethodName) -> None:
     pools = make_pools(4, 3)
     settings = RefineSettings(budget=24, target=1)
 
@@ -185,7 +185,7 @@ def test_replaying_the_recorded_replies_asks_the_same_again(method: MethodName) 
 
 
 @pytest.mark.parametrize("method", ["posterior", "seed", "seed-code"])
-def test_a_failed_reply_counts_as_a_call_says_nothing_and_is_not_asked_for_ever(
+def test_a_failed_reply_counts_as_a_call_and_is_not_repeated_for_ever(
     method: MethodName,
 ) -> None:
     pools = make_pools(5, 1)
@@ -217,7 +217,7 @@ def test_the_seed_decides_what_is_asked() -> None:
         ([()] * 4, "does not order the batch"),
     ],
 )
-def test_a_reply_that_is_not_the_batch_is_refused_and_nothing_is_taken(
+def test_a_reply_that_does_not_order_its_batch_is_refused_and_nothing_is_added(
     replies: Sequence[Batch], words: str
 ) -> None:
     refinement = Refinement(as_pools(make_pools(7, 1)))
@@ -254,7 +254,7 @@ def test_features_are_centred_grades_and_standardised_rrf() -> None:
     assert found[:, 1].std() == pytest.approx(1)
 
 
-def test_what_is_unknown_or_the_same_for_all_says_nothing() -> None:
+def test_unknown_or_equal_values_become_zero() -> None:
     found = pool_features([5, np.nan, 3], [0.2, 0.2, 0.2])
     assert found.tolist() == [[1, 0], [0, 0], [-1, 0]]
     with pytest.raises(InputError, match="infinite"):
@@ -345,7 +345,7 @@ def test_a_judge_with_less_noise_has_a_larger_scale() -> None:
     assert learned[1].spread > 2 * learned[0].spread
 
 
-def test_a_pool_whose_utilities_lie_closer_is_found_to_be_so() -> None:
+def test_a_pool_with_closer_utilities_gets_a_smaller_factor() -> None:
     generator = np.random.default_rng(5)
     pools = [
         simulate_pool(generator, spread=spread, grade_noise=0.8 * spread, rrf_noise=2 * spread)
@@ -363,7 +363,7 @@ def test_a_pool_whose_utilities_lie_closer_is_found_to_be_so() -> None:
         )
 
 
-def test_pools_of_two_kinds_are_drawn_towards_their_own() -> None:
+def test_factors_of_two_kinds_of_pools_shrink_towards_their_kind() -> None:
     draw = np.random.default_rng(3)
     true = np.repeat([-1.0, 1.0], 60)
     mean, variance = shrink_log_factors(true + 0.4 * draw.standard_normal(120), np.full(120, 0.16))
@@ -372,7 +372,7 @@ def test_pools_of_two_kinds_are_drawn_towards_their_own() -> None:
     assert np.mean((mean - true) ** 2 / variance) < 2
 
 
-def test_pools_that_differ_by_chance_alone_are_taken_to_be_alike() -> None:
+def test_factors_that_differ_by_chance_are_shrunk_together() -> None:
     said = 0.4 * np.random.default_rng(4).standard_normal(100)
     mean, _ = shrink_log_factors(said, np.full(100, 0.16))
     assert np.std(mean) < 0.15
@@ -380,7 +380,7 @@ def test_pools_that_differ_by_chance_alone_are_taken_to_be_alike() -> None:
     assert np.ptp(wide) < 1e-3
 
 
-def test_a_pool_alone_is_drawn_towards_the_first_guess() -> None:
+def test_a_single_pool_is_shrunk_towards_the_first_guess() -> None:
     mean, variance = shrink_log_factors(np.array([1.0]), np.array([0.25]))
     assert 0.1 < mean[0] < 0.9
     assert 0 < variance[0] < 0.25
@@ -473,7 +473,7 @@ def test_a_lock_needs_a_certainty_between_a_half_and_one(certainty: float) -> No
 # -------------------------------------------------------------------------------------- quality
 
 
-def test_half_the_calls_of_the_seeds_rule_give_a_better_order() -> None:
+def test_half_the_calls_of_the_rag_gs_rule_give_a_better_order() -> None:
     pools = make_pools(10, 6)
     judge = SimulatedJudge(1.5)
     seeds = refine(pools, judge, RefineSettings(budget=1000), "seed-code")

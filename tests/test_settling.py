@@ -107,7 +107,9 @@ def test_what_was_answered_before_a_stop_is_not_asked_again(place: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_width_is_reached_and_what_the_judge_cannot_grade_stays_open(place: Path) -> None:
+def test_a_width_is_reached_and_what_cannot_be_graded_stays_unjudged(
+    place: Path,
+) -> None:
     def mute(request: Sent) -> Reply:
         return reply("no idea") if "case 3?" in request.body.decode() else honest(request)
 

@@ -297,7 +297,7 @@ def test_undo_is_a_row_and_gives_back_what_was_there(opened: Tab, path: Path) ->
     assert grade_shown(page, doc) == str(second)
 
 
-def test_who_types_fast_grades_the_passages_they_mean(opened: Tab, path: Path) -> None:
+def test_grades_typed_fast_go_to_the_right_passages(opened: Tab, path: Path) -> None:
     page = opened.page
     order = docs(page)
     page.keyboard.type("1j2j3jn4")  # nobody waits for the server
@@ -351,7 +351,7 @@ def test_validated_passages_are_counted_filtered_and_compared_with_the_judge(
     expect(page.locator("#count")).to_have_text("3 questions, 56 passages")
 
 
-def test_a_failed_judgement_is_mended_by_a_grade_and_cannot_be_agreed_with(
+def test_a_failed_judgment_is_replaced_by_a_grade_and_cannot_be_confirmed(
     opened: Tab, path: Path
 ) -> None:
     page = opened.page
@@ -403,7 +403,7 @@ def test_the_judge_can_be_hidden_until_a_person_has_graded(opened: Tab) -> None:
     expect(page.locator(".passage .judge")).to_have_count(20)
 
 
-def test_two_passages_stand_side_by_side_with_what_the_judge_made_of_them(
+def test_two_passages_are_shown_side_by_side_with_the_judge_s_comparisons(
     opened: Tab, path: Path
 ) -> None:
     page = opened.page
@@ -620,9 +620,7 @@ def test_the_words_of_the_question_are_marked_in_its_passages(opened: Tab) -> No
     assert set(marks.all_inner_texts()) == {"whales"}
 
 
-def test_on_a_wide_screen_the_reasons_stand_beside_the_passage(
-    chromium: Browser, path: Path
-) -> None:
+def test_on_a_wide_screen_the_evidence_is_beside_the_passage(chromium: Browser, path: Path) -> None:
     with serving(path) as url, tab(chromium, width=1920, height=1080) as found:
         page = found.page
         opened_at(page, url)

@@ -113,9 +113,9 @@ def order_claims(
     weighted: list[tuple[tuple[bool, bool, int], int, int]] = []
     for move in corrections:
         if move.field == "rank" and move.doc in index:
-            moved, weight = index[move.doc], (True, move.settles, move.id)
-            weighted += [(weight, moved, index[doc]) for doc in move.above if doc in index]
-            weighted += [(weight, index[doc], moved) for doc in move.below if doc in index]
+            item, weight = index[move.doc], (True, move.settles, move.id)
+            weighted += [(weight, item, index[doc]) for doc in move.above if doc in index]
+            weighted += [(weight, index[doc], item) for doc in move.below if doc in index]
     for doc, label in people.items():
         if doc not in index:
             continue

@@ -99,8 +99,9 @@ class GoldenStatus(Displayed):
         if self.people:
             notes.append(f"labelled: {', '.join(map(str, self.people))}")
         if self.instructions:
-            passages = plural(len(self.instructions), "passage speaks", "passages speak")
-            notes.append(f"{passages} to the judge: {shorten_list(self.instructions)}")
+            passages = plural(len(self.instructions), "passage")
+            listed = shorten_list(self.instructions)
+            notes.append(f"{passages} may contain a prompt injection: {listed}")
         if self.stale:
             reasons = ", ".join(f"{count:,} ({reason})" for reason, count in self.stale.items())
             notes.append(f"kept, and not counted: {reasons}")

@@ -155,7 +155,7 @@ def sample_constrained(mean: Float, covariance: Float, above: Bool, seed: int) -
     np.fill_diagonal(weights, 0.0)
     items_above = [np.flatnonzero(above[:, i]) for i in range(n)]
     items_below = [np.flatnonzero(above[i]) for i in range(n)]
-    kept = np.empty((_KEPT_SWEEPS, n, _CHAINS))
+    draws = np.empty((_KEPT_SWEEPS, n, _CHAINS))
     for sweep in range(_WARM_UP_SWEEPS + _KEPT_SWEEPS):
         slices = generator.standard_exponential((n, _CHAINS))
         uniforms = generator.random((n, _CHAINS))
@@ -169,5 +169,5 @@ def sample_constrained(mean: Float, covariance: Float, above: Bool, seed: int) -
                 low = np.maximum(low, theta[items_below[i]].max(axis=0))
             theta[i] = low + uniforms[i] * (high - low)
         if sweep >= _WARM_UP_SWEEPS:
-            kept[sweep - _WARM_UP_SWEEPS] = theta
-    return kept.transpose(0, 2, 1).reshape(-1, n)
+            draws[sweep - _WARM_UP_SWEEPS] = theta
+    return draws.transpose(0, 2, 1).reshape(-1, n)

@@ -408,7 +408,7 @@ def _grade_findings(constant: float | None, grades: dict[str, int]) -> list[str]
 def _verdict(consistency: _Consistency) -> str:
     """How consistent a judge is that has no fault."""
     if not consistency.beats_guessing:
-        return "not told apart from one that guesses: too few pairs were compared again"
+        return "not significantly better than guessing: too few pairs were compared again"
     is_steadier = consistency.z is not None and consistency.z > _Z_LIMIT
     comparison = "more consistent than" if is_steadier else "as consistent as"
     return f"{comparison} the posterior assumes"

@@ -123,7 +123,9 @@ def compare_with_people(
     """
     judged = {key: p.judged for key, p in golden.passages().items() if p.judged}
     if human is None:
-        labels, source, is_rubric = _stored_labels(golden), "corrections", True
+        grades = {key: p.people for key, p in golden.passages().items()}
+        labels = {key: grade for key, grade in grades.items() if grade is not None}
+        source, is_rubric = "corrections", True
     else:
         from rankproof.data import read_qrels
 
@@ -133,16 +135,11 @@ def compare_with_people(
         labels = {(query, doc): grade for query, doc, grade in qrels.to_frame().iter_rows()}
         if unjudged == "zero":
             labels = _fill_unlabeled(labels, judged, SET_SCALE.lowest if is_rubric else 0)
+    threshold = RELEVANT_GRADE if is_rubric else relevant
+    _check_labels(labels, judged, source)
     keys = [key for key in judged if key in labels]
-    if not keys:
-        raise InputError(
-            "no passage has both a grade of the judge and a label of a person",
-            place=source,
-            remedy="label passages of the pools, or correct some",
-        )
     judge_grades = np.array([judged[key] for key in keys])
     people_grades = np.array([labels[key] for key in keys])
-    threshold = RELEVANT_GRADE if is_rubric else relevant
     is_relevant = people_grades >= threshold
     if not is_rubric and unjudged == "skip" and is_relevant.all():
         raise InputError(
@@ -168,16 +165,20 @@ def compare_with_people(
     )
 
 
-def _stored_labels(golden: Golden) -> dict[Key, int]:
-    """People's grades of the passages that they labeled in the store."""
-    grades = {key: p.people for key, p in golden.passages().items()}
-    return {key: grade for key, grade in grades.items() if grade is not None}
+def _check_labels(labels: dict[Key, int], judged: dict[Key, int], source: str) -> None:
+    """Raise InputError unless a passage has both a label and a grade of the judge."""
+    if labels.keys().isdisjoint(judged):
+        raise InputError(
+            "no passage has both a grade of the judge and a label of a person",
+            place=source,
+            remedy="label passages of the pools, or correct some",
+        )
 
 
 def _fill_unlabeled(labels: dict[Key, int], judged: Iterable[Key], lowest: int) -> dict[Key, int]:
     """Labels with the lowest grade for every other judged passage of a labeled query.
 
-    Labels of other passages than the judged ones stay as they are: they may be of another corpus.
+    If no judged passage is labeled nothing is added, because the labels may be of another corpus.
     """
     if labels.keys().isdisjoint(judged):
         return labels

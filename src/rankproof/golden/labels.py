@@ -75,9 +75,9 @@ class Imported(Displayed):
         if self.known:
             parts.append(f"{plural(self.known, 'was', 'were')} there already")
         if self.elsewhere:
-            parts.append(f"{self.elsewhere} of passages outside the pools left out")
+            parts.append(f"{self.elsewhere} of passages outside the pools skipped")
         if self.empty:
-            parts.append(f"{plural(self.empty, 'row')} without a label left out")
+            parts.append(f"{plural(self.empty, 'row')} without a label skipped")
         return Summary("; ".join(parts))
 
     def tables(self) -> list[Table]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class PairJudge:
     expected: str  # calls and cost of all pairs, in words
     at_once: int  # pairs that may be asked for in parallel
     ask: Callable[[Sequence[Key]], list[int | None]]
-    left: int  # pairs without a stored reply
+    unanswered: int  # pairs without a stored reply
 
 
 @contextmanager
@@ -50,44 +50,34 @@ def pair_judge(
     """Open the judge, prepared for these pairs; their texts are in the corpus."""
     requests = _make_requests(settings, corpus, pairs)
     price, price_source = judge_price(settings)
-    judge = make_judge(settings, settings.human_labels)
     limits = settings.limits
-    try:
-        with (
-            Store(store, create=True) as opened,
-            progress("judging (at most)", len(requests)),
-        ):
-            judge.prepare(
-                [
-                    QueryPool(r.query, r.question, [*r.documents], [*r.texts])
-                    for r in requests.values()
-                ]
-            )
-            client = JudgeClient(
-                opened,
-                judge,
-                price=price,
-                max_cost=limits.max_cost,
-                concurrency=limits.concurrency,
-            )
-            open_requests = [r for r in requests.values() if opened.reply(client.key(r)) is None]
+    with (
+        closing(make_judge(settings, settings.human_labels)) as judge,
+        Store(store, create=True) as opened,
+        progress("judging (at most)", len(requests)),
+    ):
+        judge.prepare(
+            [QueryPool(r.query, r.question, [*r.documents], [*r.texts]) for r in requests.values()]
+        )
+        client = JudgeClient(
+            opened, judge, price=price, max_cost=limits.max_cost, concurrency=limits.concurrency
+        )
+        open_requests = [r for r in requests.values() if opened.reply(client.key(r)) is None]
 
-            def ask(subset: Sequence[Key]) -> list[int | None]:
-                replies = client.ask([requests[pair] for pair in subset])
-                return [
-                    reply.result[doc] if isinstance(reply.result, dict) else None
-                    for (_, doc), reply in zip(subset, replies, strict=True)
-                ]
+        def ask(subset: Sequence[Key]) -> list[int | None]:
+            replies = client.ask([requests[pair] for pair in subset])
+            return [
+                reply.result[doc] if isinstance(reply.result, dict) else None
+                for (_, doc), reply in zip(subset, replies, strict=True)
+            ]
 
-            expected = _expected_cost(open_requests, len(requests), price)
-            yield PairJudge(
-                expected=f"{judge.name} judges at most {expected} ({price_source})",
-                at_once=limits.concurrency if judge.parallel else 1,
-                ask=ask,
-                left=len(open_requests),
-            )
-    finally:
-        judge.close()
+        expected = _expected_cost(open_requests, len(requests), price)
+        yield PairJudge(
+            expected=f"{judge.name} judges at most {expected} ({price_source})",
+            at_once=limits.concurrency if judge.parallel else 1,
+            ask=ask,
+            unanswered=len(open_requests),
+        )
 
 
 def _expected_cost(open_requests: Sequence[Request], total: int, price: TokenPrice | None) -> str:
@@ -147,7 +137,7 @@ def hole_grader(
 
     def grade(pairs: Sequence[Key]) -> list[int | None]:
         with pair_judge(judge_settings, store, corpus, pairs) as judge:
-            if judge.left:
+            if judge.unanswered:
                 announce(judge.expected)
             return judge.ask(pairs)
 

@@ -245,14 +245,14 @@ def _read_run_head(path: Path, settings: GoldenSettings, inputs: Inputs) -> Run:
     frame = keep_first(read_run(path, name=name), settings.depths.runs).to_frame()
     has_query = pl.col("query").is_in([query for query, _ in inputs.queries])
     has_passage = pl.col("doc").is_in(inputs.corpus.document_ids)
-    kept = frame.filter(has_query & has_passage)
-    if kept.is_empty():
+    usable = frame.filter(has_query & has_passage)
+    if usable.is_empty():
         raise InputError(
             "holds no passage of this corpus for these queries",
             place=str(path),
             remedy="give runs over the same corpus and queries",
         )
-    return read_run(kept.select("query", "doc", "score"), name=name)
+    return read_run(usable.select("query", "doc", "score"), name=name)
 
 
 def _read_sweep(path: Path) -> SweepSettings:

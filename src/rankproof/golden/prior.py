@@ -396,9 +396,9 @@ def _sweep(stacks: Sequence[PoolStack]) -> bool:
     for stack, factor in zip(stacks, factors, strict=True):
         stack.log_scale_variance = np.where(stack.has_orders, log_spread_variance, 0.0)
         stack.refit(scale, factor, sharpness)
-    moved = [*(scale.weights - old_scale.weights), scale.spread - old_scale.spread]
+    steps = [*(scale.weights - old_scale.weights), scale.spread - old_scale.spread]
     log_moves = np.log([*np.concatenate(factors) / old_factors, *sharpness / old_sharpness])
-    scale_converged = np.abs(moved).max() <= _SCALE_TOLERANCE * scale.spread
+    scale_converged = np.abs(steps).max() <= _SCALE_TOLERANCE * scale.spread
     return bool(scale_converged and np.abs(log_moves).max() <= _LOG_TOLERANCE)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -171,15 +171,7 @@ def make_request(
     texts = tuple(truncate(text, passage_chars) for _, text in shown)
     labels = tuple(letter_label(index) for index in range(len(shown)))
     code = _draw_code(generator, [question, *texts])
-    blocks = [_fence(f"passage {name}", t, code) for name, t in zip(labels, texts, strict=True)]
-    values = {
-        "fence": code,
-        "labels": ", ".join(labels),
-        "question": _fence("question", question, code),
-        "passages": "\n\n".join(blocks),
-    }
-    # All placeholders at once, so that those in a passage's text are not filled in.
-    fill = partial(_PLACEHOLDERS.sub, lambda match: values[match[1]])
+    fill = _prompt_filler(question, dict(zip(labels, texts, strict=True)), code)
     return Request(
         kind=kind,
         query=query,
@@ -194,6 +186,19 @@ def make_request(
         prompt=prompt,
         repeat=repeat,
     )
+
+
+def _prompt_filler(question: str, texts: dict[str, str], code: str) -> Callable[[str], str]:
+    """A function that fills the placeholders of a prompt with these texts, fenced by a code."""
+    blocks = [_fence(f"passage {label}", text, code) for label, text in texts.items()]
+    values = {
+        "fence": code,
+        "labels": ", ".join(texts),
+        "question": _fence("question", question, code),
+        "passages": "\n\n".join(blocks),
+    }
+    # All placeholders at once, so that those in a passage's text are not filled in.
+    return partial(_PLACEHOLDERS.sub, lambda match: values[match[1]])
 
 
 def _draw_code(generator: random.Random, texts: Sequence[str]) -> str:

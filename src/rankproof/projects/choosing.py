@@ -37,7 +37,7 @@ from rankproof.presentation.json_values import plain_fields
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
 from rankproof.projects.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
-from rankproof.projects.questions import kept_questions, question_caveat
+from rankproof.projects.questions import question_caveat, read_questions
 from rankproof.projects.starters import has_torch
 from rankproof.retrieval.components import uses_network
 from rankproof.tradeoffs.plan import SweepSettings, configurations
@@ -168,7 +168,7 @@ def choose(
         title += " (SIMULATED judge)" if is_simulated else ""
         limits = Limits(sla_ms=sla_ms, budget=budget, quality=quality)
         report, broken = write_report(place, None, title, limits=limits)
-    notes = [*swept.manifest["notes"], *(f"left out of the page: {line}" for line in broken)]
+    notes = [*swept.manifest["notes"], *(f"missing from the page: {line}" for line in broken)]
     return Chosen(
         folder=place,
         recommendation=recommendation,
@@ -342,15 +342,15 @@ def _expected_requests(
     golden: GoldenSettings | None, plan: Plan | None, grid: SweepSettings, out: Path
 ) -> list[str]:
     """Say what will be sent to servers, and its cost; empty if nothing is."""
-    is_settled = _is_settled(out, grid)
+    is_swept = _has_been_swept(out, grid)
     lines = []
     if golden is not None and plan is not None:
-        lines = _judge_requests(golden, plan, grid, is_settled)
-    return lines if is_settled else [*lines, *_sweep_requests(grid)]
+        lines = _judge_requests(golden, plan, grid, is_swept)
+    return lines if is_swept else [*lines, *_sweep_requests(grid)]
 
 
 def _judge_requests(
-    golden: GoldenSettings, plan: Plan, grid: SweepSettings, is_settled: bool
+    golden: GoldenSettings, plan: Plan, grid: SweepSettings, is_swept: bool
 ) -> list[str]:
     """Say how many calls, tokens and dollars judging takes; empty if no server judges."""
     judges = _llm_judges(golden)
@@ -365,7 +365,7 @@ def _judge_requests(
     if plan.extra_calls:
         changed = plan.extra_calls * golden.grading.batch
         parts.append(f"of texts that have changed, {_at_most(changed, plan)}")
-    if grid.holes == "judge" and (parts or not is_settled):
+    if grid.holes == "judge" and (parts or not is_swept):
         deepest = max([*grid.at, *grid.prompts])
         holes = plan.queries * deepest * sum(1 for _ in configurations(grid))
         beyond = "that" if parts else "what is judged"
@@ -396,18 +396,16 @@ def _sweep_requests(grid: SweepSettings) -> list[str]:
     return [f"the sweep sends texts to {', '.join(names)}, at the prices of the price file"]
 
 
-def _is_settled(out: Path, grid: SweepSettings) -> bool:
-    """True if the folder holds this sweep of the same texts: its lists have been judged."""
+def _has_been_swept(out: Path, grid: SweepSettings) -> bool:
+    """True if the folder holds this sweep of the same texts, so that its lists have been judged."""
     try:
-        sweep_manifest = read_sweep(out).manifest
-        inputs = sweep_manifest["inputs"].values()
-        digests = {f["file"]: f["sha256"] for f in inputs if "file" in f}
-        files = (CORPUS, QUERIES)
-        has_texts = all(digests.get(name) == digest_file(grid.corpus / name) for name in files)
+        last = read_sweep(out).manifest
+        digests = {f["file"]: f["sha256"] for f in last["inputs"].values() if "file" in f}
+        for name in (CORPUS, QUERIES):
+            if digests.get(name) != digest_file(grid.corpus / name):
+                return False
         config = redact(redact_for_publication(grid.model_dump(mode="json")))
-        return has_texts and _listing_settings(sweep_manifest["config"]) == _listing_settings(
-            config
-        )
+        return _listing_settings(last["config"]) == _listing_settings(config)
     except (InputError, KeyError, OSError, AttributeError):
         return False
 
@@ -425,5 +423,5 @@ def _caveats(place: Path, is_simulated: bool) -> list[str]:
     if is_simulated:
         caveats.append("the judge was simulated: these figures are evidence of nothing")
     if (place / QUERIES).is_file():
-        caveats += filter(None, [question_caveat(kept_questions(place / QUERIES))])
+        caveats += filter(None, [question_caveat(read_questions(place / QUERIES))])
     return caveats

@@ -18,7 +18,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -47,9 +47,9 @@ from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.projects.questions import (
     Question,
-    kept_questions,
     question_caveat,
-    typed_questions,
+    read_questions,
+    read_typed_questions,
     write_questions,
 )
 from rankproof.projects.reading import Broken, Contents, Document, format_of, make_id, read_file
@@ -193,7 +193,7 @@ def init(
     source = check_folder(folder)
     place = _default_folder(source) if out is None else Path(out)
     last_run = _last_run(place, source)
-    new_typed = [] if questions is None else typed_questions(questions)
+    new_typed = [] if questions is None else read_typed_questions(questions)
     endpoint = _choose_endpoint(place, _Endpoint(url, model, key_env), generate)
     chunking = _choose_chunking(last_run, size, overlap, by)
     corpus = _read_corpus(source, place, last_run, chunking)
@@ -562,30 +562,28 @@ def _collect_questions(
     the number of generated questions in the end, those of earlier runs included.
     """
     path = place / QUERIES
-    stored = kept_questions(path) if path.is_file() else []
+    stored = read_questions(path) if path.is_file() else []
     generated = [q for q in stored if q.model is not None]
     questions = [*(new_typed or [q for q in stored if q.model is None]), *generated]
-    refusals: Counter[str] = Counter()
     if new_typed:
         write_lines(path, (_to_json(q.row()) for q in questions))
+    refusals: Counter[str] = Counter()
     if target_count:
         passages = [(row["_id"], row["text"]) for row in rows]
-        chat = Chat(
-            str(endpoint.model), endpoint.url, endpoint.key_env, temperature=0.0, max_tokens=1024
-        )
-        try:
-            with progress("questions", max(0, target_count - len(generated))):
-                for question, reason in write_questions(
-                    passages, chat, existing=questions, target_count=target_count, seed=seed
-                ):
-                    if question is None:
-                        refusals[reason] += 1
-                        continue
-                    questions.append(question)
-                    write_lines(path, (_to_json(q.row()) for q in questions))
-                    advance()
-        finally:
-            chat.close()
+        model, url, key_env = str(endpoint.model), endpoint.url, endpoint.key_env
+        with (
+            closing(Chat(model, url, key_env, temperature=0.0, max_tokens=1024)) as chat,
+            progress("questions", max(0, target_count - len(generated))),
+        ):
+            for question, reason in write_questions(
+                passages, chat, existing=questions, target_count=target_count, seed=seed
+            ):
+                if question is None:
+                    refusals[reason] += 1
+                    continue
+                questions.append(question)
+                write_lines(path, (_to_json(q.row()) for q in questions))
+                advance()
     notes = [
         f"{plural(count, 'generated question')} refused: {reason}"
         for reason, count in refusals.items()

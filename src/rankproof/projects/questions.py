@@ -72,7 +72,7 @@ class Question:
         return row
 
 
-def typed_questions(path: str | Path) -> list[Question]:
+def read_typed_questions(path: str | Path) -> list[Question]:
     """Read the questions of a text file, one per line, without repeats."""
     lines = (" ".join(line.split()) for line in read_text(path).split("\n"))
     questions = [Question(text) for text in dict.fromkeys(filter(None, lines))]
@@ -81,8 +81,8 @@ def typed_questions(path: str | Path) -> list[Question]:
     return questions
 
 
-def kept_questions(path: Path) -> list[Question]:
-    """Read the questions of an earlier queries.jsonl."""
+def read_questions(path: Path) -> list[Question]:
+    """Read the questions of a queries.jsonl."""
     questions = []
     for number, row in read_json_lines(read_text(path)):
         try:

@@ -20,7 +20,7 @@ from rankproof.retrieval.protocols import Reranker
 
 
 class ScorerJudgeSettings(Settings):
-    """A reranker as judge.
+    """A reranker as judge: its scores are cut into grades, and sorted into orders.
 
     `cuts` are the lowest scores of grades 2, 3, 4 and 5. Without them, `shares` are the shares of
     all pooled passages that score below each cut.

@@ -87,9 +87,9 @@ def _graded_documents(store: Store, seat: Seat, query: str) -> set[str]:
 def recent_labels(index: Index) -> list[dict[str, Any]]:
     """One's own last corrections that count, newest first; of each label only the last."""
     store = index.store
-    own = [c for c in index.active_corrections() if c.who == index.seat.who]
-    own.sort(key=lambda c: c.id)
-    last = {(c.query, c.doc, c.settles) if c.field == "grade" else c.id: c for c in own}
+    corrections = [c for c in index.active_corrections() if c.who == index.seat.who]
+    corrections.sort(key=lambda c: c.id)
+    last = {(c.query, c.doc, c.settles) if c.field == "grade" else c.id: c for c in corrections}
     recent = sorted(last.values(), key=lambda c: c.id)[-_RECENT_LABELS:]
     questions: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
     texts: dict[str, str] = dict(

@@ -357,7 +357,7 @@
     if (p.failure) badge("bad", `failed: ${p.failure}`);
     if (p.unsure && !p.people.length) badge("warn", "unsure");
     if (p.unclear && !p.failure) badge("soft", "unclear");
-    if (p.instruction) badge("bad", `speaks to the judge: “${p.instruction}”`);
+    if (p.instruction) badge("bad", `may contain a prompt injection: “${p.instruction}”`);
     if (p.hole) badge("soft", `moves the comparison by up to ${p.hole.toFixed(4)}`);
     return found;
   };
