@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.cli import terminal
-from rankproof.commands.inputs import resolve_row
+from rankproof.commands.inputs import STORES_RESULT, resolve_row
 from rankproof.commands.recording import (
     input_roles,
     make_manifest,
@@ -29,8 +29,9 @@ from rankproof.commands.registry import Command, Output
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
 from rankproof.foundation.lines import pending_paths
+from rankproof.foundation.phrasing import typed
 from rankproof.foundation.redaction import remove_secrets
-from rankproof.presentation.result import Presentation
+from rankproof.presentation.result import INPUTS, Presentation
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str
         if delivery.format == "table":
             importlib.import_module("rich.console")
             importlib.import_module("rich.table")
+    INPUTS.set(typed_inputs(command, arguments))
+    STORES_RESULT.set(delivery.out is not None)
     result = command.function(**arguments)
     if command.prints:
         return int(result or 0)
@@ -87,6 +90,21 @@ def run_command(command: Command, arguments: dict[str, Any], values: Mapping[str
     for line in dict.fromkeys(getattr(result, "warnings", ())):
         terminal.warn(line)
     return int(result.exit_code)
+
+
+def typed_inputs(command: Command, arguments: Mapping[str, Any]) -> str:
+    """Return judgments, runs and measures as they are typed in a command that comes next."""
+    words = []
+    for argument in source_arguments(command):
+        value = arguments.get(argument.name)
+        if not argument.is_positional or value is None:
+            continue
+        paths = value.values() if isinstance(value, Mapping) else [value]
+        words += [typed(str(path)) for path in paths]
+    measures = arguments.get("measures")
+    if isinstance(measures, list | tuple):
+        words += ["-m", typed(",".join(map(str, measures)))]
+    return " ".join(words)
 
 
 def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from rankproof.cluster.shards import (
     find_files,
     is_dataset,
 )
+from rankproof.comparison.differences import Tests
 from rankproof.comparison.pairs import Comparison, compare_evaluations
 from rankproof.data import QrelsLike, read_qrels
 from rankproof.data.columns import no_rows
@@ -136,7 +137,7 @@ def compare(
                 run, judged, measures_with_judged, policy, name=name, rows_per_task=rows_per_task
             )
             evaluations.append(attach_judged(evaluation, parsed))
-    return compare_evaluations(evaluations, seed=seed)
+    return compare_evaluations(evaluations, Tests(seed=seed))
 
 
 def evaluate_shards(

@@ -13,7 +13,7 @@ from rankproof.commands.options import (
     Runs,
     Seed,
 )
-from rankproof.commands.registry import command
+from rankproof.commands.registry import Option, command
 
 if TYPE_CHECKING:
     from rankproof.comparison.pairs import Comparison
@@ -27,6 +27,11 @@ def compare(
     *,
     seed: Seed = 0,
     t_test: Annotated[bool, "Add the p of Student's paired t-test."] = False,
+    equal: Annotated[
+        float | None,
+        Option(metavar="DIFFERENCE"),
+        "Call runs equal whose difference is shown to be smaller than this.",
+    ] = None,
     holes: Holes = None,
     **options: Unpack[EvaluationOptions],
 ) -> Comparison:
@@ -48,6 +53,7 @@ def compare(
     (0.053, -0.11)
     """
     from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.comparison.differences import Tests
     from rankproof.comparison.pairs import check_two_runs, compare_evaluations
     from rankproof.foundation.progress import progress
 
@@ -55,5 +61,5 @@ def compare(
     check_two_runs(inputs.runs)
     evaluations, view = inputs.evaluate(holes=holes)
     with progress("testing", 1.0):
-        comparison = compare_evaluations(evaluations, seed=seed, with_t=t_test)
-    return comparison.over_holes(view, asked=bool(holes))
+        tests = Tests(seed=seed, t_test=t_test, equal_within=equal)
+        return compare_evaluations(evaluations, tests, groups=inputs.groups, view=view)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rankproof.commands.inputs import EvaluationInputs
     from rankproof.data import QrelsLike, RunLike
-    from rankproof.evaluation import Evaluation, Evaluations, Policy, Several
+    from rankproof.evaluation import Evaluation, Evaluations, Several
     from rankproof.measures.registry import Measure
 
 
@@ -111,7 +111,7 @@ def evaluate(
     >>> evaluation["RR"].expected, evaluation["RR"].min, evaluation["RR"].max
     (0.41666666666666663, 0.3333333333333333, 0.5)
     """
-    from rankproof.commands.inputs import EvaluationInputs, is_single_run
+    from rankproof.commands.inputs import STORES_RESULT, EvaluationInputs, is_single_run
     from rankproof.evaluation import Evaluations, at_level, parse_all, parse_means
     from rankproof.evaluation.thresholds import parse_condition
 
@@ -132,8 +132,8 @@ def evaluate(
         evaluations = _evaluate_on_cluster(inputs, cluster)
     if human is not None:
         evaluations = _with_annotators(inputs, evaluations, human)
-    if holes:
-        evaluations = _with_bounds(inputs, evaluations)
+    if holes or (STORES_RESULT.get() and cluster is None):
+        evaluations = _with_bounds(inputs, evaluations, is_requested=bool(holes))
     if conditions:
         evaluations = [
             replace(e, failed_conditions=tuple(line for c in conditions for line in c.failures(e)))
@@ -141,16 +141,7 @@ def evaluate(
         ]
     if is_single_run(runs):
         return evaluations[0]
-    notes = _notes_on_conditions(evaluations, inputs.policy) if conditions else []
-    return Evaluations(tuple(evaluations), inputs.policy, tuple(notes))
-
-
-def _notes_on_conditions(evaluations: Sequence[Evaluation], policy: Policy) -> list[str]:
-    """That a condition holds for fewer queries than are judged."""
-    from rankproof.comparison.pairs import missing_note
-
-    missing = {e.name: e.missing for e in evaluations if e.missing}
-    return missing_note(missing, policy) if policy.missing == "skip" else []
+    return Evaluations(tuple(evaluations), inputs.policy)
 
 
 def _as_list(measures: Any) -> list[Any]:
@@ -192,19 +183,39 @@ def _with_annotators(
     ]
 
 
-def _with_bounds(inputs: EvaluationInputs, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Add the bounds over every grade that unjudged documents could have; runs are read again."""
+def _with_bounds(
+    inputs: EvaluationInputs, evaluations: Sequence[Evaluation], *, is_requested: bool
+) -> list[Evaluation]:
+    """Add the bounds over every grade that unjudged documents could have; runs are read again.
+
+    A stored result gets them for a later `gate`, where they are known; only requested ones are
+    shown, and an error if they cannot be had.
+    """
     from rankproof.commands.inputs import reading
     from rankproof.data import read_run
-    from rankproof.unjudged.judged_share import bound_evaluation, check_readable_twice
+    from rankproof.unjudged.judged_share import bound_evaluation, check_readable_twice, store_bounds
 
-    check_readable_twice(inputs.runs.values())
+    if is_requested:
+        check_readable_twice(inputs.runs.values())
+    elif not _can_be_bounded(inputs):
+        return list(evaluations)
+    add_bounds = bound_evaluation if is_requested else store_bounds
     bounded = []
     with reading(inputs.runs):
         for evaluation, (name, run) in zip(evaluations, inputs.runs.items(), strict=True):
             table = read_run(run, format=inputs.options.get("input_format"), name=name)
-            bounded.append(bound_evaluation(evaluation, table, inputs.qrels, inputs.measures))
+            bounded.append(add_bounds(evaluation, table, inputs.qrels, inputs.measures))
     return bounded
+
+
+def _can_be_bounded(inputs: EvaluationInputs) -> bool:
+    """True if runs can be read whole a second time, and lists keep their unjudged documents."""
+    from rankproof.commands.inputs import is_path
+    from rankproof.data.sources import is_folder, is_pipe
+
+    paths = [str(run) for run in inputs.runs.values() if is_path(run)]
+    in_parts = inputs.options.get("memory") is not None or any(map(is_folder, paths))
+    return not (in_parts or inputs.policy.condensed or any(map(is_pipe, paths)))
 
 
 def _evaluate_on_cluster(inputs: EvaluationInputs, address: str) -> list[Evaluation]:

@@ -38,16 +38,18 @@ def gate(
         "The loss that is tolerated: one for all measures, or one for each in order.",
     ] = 0.01,
     *,
-    allow_undecided: Annotated[bool, "Exit with 0 where the queries cannot tell."] = False,
+    allow_undecided: Annotated[
+        bool, "Exit with 0 instead of 3 if the queries cannot decide."
+    ] = False,
     seed: Seed = 0,
     **options: Unpack[EvaluationOptions],
 ) -> Gate:
     """Let a candidate through if it is no worse than the baseline by more than a margin.
 
-    Exit code 0 where every measure passed: the lower end of the 95% interval of candidate −
-    baseline lies above −margin. 1 where one is worse, for its upper end lies below 0, where the
-    queries cannot tell, or where the candidate was evaluated on fewer queries or relevant documents
-    than the baseline. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
+    Exit code 0 if every measure passed: the low end of the 95% interval of candidate − baseline is
+    above −margin. 1 if one is worse, whatever the unjudged documents are. 3 if it is undecided, as
+    it always is for a candidate that was not measured on all queries of the baseline. A summary
+    goes to $GITHUB_STEP_SUMMARY if that is set.
 
     Python: both sides are runs, or results that hold values of every query: the JSON that
     `eval --out` or `gate --out` wrote, a sweep's folder (its best configuration, or
@@ -79,8 +81,8 @@ def gate(
         inputs.qrels,
         sides[0],
         sides[1],
-        inputs.measures,
         margins,
         allow_undecided=allow_undecided,
         seed=seed,
+        groups=inputs.groups,
     )

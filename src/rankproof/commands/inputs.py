@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from rankproof.measures import Measure
     from rankproof.unjudged.bounds import WorstCases
 
-_NOT_POLICY = ("policy", "level", "input_format", "qrels_format", "memory", "spill_dir")
+_NOT_POLICY = (
+    *("policy", "level", "input_format", "qrels_format", "memory", "spill_dir", "groups"),
+)
+STORES_RESULT: ContextVar[bool] = ContextVar("stores_result", default=False)  # --out was given
 
 
 def resolve_row(path: str) -> str:
@@ -107,6 +111,22 @@ def read_judgments(
     return replace(table, notes=(*chosen, *table.notes)) if chosen else table
 
 
+def read_query_groups(groups: Any, qrels: Qrels) -> dict[str, int] | None:
+    """Read which queries share a source; refuse groups without a judged query."""
+    from rankproof.data.query_groups import read_groups
+
+    if groups is None:
+        return None
+    group_of = read_groups(groups)
+    if not any(query in group_of for query in qrels.queries):
+        raise InputError(
+            f"no query of {qrels.name} is in a group",
+            place=str(groups) if is_path(groups) else "groups",
+            remedy="check that the ids are those of the judgments",
+        )
+    return group_of
+
+
 def policy_of(options: Mapping[str, Any]) -> Policy:
     """The policy that keywords describe, or the whole one among them; both at once is refused."""
     from rankproof.evaluation import Policy
@@ -166,6 +186,7 @@ class EvaluationInputs:
     measures: list[Measure]
     policy: Policy
     options: Mapping[str, Any]
+    groups: dict[str, int] | None = None  # the group of each query, by number
 
     @classmethod
     def of(
@@ -202,7 +223,8 @@ class EvaluationInputs:
             named = {
                 name: _checked_table(command, run, name, judged) for name, run in named.items()
             }
-        return cls(judged, named, parsed, policy, options)
+        groups = read_query_groups(options.get("groups"), judged)
+        return cls(judged, named, parsed, policy, options, groups)
 
     @property
     def reading_options(self) -> dict[str, Any]:
@@ -214,9 +236,10 @@ class EvaluationInputs:
         self, *, holes: bool | None = False, measures: Sequence[Measure] | None = None
     ) -> tuple[list[Evaluation], WorstCases | None]:
         """Evaluate every run; with `holes` also all of them whole, for bounds (see there)."""
+        from rankproof.comparison.differences import number_groups
         from rankproof.unjudged.judged_share import evaluate_named
 
-        return evaluate_named(
+        evaluations, view = evaluate_named(
             self.runs,
             self.qrels,
             self.measures if measures is None else measures,
@@ -225,3 +248,8 @@ class EvaluationInputs:
             reading=lambda: reading(self.runs),
             **self.reading_options,
         )
+        if self.groups is not None:
+            evaluations = [
+                replace(e, groups=number_groups(e.queries, self.groups)) for e in evaluations
+            ]
+        return evaluations, view

@@ -51,10 +51,8 @@ def leaderboard(
 ) -> Leaderboard:
     """Rank runs: expected values, ranks with their intervals, and which runs differ significantly.
 
-    The first measure orders the rows. Runs in one GROUP are not significantly different by Tukey's
-    HSD over all pairs; † is worse than the best of its column; W/T/L counts queries against the
-    best run. Without --holes, the range over unjudged documents is shown where it changes who
-    could lead.
+    The first measure orders the rows. * marks runs that are significantly worse than the best of
+    the column; all pairs and measures are tested together, as in `compare`.
 
     $ rankproof leaderboard qrels.txt runs/
     $ rankproof leaderboard qrels.txt runs/*.trec -m nDCG@10,RR --format latex
@@ -72,5 +70,4 @@ def leaderboard(
             runs = _expand([os.fspath(path) for path in paths], {"qrels": qrels})
     inputs = EvaluationInputs.of("leaderboard", qrels, runs, measures, options)
     evaluations, view = inputs.evaluate(holes=holes)
-    board = rank_evaluations(evaluations, seed=seed, holes=view)
-    return board if view is None or holes else board.where_others_could_lead()
+    return rank_evaluations(evaluations, seed=seed, groups=inputs.groups, view=view)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rankproof.data import QrelsLike, RunLike
+    from rankproof.data.query_groups import GroupsLike
     from rankproof.evaluation import Policy
     from rankproof.measures import Measure
 
@@ -157,7 +158,20 @@ class MemoryOptions(TypedDict, total=False):
     ]
 
 
-class EvaluationOptions(PolicyOptions, InputOptions, MemoryOptions, total=False):
+class GroupOptions(TypedDict, total=False):
+    """Queries.
+
+    Which queries are independent of one another.
+    """
+
+    groups: Annotated[
+        "GroupsLike | None",
+        Source("FILE", "groups"),
+        "Queries that share a source: columns query, group. Intervals then count groups.",
+    ]
+
+
+class EvaluationOptions(PolicyOptions, InputOptions, MemoryOptions, GroupOptions, total=False):
     """Everything that a command which evaluates runs takes."""
 
 

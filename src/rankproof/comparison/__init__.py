@@ -1,11 +1,12 @@
 """Compare evaluations of the same queries: pairs, leaderboards and the gate for CI.
 
-pairs                 differences of two or more runs: p-values, intervals, what ties can change
-leaderboard           many runs: ranks with intervals, significant differences over all pairs
+verdict               Verdict: the one rule that says ahead, behind, equal or undecided
+differences           all values of all pairs as columns: intervals, p-values, worst cases, labels
+pairs, pair_tables    Comparison of two or more runs, and what is shown of it
+leaderboard           many runs: means, ranks with intervals, distance to the best
 gate                  is a candidate no worse than a baseline, within a margin?
 gate_inputs           the two sides of a gate: runs, stored evaluations, rows of a sweep
-gate_coverage         whether the candidate was evaluated on all that the baseline was
-known_ids             whether the judgments still describe the documents that a run lists
+stale_judgments       whether the judgments still describe the documents that both sides list
 
 It does not evaluate runs (evaluation) and draws no random numbers itself (statistics).
 """

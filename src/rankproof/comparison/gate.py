@@ -1,163 +1,147 @@
 """Decide in continuous integration whether a candidate is no worse than a baseline.
 
-For each measure, candidate − baseline over the queries of both has a 95% interval, and a loss of up
-to a margin is tolerated:
+The verdict on candidate − baseline (`verdict`) is read with a margin m, the loss that is tolerated.
+I, F and W are its intervals; the first line that applies decides on a measure:
 
-    passed      the lower end is above −margin: the loss is not larger than tolerated
-    worse       the upper end is below 0
-    undecided   neither; the message says how many queries would decide
+    the candidate was not measured on what the baseline was       undecided, whatever is allowed
+    queries of fewer than six groups differ                       passed if their bound is inside m
+    the low end of I is above −m                                  passed
+    the high end of W is below 0, or, if most of the top k is
+    unjudged, that of F                                           worse
+    the high end of F is below 0                                  undecided, whatever is allowed
+    otherwise                                                     undecided
 
-A candidate that was evaluated on fewer queries or fewer relevant documents than the baseline does
-not pass, whatever the other queries show (gate_coverage). For a measure where less is better, ends
-and signs are swapped.
-
-For each measure, a candidate that is worse by the margin or more passes in at most 2.5% of cases,
-and one that is as good is called worse in at most 2.5%; but a loss that none of the queries shows
-passes. If fewer than six queries differ there is no interval: then the largest share of queries
-that could differ (Clopper and Pearson) times the largest observed change must be within the margin.
+Where less is better, ends and signs are swapped. One measure that is worse makes the gate worse,
+else one that is undecided makes it undecided. A loss on fewer than 3/n of n queries is not seen.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import polars as pl
 
-from rankproof.comparison.gate_coverage import Shortfall, shortfall
+from rankproof.comparison.differences import Tests, aligned
 from rankproof.comparison.gate_inputs import Side, check_same_policy
-from rankproof.comparison.known_ids import Labels, labels_of
+from rankproof.comparison.pair_tables import is_mostly_unjudged
 from rankproof.comparison.pairs import (
+    Comparison,
     Difference,
-    aligned,
     compare_evaluations,
-    missing_note,
     missing_queries,
+    query_sets_dict,
 )
+from rankproof.comparison.stale_judgments import Labels, compare_ids
+from rankproof.comparison.verdict import Verdict
 from rankproof.data.tables import Qrels
-from rankproof.evaluation import Evaluation, merge_notes
+from rankproof.evaluation import Evaluation
+from rankproof.evaluation.checks import merge_notes
+from rankproof.evaluation.query_set import query_set_notes
 from rankproof.foundation.errors import InputError, MeasureError, shorten
 from rankproof.foundation.phrasing import out_of, plural, signed
-from rankproof.foundation.printable import escape_controls, escape_markdown
+from rankproof.foundation.printable import escape_controls
 from rankproof.measures import Measure
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain_fields
-from rankproof.presentation.lead_wording import ZERO, modal_verb
-from rankproof.presentation.result import Summary
+from rankproof.presentation.judged_column import judged_note
+from rankproof.presentation.lead_wording import ZERO
+from rankproof.presentation.result import Presentation, Summary
 from rankproof.presentation.tables import Column, Table
-from rankproof.presentation.text_formats import markdown_table
-from rankproof.statistics.intervals import (
-    MIN_QUERIES,
-    ROUNDING,
-    Interval,
-    count_or_none,
-    few_changes_bound,
-    queries_needed,
-)
+from rankproof.presentation.text_formats import to_markdown
+from rankproof.statistics.intervals import MIN_QUERIES, Interval, queries_needed_range
 
-Verdict = Literal["passed", "worse", "undecided"]
+if TYPE_CHECKING:
+    from rankproof.unjudged.bounds import WorstCases
 
-_SIGNS = {"passed": "✅", "worse": "❌", "undecided": "❔"}
+GateLabel = Literal["passed", "worse", "undecided"]
+
 MARGIN = 0.01
-NAMED_QUERIES = 5  # in a sentence
+_EXIT_CODES = {"passed": 0, "worse": 1, "undecided": 3}
+_NAMED_QUERIES = 3  # in a note
 
 
 @dataclass(frozen=True, slots=True)
 class Gated:
     """The verdict on one measure and its reasons; differences are candidate − baseline."""
 
-    verdict: Verdict
+    label: GateLabel
     difference: Difference
     baseline: float
     candidate: float
     margin: float
     bounds: Interval  # that decide: the interval, or the bound for few changes
-    needed: int | None  # number of queries that would decide, at this difference
-    most: tuple[tuple[str, float], ...]  # queries with the largest changes
-    holes: Interval | None = None  # worst cases over unjudged documents; None: not computed
-    holes_exact: bool | None = None  # True if some grades reach these ends; else they are bounds
-    grades: str = ""  # those that unjudged documents could have, in words
-    shortfall: Shortfall = field(default_factory=Shortfall)  # what only the baseline was judged on
+    changed_most: tuple[tuple[str, float], ...]  # queries with the largest changes
+    obstacle: str = ""  # why it cannot pass whatever the differences are
+    is_final: bool = False  # undecided even if undecided is allowed
+    grades: str = ""  # that unjudged documents could have, in words
+    lost_relevant: int = 0  # relevant documents that only the baseline lists, if only those count
+    queries_needed: tuple[int, int | None] | None = None  # fewest and most to add
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on candidate against baseline, without the margin."""
+        assert self.difference.verdict is not None
+        return self.difference.verdict
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values as JSON has them."""
         d = self.difference
+        lost = {"queries": self.verdict.only_b, "relevant": self.lost_relevant}
         return {
-            **plain_fields(self, "verdict", "baseline", "candidate"),
+            "verdict": self.label,
+            **plain_fields(self, "baseline", "candidate"),
             "difference": d.expected,
             **plain_fields(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
-            **plain_fields(self, "bounds", "holes", "holes_exact", "grades", "margin"),
-            "queries_needed": self.needed,
-            **({"shortfall": self.shortfall.to_dict()} if self.shortfall.reason else {}),
-            "changed_most": [{"query": q, "difference": x} for q, x in self.most],
+            **plain_fields(self, "bounds"),
+            **plain_fields(d, "holes", "holes_exact"),
+            **plain_fields(self, "grades", "margin"),
+            "queries_needed": None if self.queries_needed is None else self.queries_needed[0],
+            "queries_needed_range": self.queries_needed and list(self.queries_needed),
+            **({"shortfall": lost} if self.obstacle else {}),
+            "changed_most": [{"query": q, "difference": x} for q, x in self.changed_most],
+            "comparison": self.verdict.to_dict(),
         }
 
-    def _unjudged_could_decide(self, sign: int) -> bool:
-        """True if unjudged documents could change the verdict where ties alone cannot."""
-        if self.holes is None:
-            return False
-        low, high = _gains(self.holes, sign)
-        low_by_ties, high_by_ties = _gains((self.difference.lowest, self.difference.highest), sign)
-        could_fail = low < min(-self.margin, low_by_ties - 1e-9)
-        limit = -self.margin if self.verdict == "worse" else 0.0
-        could_pass = high > max(limit, high_by_ties + 1e-9)
-        if self.verdict == "passed":
-            return could_fail
-        return could_pass or (self.verdict == "undecided" and could_fail)
-
-    def sentence(self, measure: Measure) -> str:
-        """Say what differs, by how much, on which queries most, and what would decide it."""
-        d = self.difference
-        unjudged = []
-        if self._unjudged_could_decide(measure.sign):
-            assert self.holes is not None
-            at_most = "" if self.holes_exact else " at most"
-            unjudged = [
-                f"Documents that nobody judged {modal_verb(self.holes_exact)} make it anything "
-                f"from {signed(self.holes[0])} to {signed(self.holes[1])}{at_most}, with grades "
-                f"{self.grades}: `rankproof holes` says which to judge first."
-            ]
-        if d.differing == 0:
-            return " ".join(
-                [f"{measure}: {self.verdict}. No query of {d.queries} differs.", *unjudged]
+    def sentence(self, candidate: str, measure: Measure) -> str:
+        """Return the verdict on this measure as one sentence with its number."""
+        low, high = gains(self.bounds, measure.sign)
+        gain = measure.sign * self.difference.expected
+        if self.obstacle:
+            return f"{self.obstacle}."
+        if self.label == "passed":
+            if not self.verdict.differing:
+                return f"no query differs on {measure}."
+            loss = f"{max(0.0, -low):.4f}"
+            return f"{candidate} loses at most {loss} on {measure} (margin {self.margin:g})."
+        ends = f"95% CI {signed(low)} to {signed(high)}, margin {self.margin:g}"
+        if self.label == "worse":
+            return f"{candidate} loses {-gain:.4f} on {measure} ({ends})."
+        if self.is_final:
+            return (
+                f"{candidate} loses {-gain:.4f} on {measure} as judged, but "
+                f"{self._unjudged_clause()}."
             )
-        low, high = self.bounds
-        direction = "less is better, " if measure.sign < 0 else ""
-        span = f"95% from {signed(low)} to {signed(high)}"
-        if d.ci is None:
-            span = f"too few for an interval; at most {high:.4f} either way if the rest is alike"
         if math.isnan(low):
-            span = "all alike, and so without an interval"
-        differ = out_of(d.differing, d.queries, "query", "differs", "differ")
-        parts = [
-            f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
-            f"{signed(d.expected)} ({direction}margin {self.margin:g}); {differ}, "
-            f"{span}."
-        ]
-        named = ", ".join(f"{q} {signed(x, 3)}" for q, x in self.most)
-        parts.append(f"Changed most: {named}.")
-        is_certain = not unjudged and not d.rests_on_ties
-        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and is_certain:
-            parts.append("The queries show it to be worse, by less than the margin.")
-        if self.verdict == "undecided" and self.needed is not None:
-            more = self.needed - d.queries
-            parts.append(f"About {plural(self.needed, 'query')} would decide it: {more:,} more.")
-        parts += unjudged
-        if d.rests_on_ties:
-            parts.append(
-                f"Which is ahead rests on how ties are broken "
-                f"({signed(d.lowest)} to {signed(d.highest)})."
-            )
-        return " ".join(parts)
+            return f"all queries change alike on {measure}, so that there is no interval."
+        return (
+            f"{plural(self.verdict.queries, 'query')} cannot show that {candidate} loses less than "
+            f"{self.margin:g} on {measure} ({signed(gain)}, {ends.split(', margin')[0]})."
+        )
+
+    def _unjudged_clause(self) -> str:
+        worst = self.verdict.worst_case
+        if worst is None:
+            return "what unjudged documents could change is unknown"
+        return f"grades of unjudged documents allow {signed(worst[0])} to {signed(worst[1])}"
 
 
-def _gains(ends: Interval, sign: int) -> Interval:
+def gains(ends: Interval, sign: int) -> Interval:
     """Return the ends of a difference as gains: swapped and negated where less is better."""
     return ends if sign > 0 else (-ends[1], -ends[0])
 
@@ -179,148 +163,217 @@ class Gate(Displayed):
     measures: dict[Measure, Gated]
     labels: Labels
     allow_undecided: bool
-    seed: int
-    evaluation: Evaluation = field(repr=False)  # the candidate's, for the next gate
-    missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
-    notes: tuple[str, ...] = ()  # what was guessed of the files
+    comparison: Comparison = field(repr=False)  # of candidate and baseline
 
     @property
-    def verdict(self) -> Verdict:
+    def evaluation(self) -> Evaluation:
+        """The candidate's evaluation, a baseline for the next gate."""
+        return self.comparison.evaluations[0]
+
+    @property
+    def verdict(self) -> GateLabel:
         """Worse if one measure is, passed if all are."""
-        verdicts = {gated.verdict for gated in self.measures.values()}
-        if "worse" in verdicts:
+        labels = {gated.label for gated in self.measures.values()}
+        if self.labels.stale:
+            return "undecided"
+        if "worse" in labels:
             return "worse"
-        return "undecided" if "undecided" in verdicts else "passed"
+        return "undecided" if "undecided" in labels else "passed"
 
     @property
     def passed(self) -> bool:
-        """True if the candidate may be released; never if it was evaluated on less."""
-        allowed = ("passed", "undecided") if self.allow_undecided else ("passed",)
-        return self.verdict in allowed and not self.labels.stale and not self._obstacles()
+        """True if the candidate may be released; never if it was measured on less."""
+        return self.exit_code == 0
 
     def __bool__(self) -> bool:
         return self.passed
 
-    def sentences(self) -> list[str]:
-        """Return the verdict, then a sentence for each measure."""
-        lead = f"{self.candidate} against {self.baseline}: {self.verdict}."
-        missing = [f"{note}." for note in missing_note(self.missing, self.evaluation.policy)]
-        if self.labels.stale:
-            return [f"{lead} {self.labels.why}", *missing]
-        sentences = [gated.sentence(m) for m, gated in self.measures.items()]
-        return [lead, *self._obstacles(), *missing, *sentences]
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 worse, 3 undecided; 0 for undecided if that is allowed and not final."""
+        is_final = self.labels.stale or any(gated.is_final for gated in self.measures.values())
+        if self.verdict == "undecided" and self.allow_undecided and not is_final:
+            return 0
+        return _EXIT_CODES[self.verdict]
 
-    def _obstacles(self) -> list[str]:
-        """Return why the candidate cannot pass whatever the differences are, each reason once."""
-        reasons: dict[str, list[str]] = {}
-        for measure, gated in self.measures.items():
-            if gated.shortfall.reason:
-                reasons.setdefault(gated.shortfall.reason, []).append(str(measure))
-        return [
-            f"Cannot pass{'' if len(names) == len(self.measures) else ' on ' + ', '.join(names)}: "
-            f"{reason}."
-            for reason, names in reasons.items()
+    # ------------------------------------------------------------------------------ words
+
+    def summary(self) -> Summary:
+        """The verdict with its reasons, what changed most, and what would decide it."""
+        evaluations = self.comparison.evaluations
+        sets = {e.name: {str(m): e.query_set(m) for m in e} for e in evaluations}
+        notes = [
+            *self._changed_notes(),
+            *self._unjudged_notes(),
+            *self._tie_notes(),
+            *query_set_notes(sets),
+            *self.evaluation.policy.changes(),
         ]
+        return Summary.of(
+            "\n".join(self.sentences()),
+            notes,
+            next_step=self._next_step(),
+            details=[*self.evaluation.policy.definitions(self.evaluation.dtype), *_METHOD],
+        )
 
-    def __str__(self) -> str:
-        return "\n".join(self.sentences())
+    def sentences(self) -> list[str]:
+        """Return the verdict, with a sentence for each measure that decides it."""
+        lead = self.verdict.upper()
+        if self.exit_code:
+            lead += f" (exit {self.exit_code})"
+        if self.labels.stale:
+            return [f"{lead}: {self.labels.why}"]
+        deciding = [(m, g) for m, g in self.measures.items() if g.label == self.verdict]
+        sentences = list(dict.fromkeys(g.sentence(self.candidate, m) for m, g in deciding))
+        return [f"{lead}: {sentences[0]}", *sentences[1:]]
 
-    __repr__ = __str__
+    def _changed_notes(self) -> list[str]:
+        measure, gated = next(iter(self.measures.items()))
+        d = gated.difference
+        if not d.differing:
+            return []
+        most = ", ".join(f"{q} {signed(x, 3)}" for q, x in gated.changed_most[:_NAMED_QUERIES])
+        of = f" on {measure}" if len(self.measures) > 1 else ""
+        changed = out_of(d.differing, d.queries, "query", "changed", "changed")
+        return [f"{changed}{of}; most: {most}."]
+
+    def _unjudged_notes(self) -> list[str]:
+        """Return that unjudged documents could undo a pass, and how much is judged."""
+        evaluations = self.comparison.evaluations
+        judged = judged_note(
+            {e.name: e.judged for e in evaluations}, self.evaluation.policy.condensed
+        )
+        for measure, gated in self.measures.items():
+            worst = gated.verdict.worst_case
+            if gated.label != "passed" or worst is None or is_mostly_unjudged(evaluations):
+                continue
+            if gains(worst, measure.sign)[0] <= -gated.margin:
+                span = f"{signed(worst[0])} to {signed(worst[1])}"
+                return [f"Grades of unjudged documents could make it {span} on {measure}."]
+        return judged
+
+    def _tie_notes(self) -> list[str]:
+        for measure, gated in self.measures.items():
+            d = gated.difference
+            if "ties" in gated.verdict.depends_on and d.highest - d.lowest > ZERO:
+                span = f"{signed(d.lowest)} to {signed(d.highest)}"
+                return [f"Ties matter on {measure}: {span} over all orders; the mean decides."]
+        return []
+
+    def _next_step(self) -> str:
+        """Return what would decide an undecided gate."""
+        if self.verdict != "undecided" or self.labels.stale:
+            return ""
+        gated = next(g for g in self.measures.values() if g.label == "undecided")
+        if gated.obstacle:
+            return ""
+        if gated.is_final or "unjudged" in gated.verdict.depends_on:
+            mostly = is_mostly_unjudged(self.comparison.evaluations)
+            sample = "--judge-sample 15" if mostly else "--judge-next 50"
+            return f"rankproof holes {{inputs}} {sample}"
+        if gated.queries_needed is None:
+            return ""
+        fewest, most = gated.queries_needed
+        upper = "" if most is None else f" to {most:,}"
+        return f"judge {fewest:,}{upper} more queries, or widen --margin, or --allow-undecided"
+
+    def __repr__(self) -> str:
+        return f"<gate: {self.candidate} against {self.baseline}: {self.verdict}>"
+
+    # ------------------------------------------------------------------------------ data
 
     def to_dict(self, per_query: bool = False) -> dict[str, Any]:
         """Return what `--format json` prints; with `per_query`, what `--out` writes."""
+        missing = missing_queries(self.comparison.evaluations)
         values = {
             **plain_fields(
                 self, "passed", "verdict", "baseline", "candidate", "measures", "labels"
             ),
             "sentences": self.sentences(),
-            **plain_fields(self, "allow_undecided", "seed"),
-            **({"missing": dict(self.missing)} if self.missing else {}),
+            **plain_fields(self, "allow_undecided"),
+            "seed": self.comparison.seed,
+            **({"missing": missing} if missing else {}),
+            "query_sets": query_sets_dict(self.comparison.evaluations),
             "policy": self.evaluation.policy.to_dict(),
         }
         if per_query:
             values["runs"] = [self.evaluation.to_dict(per_query=True)]
         return values
 
-    @property
-    def exit_code(self) -> int:
-        """1 unless the candidate passed."""
-        return 0 if self.passed else 1
+    def to_stored_dict(self) -> dict[str, Any]:
+        """What `--out` writes: also the candidate's values, a baseline for the next gate."""
+        return self.to_dict(per_query=True)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> list[str]:
         """Notes on what the readers assumed."""
-        return self.notes
-
-    def summary(self) -> Summary:
-        """The verdict, then a sentence for each measure."""
-        return Summary(notes=self.sentences())
+        return merge_notes(self.comparison.evaluations)
 
     def figures(self) -> dict[str, float]:
         """Each difference, candidate − baseline, by measure."""
         return {str(m): gated.difference.expected for m, gated in self.measures.items()}
 
-    def to_stored_dict(self) -> dict[str, Any]:
-        """What `--out` writes: also the candidate's values, a baseline for the next gate."""
-        return self.to_dict(per_query=True)
-
     def tables(self) -> list[Table]:
         """A row for each measure."""
+        if self.labels.stale:  # no value describes the candidate then
+            return []
         columns = [
-            *Column.each("measure", "verdict", style="text"),
-            *Column.each("baseline", "candidate", drop=3),
-            *Column.each("difference", "low", "high", style="signed"),
-            Column("margin"),
-            Column("over ties", "text", drop=1),
-            Column("differ", "text", drop=4),
-            Column("queries needed", drop=2),
+            Column("measure", "text"),
+            *Column.each("baseline", "candidate"),
+            Column("difference", "signed"),
+            Column("95% CI", "text"),
+            Column("verdict", "text"),
         ]
         rows = [
             (
-                *(str(m), g.verdict, g.baseline, g.candidate, g.difference.expected, *g.bounds),
-                g.margin,
-                f"{signed(g.difference.lowest)} to {signed(g.difference.highest)}",
-                f"{g.difference.differing} of {g.difference.queries}",
-                g.needed if g.verdict == "undecided" else None,  # the others are decided
+                *(str(m), g.baseline, g.candidate, g.difference.expected),
+                f"{signed(g.bounds[0])} to {signed(g.bounds[1])}",
+                g.label,
             )
             for m, g in self.measures.items()
         ]
-        notes = ["candidate − baseline; low and high: 95% over queries"]
-        if any(g.difference.differing < MIN_QUERIES for g in self.measures.values()):
-            notes[0] += (
-                f", or, where fewer than {MIN_QUERIES} queries differ, the largest change times "
-                "the largest share that could differ"
+        return [Table(columns, rows)]
+
+    def full_tables(self) -> list[Table]:
+        """A row for each measure, with every value."""
+        columns = [
+            *Column.each("measure", "verdict", style="text"),
+            *Column.each("baseline", "candidate", "margin"),
+            *Column.each("difference", "low", "high", style="signed"),
+            *Column.each("lowest over ties", "highest over ties", style="signed"),
+            *Column.each("worst case low", "worst case high", style="signed"),
+            *Column.each("queries", "differing", "missing", "baseline missing"),
+        ]
+        missing = [e.missing for e in self.comparison.evaluations]
+        rows = [
+            (
+                *(str(m), g.label, g.baseline, g.candidate, g.margin),
+                *(g.difference.expected, *g.bounds, g.difference.lowest, g.difference.highest),
+                *(g.verdict.worst_case or (None, None)),
+                *(g.difference.queries, g.difference.differing, *missing),
             )
-        signs = {m.sign for m in self.measures}
-        if 1 in signs:
-            notes[0] += "; passed: low above −margin; worse: high below 0"
-        if -1 in signs:
-            less = ", ".join(str(m) for m in self.measures if m.sign < 0)
-            notes.append(f"less {less} is better; passed: high below margin; worse: low above 0")
-        return [Table(columns, rows, notes=notes)]
+            for m, g in self.measures.items()
+        ]
+        return [Table(columns, rows)]
 
     def markdown(self) -> str:
         """Return a summary for a pull request."""
-        lines = [f"### {_SIGNS[self.verdict]} rankproof gate: {self.verdict}", ""]
-        lines += [
-            f"{escape_markdown(escape_controls(sentence))}\n" for sentence in self.sentences()
-        ]
-        return "\n".join([*lines, markdown_table(self.tables()[0]), ""])
+        return f"### rankproof gate: {self.verdict}\n\n{to_markdown(Presentation.of(self))}\n"
 
     def junit(self) -> str:
         """Return JUnit XML with a test case for each measure."""
         cases = []
         failed = skipped = 0
         for m, gated in self.measures.items():
+            text = self.labels.why if self.labels.stale else gated.sentence(self.candidate, m)
+            text = escape_controls(text)
+            is_allowed = self.allow_undecided and not gated.is_final and not self.labels.stale
             outcome = ""
-            reason = gated.shortfall.reason
-            text = f"Cannot pass: {reason}. {gated.sentence(m)}" if reason else gated.sentence(m)
-            text = escape_controls(self.labels.why if self.labels.stale else text)
-            has_failed = self.labels.stale or gated.verdict == "worse" or bool(reason)
-            if has_failed or (gated.verdict == "undecided" and not self.allow_undecided):
+            label = "undecided" if self.labels.stale else gated.label
+            if label == "worse" or (label == "undecided" and not is_allowed):
                 failed += 1
-                outcome = f"<failure message={quoteattr(gated.verdict)}>{escape(text)}</failure>"
-            elif gated.verdict == "undecided":
+                outcome = f"<failure message={quoteattr(label)}>{escape(text)}</failure>"
+            elif label == "undecided":
                 skipped += 1
                 outcome = f"<skipped message={quoteattr(text)}/>"
             name = quoteattr(f"{m}, margin {gated.margin:g}")
@@ -339,7 +392,7 @@ class Gate(Displayed):
         """Each difference with its interval, 0, and the margin."""
         rows = [
             Range(
-                f"{measure}: {gated.verdict}",
+                f"{measure}: {gated.label}",
                 gated.difference.expected,
                 *gated.bounds,
                 marker=-measure.sign * gated.margin,
@@ -350,6 +403,14 @@ class Gate(Displayed):
         return [
             RangeChart(title, rows, "difference", zero=True, caption=_chart_caption(self.measures))
         ]
+
+
+_METHOD = (
+    "difference: candidate − baseline; 95% CI over queries, or a bound if fewer than "
+    f"{MIN_QUERIES} differ.",
+    "passed: the low end is above −margin; worse: the high end is below 0, whatever the unjudged "
+    "documents are.",
+)
 
 
 def _chart_caption(measures: Iterable[Measure]) -> str:
@@ -385,42 +446,45 @@ def gate_sides(
     qrels: Qrels,
     baseline: Side,
     candidate: Side,
-    measures: Sequence[Measure],
     margins: Mapping[Measure, float],
     *,
     allow_undecided: bool = False,
     seed: int = 0,
+    groups: Mapping[str, int] | None = None,
 ) -> Gate:
-    """Return the gate of two sides."""
+    """Return the gate of two sides on the measures that have a margin."""
     before, after = baseline.evaluation, candidate.evaluation
     _check_same_judgments(qrels, before, after)
     names = (after.name, before.name)
     if names[0] == names[1]:
         names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
     pair = [after.renamed(names[0]), before.renamed(names[1])]
-    labels = labels_of(qrels, baseline, candidate)
-    differences = compare_evaluations(pair, seed=seed).pairs[0].measures
-    worst_cases = _worst_cases(qrels, baseline, candidate, measures)
-    sides = [
-        replace(side, evaluation=side.evaluation.renamed(name))
-        for side, name in zip((candidate, baseline), names, strict=True)
-    ]
-    gated = {m: _gated(qrels, sides, m, differences[m], margins[m]) for m in measures}
-    gated = {m: replace(g, **worst_cases.get(m, {})) for m, g in gated.items()}
-    if labels.stale:  # no value describes the candidate then
-        gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
-    missing = missing_queries(pair)
+    comparison = compare_evaluations(
+        pair, Tests(seed=seed), groups=groups, view=_worst_cases(qrels, baseline, candidate)
+    )
     return Gate(
         baseline=names[1],
         candidate=names[0],
-        measures=gated,
-        labels=labels,
+        measures={m: _gated(comparison, m, margin) for m, margin in margins.items()},
+        labels=compare_ids(qrels, baseline, candidate),
         allow_undecided=allow_undecided,
-        seed=seed,
-        evaluation=after,
-        missing=missing,
-        notes=tuple(merge_notes([before, after])),
+        comparison=comparison,
     )
+
+
+def _worst_cases(qrels: Qrels, baseline: Side, candidate: Side) -> WorstCases | None:
+    """Return a view of both runs for worst cases; None without both, or for condensed lists."""
+    policy = candidate.evaluation.policy
+    if baseline.run is None or candidate.run is None or policy.condensed:
+        return None
+    from rankproof.unjudged.bounds import WorstCases
+
+    view = WorstCases([candidate.run, baseline.run], qrels, policy)
+    try:
+        view.check(list(candidate.evaluation.outcomes))
+    except MeasureError:
+        return None
+    return view
 
 
 def _check_same_judgments(qrels: Qrels, before: Evaluation, after: Evaluation) -> None:
@@ -440,73 +504,143 @@ def _check_same_judgments(qrels: Qrels, before: Evaluation, after: Evaluation) -
         if side.relevant and now and side.relevant != now:
             raise InputError(
                 f"was measured with {side.relevant} relevant documents, and {owner} {now}: "
-                "the judgements have changed",
+                "the judgments have changed",
                 place=side.name,
                 remedy=f"evaluate {remedy} again",
             )
 
 
-def _gated(
-    qrels: Qrels, sides: Sequence[Side], measure: Measure, d: Difference, margin: float
-) -> Gated:
-    """Return the verdict on one measure; `sides` are the candidate and the baseline."""
-    candidate, baseline = sides
-    pair = [side.evaluation for side in sides]
+def _gated(comparison: Comparison, measure: Measure, margin: float) -> Gated:
+    """Return the verdict on one measure; the comparison is of candidate and baseline."""
+    difference = comparison.pairs[0].measures[measure]
+    m = comparison.pairs.measures.index(measure)
+    verdict = difference.verdict
+    assert verdict is not None
+    pair = comparison.evaluations
     values = aligned(pair, measure)["expected"]  # (2, Q)
-    difference = values[0] - values[1]
-    is_shared = ~np.isnan(difference)
-    difference = np.where(np.abs(difference) < ZERO, 0.0, difference)
-    bounds = d.ci or few_changes_bound(difference[is_shared])
-    low, high = _gains(bounds, measure.sign)
-    verdict: Verdict = "undecided"
-    if d.differing == 0 or low > -margin:
-        verdict = "passed"
-    elif high < 0:
-        verdict = "worse"
-    queries = pl.concat([e.queries for e in pair]).unique().sort()
-    lost = shortfall(qrels, baseline, candidate, measure, queries, values)
-    if lost.reason and verdict == "passed":
-        verdict = "undecided"
-    by_size = np.argsort(-np.abs(np.nan_to_num(difference)), kind="stable")
-    changed = [row for row in by_size if difference[row] and is_shared[row]]
-    deviation = float(difference[is_shared].std(ddof=1)) if is_shared.sum() > 1 else math.nan
-    gain = measure.sign * d.expected
-    distance = max(gain + margin, -gain)  # to 0 or to −margin, whichever is easier to exclude
-    needed = queries_needed(*map(np.array, (distance, deviation, d.differing / d.queries)))
-    is_unknown = bool(lost.reason) or deviation <= ROUNDING or needed <= d.queries
-    if verdict == "undecided" and is_unknown:
-        needed = np.array(math.nan)
+    bounds = verdict.ci or verdict.bound or (math.nan, math.nan)
+    lost = int(comparison.pairs.figures["lost_a"][0, m])
+    obstacle = _obstacle(comparison, measure, values, lost)
+    label, is_final = _decide(verdict, measure.sign, margin, bounds, comparison)
+    if (obstacle and label == "passed") or verdict.only_b:
+        label, is_final = "undecided", True
+    else:
+        obstacle = ""
+    is_shared = ~np.isnan(values[0] - values[1])
     return Gated(
-        verdict=verdict,
-        difference=d,
+        label=label,
+        difference=difference,
         baseline=float(values[1][is_shared].mean()),
         candidate=float(values[0][is_shared].mean()),
         margin=margin,
         bounds=bounds,
-        needed=count_or_none(float(needed)),
-        most=tuple(
-            (str(queries[int(row)]), float(difference[row])) for row in changed[:NAMED_QUERIES]
-        ),
-        shortfall=lost,
+        changed_most=_changed_most(pair, values),
+        obstacle=obstacle,
+        is_final=is_final,
+        grades=comparison.grades,
+        lost_relevant=lost,
+        queries_needed=_queries_needed(values, difference, margin, measure.sign)
+        if label == "undecided" and not is_final
+        else None,
     )
 
 
-def _worst_cases(
-    qrels: Qrels, baseline: Side, candidate: Side, measures: Sequence[Measure]
-) -> dict[Measure, dict[str, Any]]:
-    """Return, by measure, the fields of `Gated` about unjudged documents; {} without both lists."""
-    policy = candidate.evaluation.policy
-    if baseline.run is None or candidate.run is None or policy.condensed:
-        return {}
-    from rankproof.unjudged.bounds import WorstCases
+def _decide(
+    verdict: Verdict, sign: int, margin: float, bounds: Interval, comparison: Comparison
+) -> tuple[GateLabel, bool]:
+    """Return the label of one measure, and whether an undecided one stays so if allowed."""
+    low, _ = gains(bounds, sign)
+    if verdict.differing == 0 or low > -margin:
+        return "passed", False
+    if verdict.differing < MIN_QUERIES or verdict.family_ci is None:
+        return "undecided", False
+    if not gains(verdict.family_ci, sign)[1] < 0:
+        return "undecided", False
+    worst = verdict.worst_case
+    if _is_fully_judged(comparison) or comparison.evaluations[0].policy.condensed:
+        worst = verdict.family_ci
+    if worst is not None and gains(worst, sign)[1] < 0:
+        return "worse", False
+    if is_mostly_unjudged(comparison.evaluations):
+        return "worse", False
+    return "undecided", True
 
-    pair = [replace(candidate.run, name="candidate"), replace(baseline.run, name="baseline")]
-    fields: dict[Measure, dict[str, Any]] = {}
-    view = WorstCases(pair, qrels, policy)
-    for measure in measures:
-        with suppress(MeasureError):  # a measure without worst cases
-            view.check([measure])
-            bound, grades = view.pair_bound(0, 1, measure), view.grades([measure])
-            ends = {"holes": (bound.lowest, bound.highest), "holes_exact": bound.exact}
-            fields[measure] = {**ends, "grades": grades}
-    return fields
+
+def _is_fully_judged(comparison: Comparison) -> bool:
+    """True if every document of both top k is judged, so that worst cases are the interval."""
+    shares = [share for e in comparison.evaluations for share in e.judged.values()]
+    return bool(shares) and all(share == 1.0 for share in shares)
+
+
+def _obstacle(comparison: Comparison, measure: Measure, values: Any, lost: int) -> str:
+    """Return why the candidate cannot pass whatever the differences are; "" if it can."""
+    candidate, baseline = comparison.evaluations
+    verdict = comparison.pairs.verdict(0, comparison.pairs.measures.index(measure))
+    total = int((~np.isnan(values[1])).sum())
+    if verdict.only_b and candidate.policy.candidates_only:
+        return (
+            f"{candidate.name} lists no relevant document for {verdict.only_b:,} of "
+            f"{plural(total, 'query')}; rerank the same candidates, or gate without "
+            "--candidates-only"
+        )
+    if verdict.only_b:
+        is_missing = candidate.missing > baseline.missing
+        state = "missing from" if is_missing else "without a value in"
+        return f"{verdict.only_b:,} of {plural(total, 'query')} are {state} {candidate.name}"
+    if lost:
+        return (
+            f"{candidate.name} lists {plural(lost, 'relevant document')} fewer than "
+            f"{baseline.name}, in {plural(verdict.fewer_relevant[0], 'query')}; rerank the same "
+            "candidates, or gate without --candidates-only"
+        )
+    return _missing_gain(candidate, baseline, measure, values)
+
+
+def _missing_gain(
+    candidate: Evaluation, baseline: Evaluation, measure: Measure, values: Any
+) -> str:
+    """Return that missing queries, which count 0, look like gains where less is better."""
+    if not candidate.missing:
+        return ""
+    queries = pl.concat([candidate.queries, baseline.queries]).unique().sort()
+    is_missing = queries.is_in(candidate.missing_queries.implode()).to_numpy()
+    better = is_missing & (measure.sign * (values[0] - values[1]) > ZERO)
+    if not better.any():
+        return ""
+    return (
+        f"{candidate.name} lacks {plural(int(better.sum()), 'query')} of {baseline.name}, and a "
+        f"missing query, which counts 0, is better in {measure}; run it on all queries"
+    )
+
+
+def _changed_most(pair: Sequence[Evaluation], values: Any) -> tuple[tuple[str, float], ...]:
+    """Return the queries that changed most, with their differences."""
+    queries = pl.concat([e.queries for e in pair]).unique().sort()
+    difference = np.nan_to_num(values[0] - values[1])
+    by_size = np.argsort(-np.abs(difference), kind="stable")[:5]
+    return tuple(
+        (str(queries[int(row)]), float(difference[row]))
+        for row in by_size
+        if abs(difference[row]) > ZERO
+    )
+
+
+def _queries_needed(
+    values: Any, difference: Difference, margin: float, sign: int
+) -> tuple[int, int | None] | None:
+    """Return the fewest and the most queries to add until the gate decides; None if unknown."""
+    d = values[0] - values[1]
+    d = sign * d[~np.isnan(d)]
+    deviation = float(d.std(ddof=1)) if len(d) > 1 else math.nan
+    if difference.ci is None or not deviation > ZERO:
+        return None
+    fewest, most = queries_needed_range(
+        np.array(gains(difference.ci, sign)),
+        np.array(deviation),
+        np.array(difference.differing / difference.queries),
+        np.array(len(d)),
+        margin,
+    ).tolist()
+    if math.isinf(fewest) or fewest < 1:
+        return None
+    return int(fewest), None if math.isinf(most) else int(most)

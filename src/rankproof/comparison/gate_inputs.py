@@ -19,6 +19,7 @@ from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tabl
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
+from rankproof.unjudged.judged_share import attach_judged, with_judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def read_side(
                 return side
         return _evaluate_file(text, qrels, measures, policy, reading)
     run = source if isinstance(source, Run) else read_run(source, name=fallback)
-    return Side(evaluate_tables(run, qrels, measures, policy), run)
+    evaluation = evaluate_tables(run, qrels, with_judged(measures), policy)
+    return Side(attach_judged(evaluation, measures), run)
 
 
 def _evaluate_file(
@@ -86,8 +88,9 @@ def _evaluate_file(
     from rankproof.evaluation.streaming import evaluate_file
 
     whole: list[EvaluatedRun] = []
-    evaluation = evaluate_file(path, qrels, measures, policy, kept=whole, **reading)
-    return Side(evaluation, whole[0].run if whole else None)
+    wanted = with_judged(measures)
+    evaluation = evaluate_file(path, qrels, wanted, policy, kept=whole, **reading)
+    return Side(attach_judged(evaluation, measures), whole[0].run if whole else None)
 
 
 _SWEEP_FILE = "configurations.parquet"
@@ -168,18 +171,18 @@ def _parse_evaluation(run: dict[str, Any], policy: Policy) -> Evaluation:
     values = run["per_query"]
     queries = pl.Series("query", values["query"], dtype=pl.String)
 
-    def column(columns: dict[str, Any], name: str) -> Float:
-        numbers = [math.nan if x is None else float(x) for x in columns[name]]
-        if len(numbers) != len(queries):
-            raise ValueError(f"{len(numbers)} values of {len(queries)} queries")
-        return np.array(numbers, np.float64)
+    def numbers(column: Sequence[Any]) -> Float:
+        if len(column) != len(queries):
+            raise ValueError(f"{len(column)} values of {len(queries)} queries")
+        return np.array([math.nan if x is None else float(x) for x in column], np.float64)
 
     order = queries.arg_sort().to_numpy()
+    shares = {name: values.get("judged") for name, values in run.get("measures", {}).items()}
     outcomes = {}
     for measure, columns in values["measures"].items():
-        variance = column(columns, "variance")[order] if columns.get("variance") else None
+        variance = numbers(columns["variance"])[order] if columns.get("variance") else None
         expected, low, high, oblivious = (
-            column(columns, name)[order] for name in ("expected", "min", "max", "oblivious")
+            numbers(columns[name])[order] for name in ("expected", "min", "max", "oblivious")
         )
         outcomes[parse(measure)] = Outcomes(expected, low, high, oblivious, variance)
     return Evaluation(
@@ -189,10 +192,18 @@ def _parse_evaluation(run: dict[str, Any], policy: Policy) -> Evaluation:
         missing_queries=pl.Series("query", run.get("missing_queries", []), pl.String),
         unjudged_queries=pl.Series("query", run.get("unjudged_queries", []), pl.String),
         is_tied=np.array(values["tied"], np.bool_)[order] if values.get("tied") else None,
+        relevant_listed=None
+        if values.get("relevant_listed") is None
+        else np.array(values["relevant_listed"], np.int64)[order],
+        query_bounds={
+            parse(measure): (numbers(ends[0])[order], numbers(ends[1])[order])
+            for measure, ends in values.get("bounds", {}).items()
+        },
         policy=policy,
         dtype=str(run.get("score_dtype", "float64")),
         relevant=int(run.get("relevant", 0)),
         retrieved=int(run.get("retrieved", -1)),
+        judged={parse(name): share for name, share in shares.items() if share is not None},
     )
 
 

@@ -1,12 +1,7 @@
-"""Rank many runs on several measures, with intervals of ranks and significant differences.
+"""Rank many runs on several measures: means, ranks with intervals, and significant differences.
 
-All pairs of a measure are tested together by the randomized Tukey HSD test (Carterette 2012). If
-all runs were equally good, a query's values could belong to any of them, so runs are shuffled
-within each query. Two runs are significantly different if their means differ by more than the best
-and the worst run do in all but 5% of the shuffles. Holm is not usable here: with 556 runs its first
-step needs p < 3e-7, below the resolution of sampled sign flips. Two runs that differ on fewer than
-six queries are never significantly different: copies of one of them narrow the shuffled ranges
-without adding evidence.
+Every pair of runs has the verdict that `compare` gives it in the same call: all pairs and measures
+are one family. Means are over the queries that all runs average.
 """
 
 from __future__ import annotations
@@ -15,44 +10,45 @@ import glob
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from rankproof.comparison.pairs import aligned, missing_note, missing_queries
+from rankproof.comparison.differences import Tests, aligned, difference_columns, number_groups
+from rankproof.comparison.pair_tables import id_problems, next_step
+from rankproof.comparison.pairs import Pairs, missing_queries, query_sets_dict
+from rankproof.comparison.verdict import AHEAD, BEHIND, REASONS, Verdict
 from rankproof.data.sources import is_file, is_folder, is_pipe
-from rankproof.evaluation import Evaluation, Policy, merge_notes
+from rankproof.evaluation import Evaluation
+from rankproof.evaluation.checks import merge_notes
+from rankproof.evaluation.query_set import query_set_notes
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError, first_few, import_extra
-from rankproof.foundation.phrasing import plural
-from rankproof.foundation.progress import progress
-from rankproof.measures import Measure
+from rankproof.foundation.errors import InputError, first_few
+from rankproof.foundation.phrasing import amount, plural, signed
+from rankproof.measures import Measure, parse
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
-from rankproof.presentation.judged_column import NOTE, any_unjudged, bounds_clause
-from rankproof.presentation.lead_wording import ahead_clause
+from rankproof.presentation.judged_column import judged_note
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Cell, Column, Marked, Table
-from rankproof.statistics.intervals import MIN_QUERIES, mean_intervals
-from rankproof.statistics.randomization import tukey_p, tukey_ranges
+from rankproof.presentation.tables import Cell, Column, Marked, Table, span
+from rankproof.statistics.intervals import mean_intervals
 from rankproof.statistics.ranks import rank_intervals, ranks_of
+from rankproof.statistics.resampling import JOINT_RESAMPLES
 
 if TYPE_CHECKING:
+    from rankproof.statistics.groups import Groups
     from rankproof.unjudged.bounds import WorstCases
 
-SHUFFLES = 5_000
 ALPHA = 0.05
-
-_COLUMNS = (
-    *("expected", "min", "max", "oblivious", "low", "high", "rank", "rank_low", "rank_high"),
-    *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses", "judged"),
-)
+_MEASURES_SHOWN = 4  # as columns of the table
+_DRAWN = 40  # runs in a chart, best first
 _EQUAL = 1e-12  # means closer than this are equal
 _NOT_RUNS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # endings in a folder
+_MARK = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +73,24 @@ class Standing:
     ties: Int
     losses: Int
     judged: Float  # share of the top k that is judged; NaN: unknown
-    lowest: Float  # worst case over its unjudged documents; NaN: not requested
-    highest: Float
-    exact: Bool  # True if some grades reach these ends; else they are bounds
-    could_lead: Bool  # True if grades might put it ahead of the best run
-    lead_exact: Bool  # True if some grades do
-    queries: int
+    queries: int  # that all runs average
+    defined: int  # that some run averages
     best: int  # index of the run that the others are compared with, one of those with rank 1
+    behind_best: tuple[Verdict | None, ...]  # on the best run against each; None for the best
+
+    def is_worse(self, row: int) -> bool:
+        """True if the run is significantly worse than the best."""
+        verdict = self.behind_best[row]
+        return verdict is not None and verdict.label == "ahead"
+
+
+_COLUMNS = (
+    *("expected", "min", "max", "oblivious", "low", "high", "rank", "rank_low", "rank_high"),
+    *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses", "judged"),
+)
+_ARRAYS = tuple(
+    n for n in Standing.__slots__ if n not in ("queries", "defined", "best", "behind_best")
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,17 +106,13 @@ class Leaderboard(Displayed):
 
     runs: tuple[str, ...]  # in the order of rank
     measures: dict[Measure, Standing]
-    shuffles: int
+    evaluations: tuple[Evaluation, ...]  # in the order of rank
     seed: int
-    notes: tuple[str, ...] = field(default=())
+    depends_on: frozenset[str]  # what some verdict depends on
+    notes: tuple[str, ...] = ()
     grades: str = ""  # those that unjudged documents could have, if worst cases were computed
-    missing: Mapping[str, int] = field(default_factory=dict)  # judged queries, by run
-    policy: Policy = field(default_factory=Policy)
-    warnings: tuple[str, ...] = ()  # what the readers assumed
 
     def __getitem__(self, measure: str | Measure) -> Standing:
-        from rankproof.measures import parse
-
         return self.measures[parse(measure)]
 
     def __len__(self) -> int:
@@ -118,43 +121,14 @@ class Leaderboard(Displayed):
     def __repr__(self) -> str:
         return f"<leaderboard of {len(self.runs)} runs on {', '.join(map(str, self.measures))}>"
 
-    def __str__(self) -> str:
-        lines = []
-        for measure, s in self.measures.items():
-            first = [self.runs[row] for row in np.flatnonzero(s.rank == 1)]
-            leads = f"{first_few(first)} share the lead" if len(first) > 1 else f"{first[0]} leads"
-            similar = int((s.group_first == 1).sum()) - len(first)
-            others = f", not told apart from {plural(similar, 'other')}" if similar else ""
-            unjudged = self._unjudged_phrase(s)
-            lines.append(f"{measure}: {leads} with {s.expected[s.best]:.4f}{others}{unjudged}")
-        return "\n".join(lines)
-
-    def where_others_could_lead(self) -> Leaderboard:
-        """Return the leaderboard without worst cases, unless they could change who leads."""
-        if any(s.could_lead.any() for s in self.measures.values()):
-            return self
-        unknown = np.full(len(self.runs), np.nan)
-        no_run = np.zeros(len(self.runs), np.bool_)
-        measures = {
-            m: replace(s, lowest=unknown, highest=unknown, could_lead=no_run)
-            for m, s in self.measures.items()
-        }
-        return replace(self, measures=measures, grades="")
-
-    def _unjudged_phrase(self, s: Standing) -> str:
-        """Return what unjudged documents could change about the lead, in words."""
-        others = [
-            (self.runs[row], bool(s.lead_exact[row]))
-            for row in np.flatnonzero(s.could_lead).tolist()
-        ]
-        if not others and (np.isnan(s.lowest).all() or (s.judged == 1).all()):
-            return ""
-        if not others:
-            return "; no grade of unjudged documents puts another ahead"
-        return f"; unjudged documents {ahead_clause(others)}"
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of judged queries that each run lacks, for runs that lack some."""
+        return missing_queries(self.evaluations)
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof leaderboard --format json` prints."""
+        missing = self.missing
         return {
             "runs": [
                 {
@@ -163,31 +137,132 @@ class Leaderboard(Displayed):
                 }
                 for row, name in enumerate(self.runs)
             ],
-            "test": "randomised Tukey HSD",
+            "test": "max-T of bootstrap-t",
             "alpha": ALPHA,
-            **plain_fields(self, "shuffles", "seed", "notes", *(["grades"] if self.grades else [])),
-            **({"missing": dict(self.missing)} if self.missing else {}),
-            "policy": self.policy.to_dict(),
+            "resamples": JOINT_RESAMPLES,
+            **plain_fields(self, "seed", "notes", *(["grades"] if self.grades else [])),
+            "query_sets": query_sets_dict(self.evaluations),
+            **({"missing": missing} if missing else {}),
+            "policy": self.evaluations[0].policy.to_dict(),
         }
 
     @property
-    def file_warnings(self) -> list[str]:
-        """Judged queries that runs lack."""
-        return missing_note(self.missing, self.policy)
+    def warnings(self) -> list[str]:
+        """What the readers assumed."""
+        return merge_notes(self.evaluations)
+
+    # ------------------------------------------------------------------------------ words
 
     def summary(self) -> Summary:
-        """The best run, and what its lead depends on."""
-        return Summary(notes=str(self).splitlines())
+        """The best run on each measure, and which runs are significantly worse."""
+        policy = self.evaluations[0].policy
+        problems = id_problems(self.evaluations)
+        answers = [self._answer(m, s) for m, s in self.measures.items()]
+        sets = {e.name: {str(m): e.query_set(m) for m in e} for e in self.evaluations}
+        judged = judged_note({e.name: e.judged for e in self.evaluations}, policy.condensed)
+        notes = [
+            *query_set_notes(sets),
+            *self.notes,
+            *self._mark_note(),
+            *self._tie_note(),
+            *judged,
+            *policy.changes(),
+        ]
+        dtype = " or ".join(dict.fromkeys(e.dtype for e in self.evaluations))
+        return Summary.of(
+            "\n".join([*problems, *answers]),
+            notes,
+            next_step="" if problems else next_step(self.evaluations, set(self.depends_on)),
+            details=[*policy.definitions(dtype), *_METHOD],
+        )
+
+    def _answer(self, measure: Measure, s: Standing) -> str:
+        """Return who is best, and whom it is significantly ahead of."""
+        leaders = [self.runs[row] for row in np.flatnonzero(s.rank == 1)]
+        queries = plural(s.queries, "query")
+        if s.queries < s.defined:
+            queries = f"the {s.queries} of {plural(s.defined, 'query')} that all runs have"
+        over = f"{measure} over {queries}"
+        if len(leaders) > 1:
+            return f"{over}: {first_few(leaders)} share the lead with {s.expected[s.best]:.4f}."
+        others = [row for row in range(len(self.runs)) if row != s.best]
+        rivals = [self.runs[row] for row in others if not s.is_worse(row)]
+        if not rivals:
+            return f"{over}: {leaders[0]} is best, significantly ahead of all others."
+        if len(rivals) == len(others):
+            return f"{over}: {leaders[0]} is best, not significantly ahead of any other."
+        return f"{over}: {leaders[0]} is best, not significantly ahead of {first_few(rivals)}."
+
+    def _mark_note(self) -> list[str]:
+        """Return what the mark means, if some runs carry it."""
+        marked = [s.is_worse(row) for s in self.measures.values() for row in range(len(self.runs))]
+        if not any(marked):
+            return []
+        of = "" if len(self.measures) == 1 else " of the column"
+        return [f"{_MARK} worse than the best{of}, p < .05 over all comparisons together."]
+
+    def _tie_note(self) -> list[str]:
+        """Return which ranks the order of ties as listed would change."""
+        first = next(iter(self.measures.values()))
+        changed = int((first.oblivious_rank != first.rank).sum())
+        if not changed:
+            return []
+        return [f"As listed, ties would give {plural(changed, 'run')} another rank."]
+
+    # ------------------------------------------------------------------------------ tables
 
     def tables(self) -> list[Table]:
-        """The runs, best first."""
-        return [self.table()]
+        """The runs, best first: one measure in detail, or the means on several."""
+        return [self._detail_table() if len(self.measures) == 1 else self._mean_table()]
 
-    def tables_for(self, form: str) -> list[Table]:
-        """Every value in CSV; in LaTeX and Markdown the values and marks that papers print."""
-        if form == "csv":
-            return [self.full_table()]
-        return [self.table(full=form not in ("latex", "md"))]
+    def full_tables(self) -> list[Table]:
+        """A row for each run, every value of every measure a number: for files and frames."""
+        columns = [Column("run", "text")]
+        columns += [
+            Column(str(m) if name == "expected" else f"{m} {name.replace('_', ' ')}")
+            for m in self.measures
+            for name in _COLUMNS
+        ]
+        columns += Column.each("missing", "unjudged queries")
+        parts = [getattr(s, name).tolist() for s in self.measures.values() for name in _COLUMNS]
+        parts += [[e.missing for e in self.evaluations], [e.unjudged for e in self.evaluations]]
+        return [Table(columns, list(zip(self.runs, *parts, strict=True)))]
+
+    def _detail_table(self) -> Table:
+        """Return rank, mean, distance to the best with its interval, and queries won and lost."""
+        (measure, s), *_ = self.measures.items()
+        columns = [
+            Column("#"),
+            Column("run", "text", folds=True),
+            Column(str(measure)),
+            Column("behind best (95% CI)", "text"),
+            Column("won/tied/lost", "text", drop=1),
+        ]
+        rows: list[list[Cell]] = [
+            [
+                int(s.rank[row]),
+                name,
+                Marked(float(s.expected[row]), bool(s.rank[row] == 1)),
+                _distance(s, row),
+                "" if row == s.best else f"{s.wins[row]}/{s.ties[row]}/{s.losses[row]}",
+            ]
+            for row, name in enumerate(self.runs)
+        ]
+        return Table(columns, rows)
+
+    def _mean_table(self) -> Table:
+        """Return the means on all measures, marked where a run is worse than the best."""
+        first = next(iter(self.measures.values()))
+        columns = [Column("#"), Column("run", "text", folds=True)]
+        cells: list[list[Cell]] = [first.rank.tolist(), list(self.runs)]
+        for number, (measure, s) in enumerate(self.measures.items()):
+            columns.append(Column(str(measure), drop=max(0, number - _MEASURES_SHOWN + 1)))
+            cells.append([_marked(s, row) for row in range(len(self.runs))])
+        return Table(columns, list(zip(*cells, strict=True)))
+
+    def to_polars(self) -> pl.DataFrame:
+        """Every value of every run as a polars frame."""
+        return pl.DataFrame(self.full_tables()[0].plain())
 
     def figures(self) -> dict[str, float]:
         """The expected values, as "run/measure"."""
@@ -196,109 +271,6 @@ class Leaderboard(Displayed):
             for measure, standing in self.measures.items()
             for row, run in enumerate(self.runs)
         }
-
-    def table(self, full: bool = True) -> Table:
-        """Return a row for each run; `full` adds details of the first measure."""
-        first = next(iter(self.measures.values()))
-        shares = [tuple(s.judged.tolist()) for s in self.measures.values()]
-        has_unjudged = any_unjudged(share for column in shares for share in column)
-        shared_judged = has_unjudged and len(set(shares)) == 1  # one column for all measures
-        columns = [Column("rank"), Column("run", "text", folds=True)]
-        cells: list[list[Cell]] = [first.rank.tolist(), list(self.runs)]
-        for measure, s in self.measures.items():
-            for column, values in self._measure_columns(measure, s):
-                columns.append(column)
-                cells.append(values)
-            if has_unjudged and not shared_judged:
-                columns.append(Column(f"judged ({measure})"))
-                cells.append(s.judged.tolist())
-        if shared_judged:
-            columns.append(Column("judged"))
-            cells.append(first.judged.tolist())
-        if full:
-            for column, values in self._detail_columns(first):
-                columns.append(column)
-                cells.append(values)
-        rows = list(zip(*cells, strict=True))
-        return Table(columns, rows, notes=self._table_notes(has_unjudged))
-
-    def _measure_columns(self, measure: Measure, s: Standing) -> list[tuple[Column, list[Cell]]]:
-        """Return the columns of one measure: means, and ranges over ties and unjudged documents."""
-        rows = range(len(self.runs))
-        columns: list[tuple[Column, list[Cell]]] = [
-            (Column(str(measure)), [_marked(s, row) for row in rows])
-        ]
-        if (s.max - s.min > 5e-5).any():
-            ends = [(f"{s.min[row]:.4f}", f"{s.max[row]:.4f}") for row in rows]
-            ranges: list[Cell] = [f"{low}–{high}" if low != high else "" for low, high in ends]
-            columns.append((Column(f"{measure} over ties", "text", drop=2), ranges))
-        if not np.isnan(s.lowest).all():
-            worst: list[Cell] = [f"{s.lowest[row]:.4f}–{s.highest[row]:.4f}" for row in rows]
-            columns.append((Column(f"{measure} over holes", "text", drop=5), worst))
-        return columns
-
-    def _detail_columns(self, s: Standing) -> list[tuple[Column, list[Cell]]]:
-        """Return rank intervals, groups and query counts of the first measure."""
-        rows = range(len(self.runs))
-        columns: list[tuple[Column, list[Cell]]] = [
-            (
-                Column("rank 95%", "text", drop=4),
-                [_span(s.rank_low[row], s.rank_high[row]) for row in rows],
-            ),
-            (
-                Column("group", "text", drop=6),
-                [_span(s.group_first[row], s.group_last[row]) for row in rows],
-            ),
-            (
-                Column("w/t/l", "text", drop=3),
-                [f"{s.wins[row]}/{s.ties[row]}/{s.losses[row]}" for row in rows],
-            ),
-        ]
-        if (s.oblivious_rank != s.rank).any():
-            columns.append((Column("oblivious rank", drop=1), s.oblivious_rank.tolist()))
-        return columns
-
-    def _table_notes(self, has_unjudged: bool) -> list[str]:
-        """Return what the columns and marks of the table mean."""
-        lead, first = next(iter(self.measures.items()))
-        notes = [
-            f"rank, its 95% interval over queries, group and w/t/l are those of {lead}; group: "
-            "the ranks that a run is not told apart from; w/t/l: queries won, tied and lost "
-            f"against {self.runs[first.best]}",
-            f"† worse than the best of the column, p < {ALPHA:g}: Tukey's HSD over all pairs, "
-            f"{self.shuffles:,} shuffles of runs within queries; {MIN_QUERIES} queries must differ",
-        ]
-        if has_unjudged:
-            notes.append(NOTE)
-        if not np.isnan(first.lowest).all():
-            bounded = bounds_clause(str(m) for m, s in self.measures.items() if not s.exact.all())
-            notes.append(
-                "over holes: the ends over every grade that a run's unjudged documents in the top "
-                f"k could have, {self.grades}{bounded}; all other unjudged documents stay not "
-                "relevant"
-            )
-        return [*notes, *self.notes]
-
-    def full_table(self) -> Table:
-        """A row for each run, every figure of every measure a number: for files and frames."""
-        columns = [Column("run", "text")]
-        columns += [
-            Column(str(m) if name == "expected" else f"{m} {name.replace('_', ' ')}")
-            for m in self.measures
-            for name in _COLUMNS
-        ]
-        parts = [getattr(s, name).tolist() for s in self.measures.values() for name in _COLUMNS]
-        return Table(columns, list(zip(self.runs, *parts, strict=True)))
-
-    def to_polars(self) -> pl.DataFrame:
-        """Every figure of every run as a polars frame."""
-        return pl.DataFrame(self.full_table().plain())
-
-    def to_pandas(self) -> Any:
-        """Every figure of every run as a pandas frame."""
-        return import_extra("pandas", "a pandas frame", "report").DataFrame(
-            self.full_table().plain()
-        )
 
     def charts(self) -> list[Chart]:
         """For each measure the means with their intervals, best first."""
@@ -311,54 +283,68 @@ class Leaderboard(Displayed):
                     float(s.expected[row]),
                     float(s.low[row]),
                     float(s.high[row]),
-                    group=int(s.group_first[row] > 1),
+                    group=int(s.is_worse(row)),
                     tip=f"{self.runs[row]}: {s.expected[row]:.4f}, rank {s.rank[row]} "
-                    f"({_span(s.rank_low[row], s.rank_high[row])})",
+                    f"({span(int(s.rank_low[row]), int(s.rank_high[row]))})",
                 )
                 for row in order.tolist()
             ]
-            groups = ["not significantly different from the best", "significantly different"]
+            groups = ["not significantly worse than the best", "significantly worse"]
             axis = f"{measure}, 95% over queries"
             charts.append(RangeChart(f"Runs by {measure}", rows, axis, groups=groups))
         return charts
 
 
-_DRAWN = 40  # runs in a chart, best first
-_MEANS = ("expected", "min", "max", "oblivious")
-_RUN_COLUMNS = [name for name in Standing.__slots__ if name not in ("queries", "best")]
+_METHOD = (
+    "behind best: mean difference over the queries that both runs average; the 95% CI holds "
+    "together for all pairs and measures of the call.",
+    "won/tied/lost: queries on which the run is better than, level with, worse than the best.",
+)
+
+
+def _distance(s: Standing, row: int) -> str:
+    """Return how far a run is behind the best, with the interval and the mark."""
+    verdict = s.behind_best[row]
+    if verdict is None:
+        return ""
+    ends = verdict.family_ci or verdict.bound
+    mark = _MARK if s.is_worse(row) else ""
+    if ends is None:
+        return f"{amount(abs(verdict.estimate))}{mark}"
+    sign = 1 if verdict.estimate >= 0 else -1
+    low, high = sorted(sign * end for end in ends)
+    text = f"{low:.4f}–{high:.4f}" if low >= 0 else f"{signed(low)} to {signed(high)}"
+    return f"{abs(verdict.estimate):.4f} ({text}){mark}"
+
+
+def _marked(s: Standing, row: int) -> Marked:
+    """Return a run's mean, bold for the best, with a mark if it is significantly worse."""
+    mark = _MARK if s.is_worse(row) else ""
+    return Marked(float(s.expected[row]), bool(s.rank[row] == 1), mark)
 
 
 def _run_values(s: Standing, row: int) -> dict[str, Any]:
     """Return the values of one run as JSON has them."""
-    own = {name: getattr(s, name)[row].item() for name in _RUN_COLUMNS}
-    values = {
-        **{name: own[name] for name in _MEANS},
-        "ci": [own["low"], own["high"]],  # null for a single query
-        "rank": own["rank"],
-        "rank_ci": [own["rank_low"], own["rank_high"]],
-        "oblivious_rank": own["oblivious_rank"],
-        "group": [own["group_first"], own["group_last"]],
-        "worse_than": own["above"],
-        "better_than": own["below"],
-        **{name: own[name] for name in ("wins", "ties", "losses")},
-        "queries": s.queries,
-        "judged": own["judged"],
-    }
-    if not np.isnan(s.lowest).all():
-        values |= {"holes": [own["lowest"], own["highest"]], "exact": own["exact"]}
-        values |= {"could_lead": own["could_lead"], "lead_exact": own["lead_exact"]}
-    return dict(plain(values))
-
-
-def _span(low: Any, high: Any) -> str:
-    """Return "2–5", or "2" where both are equal."""
-    return f"{low}–{high}" if low != high else f"{low}"
-
-
-def _marked(s: Standing, row: int) -> Marked:
-    """Return a run's mean, bold for the best, with † if it is significantly worse."""
-    mark = "†" if s.group_first[row] > 1 else ""
-    return Marked(float(s.expected[row]), bool(s.rank[row] == 1), mark)
+    values = {name: getattr(s, name)[row].item() for name in _ARRAYS}
+    verdict = s.behind_best[row]
+    return dict(
+        plain(
+            {
+                **{name: values[name] for name in ("expected", "min", "max", "oblivious")},
+                "ci": [values["low"], values["high"]],  # null for a single query
+                "rank": values["rank"],
+                "rank_ci": [values["rank_low"], values["rank_high"]],
+                "oblivious_rank": values["oblivious_rank"],
+                "group": [values["group_first"], values["group_last"]],
+                "worse_than": values["above"],
+                "better_than": values["below"],
+                **{name: values[name] for name in ("wins", "ties", "losses")},
+                "queries": s.queries,
+                "judged": values["judged"],
+                "best_against_it": None if verdict is None else verdict.to_dict(),
+            }
+        )
+    )
 
 
 def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
@@ -396,173 +382,125 @@ def rank_evaluations(
     evaluations: Sequence[Evaluation],
     *,
     seed: int = 0,
-    holes: WorstCases | None = None,
+    groups: Mapping[str, int] | None = None,
+    view: WorstCases | None = None,
 ) -> Leaderboard:
     """Return the leaderboard of evaluations with the same judgments and measures.
 
-    `holes` is a view of the same runs, in this order, for worst cases over unjudged documents.
+    `groups` numbers the source of each query; `view` has the same runs, in this order, for worst
+    cases over unjudged documents.
     """
     if len(evaluations) < 2:
         raise InputError("one run makes no leaderboard", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
-    aligned_values = [aligned(evaluations, m) for m in measures]
-    missing = missing_queries(evaluations)
-    notes = missing_note(missing, evaluations[0].policy)
-    columns: list[Float] = []
-    shared: list[Bool] = []  # (Q,) by measure: queries for which all runs have a value
-    for m, values in zip(measures, aligned_values, strict=True):
+    first, second = np.triu_indices(len(evaluations), 1)
+    tests = Tests(seed=seed, p_values=False, ties=False)
+    figures, _ = difference_columns(evaluations, first, second, tests, groups=groups, view=view)
+    pairs = Pairs(tuple(e.name for e in evaluations), measures, first, second, figures)
+    standings = {}
+    for m, measure in enumerate(measures):
+        values = aligned(evaluations, measure)
         is_shared: Bool = np.asarray(~np.isnan(values["expected"]).any(axis=0))
-        if not is_shared.any():
-            raise InputError(
-                f"{m} is defined on no query that all runs share",
-                remedy="check the runs, or leave the measure out",
-            )
+        _check_shared(is_shared, measure)
+        queries = pl.concat([e.queries for e in evaluations]).unique().sort()
+        group_of = number_groups(queries.filter(pl.Series(is_shared)), groups)
+        shared = {name: column[:, is_shared] for name, column in values.items()}
+        standing = _standing(shared, measure, group_of, seed)
         defined = int((~np.isnan(values["expected"])).any(axis=0).sum())
-        count = int(is_shared.sum())
-        if defined > count:
-            notes.append(f"{m}: over the {count} of {plural(defined, 'query')} that all runs share")
-        shared.append(is_shared)
-        columns.append(values["expected"][:, is_shared])
-    ranges = _shuffled_ranges(columns, shared, seed)
-    standings = {
-        m: _standing(values, is_shared, shuffled, seed, m)
-        for m, values, is_shared, shuffled in zip(
-            measures, aligned_values, shared, ranges, strict=True
+        judged = np.array([e.judged.get(measure, math.nan) for e in evaluations])
+        standings[measure] = _with_verdicts(
+            replace(standing, judged=judged, defined=defined), pairs, m
         )
-    }
-    standings = {m: _with_unjudged(s, m, evaluations, holes) for m, s in standings.items()}
-    notes += [f"{m}: less is better" for m in measures if m.sign < 0]
-    first = standings[measures[0]]
-    by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
-    dtypes = dict.fromkeys(e.dtype for e in evaluations)
-    notes += evaluations[0].policy.definitions(" or ".join(dtypes))
+    by_rank = np.lexsort((np.arange(len(evaluations)), standings[measures[0]].rank))
+    bits = figures["reasons"].astype(np.int64)
     return Leaderboard(
         runs=tuple(evaluations[row].name for row in by_rank.tolist()),
         measures={m: _reordered(s, by_rank) for m, s in standings.items()},
-        shuffles=SHUFFLES,
+        evaluations=tuple(evaluations[row] for row in by_rank.tolist()),
         seed=seed,
-        notes=tuple(notes),
-        grades="" if holes is None else holes.grades(measures),
-        missing=missing,
-        policy=evaluations[0].policy,
-        warnings=tuple(merge_notes(evaluations)),
+        depends_on=frozenset(n for at, n in enumerate(REASONS) if (bits >> at & 1).any()),
+        notes=tuple(f"{m}: less is better." for m in measures if m.sign < 0),
+        grades="" if view is None else view.grades(measures),
     )
 
 
-def _shuffled_ranges(columns: list[Float], shared: list[Bool], seed: int) -> list[Float]:
-    """Return the shuffled ranges of each measure; equal sets of queries share their shuffles."""
-    by_queries: dict[bytes, list[int]] = {}
-    for m, is_shared in enumerate(shared):
-        by_queries.setdefault(is_shared.tobytes(), []).append(m)
-    ranges: dict[int, Float] = {}
-    with progress("shuffling", len(by_queries)):
-        for numbers in by_queries.values():
-            rows = tukey_ranges([columns[m] for m in numbers], seed=seed, permutations=SHUFFLES)
-            ranges.update(zip(numbers, rows, strict=True))
-    return [ranges[m] for m in range(len(columns))]
+def _check_shared(is_shared: Bool, measure: Measure) -> None:
+    """Refuse a measure that is defined on no query of all runs."""
+    if not is_shared.any():
+        raise InputError(
+            f"{measure} is defined on no query that all runs share",
+            remedy="check the runs, or drop the measure",
+        )
 
 
 def _standing(
-    aligned_values: dict[str, Float], is_shared: Bool, ranges: Float, seed: int, measure: Measure
+    values: dict[str, Float], measure: Measure, groups: Groups | None, seed: int
 ) -> Standing:
-    """Return the values of all runs over the queries that they share, judged shares unknown."""
-    values = {name: column[:, is_shared] for name, column in aligned_values.items()}
+    """Return the values of all runs over the queries that they share, without verdicts."""
+    queries = values["expected"].shape[1]
     sign = measure.sign
-    queries = int(is_shared.sum())
     means = {  # exact sums, rounded once, as `evaluate` computes them
         name: np.array([math.fsum(row) / queries for row in values[name].tolist()])
         for name in ("expected", "min", "max", "oblivious")
     }
-    ends = mean_intervals(values["expected"], measure.upper)
-    gain = sign * means["expected"]
-    rank = ranks_of(gain)
-    runs = len(rank)
-    few_differ = np.stack([_differs_on_few(values["expected"], row) for row in range(runs)])
-    rank_low, rank_high = rank_intervals(sign * values["expected"], seed=seed)
-    # A difference is significant if it exceeds the shuffled range in all but 5% of the shuffles;
-    # the smallest such difference is the same for all pairs.
-    loss = gain[None] - gain[:, None]  # (R, R) of each run to each other
-    is_significant = ~few_differ & (np.abs(loss) > _critical_difference(ranges))
+    ends = mean_intervals(values["expected"], measure.upper, groups)
+    rank = ranks_of(sign * means["expected"])
+    rank_low, rank_high = rank_intervals(sign * values["expected"], groups, seed)
     best = int(np.argmin(rank))
     lead = sign * (values["expected"] - values["expected"][best])
-    unknown = np.full(runs, np.nan)
+    none = np.zeros(len(rank), np.int64)
     return Standing(
         **means,
         low=ends[:, 0],
         high=ends[:, 1],
         rank=rank,
-        rank_low=rank_low,
-        rank_high=rank_high,
+        rank_low=np.minimum(rank_low, rank),
+        rank_high=np.maximum(rank_high, rank),
         oblivious_rank=ranks_of(sign * means["oblivious"]),
-        group_first=np.where(is_significant, runs, rank).min(axis=1),
-        group_last=np.where(is_significant, 0, rank).max(axis=1),
-        above=(is_significant & (loss > 0)).sum(axis=1),
-        below=(is_significant & (loss < 0)).sum(axis=1),
+        group_first=rank,
+        group_last=rank,
+        above=none,
+        below=none,
         wins=(lead > _EQUAL).sum(axis=1),
         ties=(np.abs(lead) <= _EQUAL).sum(axis=1),
         losses=(lead < -_EQUAL).sum(axis=1),
-        judged=unknown,
-        lowest=unknown,
-        highest=unknown,
-        exact=np.ones(runs, np.bool_),
-        could_lead=np.zeros(runs, np.bool_),
-        lead_exact=np.ones(runs, np.bool_),
+        judged=np.full(len(rank), np.nan),
         queries=queries,
+        defined=queries,
         best=best,
+        behind_best=(None,) * len(rank),
     )
 
 
-def _differs_on_few(values: Float, run: int) -> Bool:
-    """Return (R,) which rows of (R, Q) differ from one row on fewer than six queries."""
-    is_few: Bool = (np.abs(values - values[run]) > _EQUAL).sum(axis=1) < MIN_QUERIES
-    return is_few
-
-
-def _with_unjudged(
-    s: Standing, measure: Measure, evaluations: Sequence[Evaluation], view: WorstCases | None
-) -> Standing:
-    """Add judged shares, and with a view the worst cases over unjudged documents."""
-    s = replace(s, judged=np.array([e.judged.get(measure, math.nan) for e in evaluations]))
-    if view is None:
-        return s
-    view.check([measure])
-    runs = range(len(evaluations))
-    bounds = [view.run_bound(run, measure, shared=True) for run in runs]
-
-    def could_lead(run: int) -> tuple[bool, bool]:
-        """Return whether grades might put a run ahead of the best one where ties alone cannot, and
-        whether some grades do."""
-        if run == s.best:
-            return False, True
-        a, b = (run, s.best) if measure.sign > 0 else (s.best, run)
-        by_ties = max(0.0, float(s.max[a] - s.min[b]))
-        bound = view.pair_bound(a, b, measure, shared=True)
-        return bound.highest > by_ties + _EQUAL, bound.exact
-
-    might_lead, is_reached = zip(*map(could_lead, runs), strict=True)
+def _with_verdicts(s: Standing, pairs: Pairs, m: int) -> Standing:
+    """Add the groups of runs that do not differ significantly, and the verdicts on the best."""
+    runs = len(s.rank)
+    is_better = np.zeros((runs, runs), np.bool_)  # row significantly better than column
+    label = pairs.figures["label"][:, m]
+    ahead, behind = label == AHEAD, label == BEHIND
+    is_better[pairs.first[ahead], pairs.second[ahead]] = True
+    is_better[pairs.second[behind], pairs.first[behind]] = True
+    is_different = is_better | is_better.T
+    verdicts: list[Verdict | None] = [None] * runs
+    for row in np.flatnonzero((pairs.first == s.best) | (pairs.second == s.best)).tolist():
+        verdict = pairs.verdict(row, m)
+        if pairs.first[row] == s.best:
+            verdicts[int(pairs.second[row])] = verdict
+        else:
+            verdicts[int(pairs.first[row])] = verdict.reversed()
     return replace(
         s,
-        lowest=np.array([b.lowest for b in bounds]),
-        highest=np.array([b.highest for b in bounds]),
-        exact=np.array([b.exact for b in bounds]),
-        could_lead=np.array(might_lead, np.bool_),
-        lead_exact=np.array(is_reached, np.bool_),
+        group_first=np.where(is_different, runs, s.rank).min(axis=1),
+        group_last=np.where(is_different, 0, s.rank).max(axis=1),
+        above=is_better.sum(axis=0),
+        below=is_better.sum(axis=1),
+        behind_best=tuple(verdicts),
     )
-
-
-def _critical_difference(ranges: Float) -> float:
-    """Return the largest difference of means that is not significant (p ≥ α)."""
-    size = len(ranges)
-    # (#{range ≥ d} + 1)/(size + 1) < α  ⇔  #{range ≥ d} < α(size + 1) − 1
-    allowed = int(np.ceil(ALPHA * (size + 1) - 1.0)) - 1  # ranges that may reach it
-    if allowed < 0:
-        return float(np.inf)
-    limit = float(ranges[size - 1 - allowed])
-    assert tukey_p(np.array(limit), ranges) >= ALPHA
-    return max(limit * (1.0 + 1e-9), _EQUAL)
 
 
 def _reordered(s: Standing, by_rank: Int) -> Standing:
     """Return the values with the runs in another order."""
-    columns = {name: getattr(s, name)[by_rank] for name in _RUN_COLUMNS}
-    return replace(s, **columns, best=int(np.flatnonzero(by_rank == s.best)[0]))
+    columns = {name: getattr(s, name)[by_rank] for name in _ARRAYS}
+    verdicts = tuple(s.behind_best[row] for row in by_rank.tolist())
+    best = int(np.flatnonzero(by_rank == s.best)[0])
+    return replace(s, **columns, best=best, behind_best=verdicts)

@@ -1,82 +1,375 @@
-"""A comparison of several runs for people: a matrix for each measure, and what is still open."""
+"""What is shown of a comparison: the answer, a table for two runs, matrices for more."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankproof.foundation.phrasing import plural, signed
-from rankproof.presentation.judged_column import CONDENSED, NOTE, any_unjudged
-from rankproof.presentation.lead_wording import dependence_verb
+import numpy as np
+
+from rankproof.comparison.verdict import (
+    AHEAD,
+    BEHIND,
+    LABELS,
+    MOSTLY_UNJUDGED,
+    REASONS,
+    Verdict,
+)
+from rankproof.evaluation.query_set import query_set_notes
+from rankproof.foundation.phrasing import amount, out_of, plural, signed
+from rankproof.presentation.judged_column import any_unjudged, judged_note
+from rankproof.presentation.lead_wording import ZERO
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from rankproof.comparison.pairs import Comparison, Difference
+    from rankproof.comparison.pairs import Comparison, Pair
+    from rankproof.evaluation import Evaluation
     from rankproof.measures import Measure
 
-_SENTENCES = 20  # pairs put in words
-_SIGNIFICANT = 0.05
+_MATRIX_RUNS = 6  # of more runs, each is compared with the best alone
+_MARK = "*"
 
 
-def matrix_tables(comparison: Comparison) -> list[Table]:
-    """A matrix for each measure; what changes how all are read stands below the last."""
-    tables = [_matrix(comparison, measure) for measure in comparison.pairs.measures]
-    tables[-1] = replace(tables[-1], notes=[*tables[-1].notes, *comparison.notes])
-    return tables
+# ------------------------------------------------------------------------------------- words
 
 
-def _matrix(comparison: Comparison, measure: Measure) -> Table:
-    """Row minus column, with what ties and chance leave of it."""
-    names = [evaluation.name for evaluation in comparison.evaluations]
-    differences = {(pair.a, pair.b): pair.measures[measure] for pair in comparison.pairs}
-    rows: list[tuple[Cell, ...]] = [
-        (row, *(_matrix_cell(differences, row, column) for column in names)) for row in names
+def comparison_summary(comparison: Comparison) -> Summary:
+    """Return the verdict on two runs, or what the comparison of several shows."""
+    problems = [
+        f"Undecided: in {e.name} {e.id_problem}" for e in comparison.evaluations if e.id_problem
     ]
-    notes = [
-        "row − column, expected; * p < 0.05 after Holm; "
-        "~ which is ahead rests on tie order; ! one tie-break reverses the expectation"
+    two_runs = len(comparison.pairs) == 1
+    answers = (_pair_answers if two_runs else _family_answers)(comparison)
+    if problems and two_runs:
+        answers = []
+    notes = [*(_pair_notes(comparison) if two_runs else _family_notes(comparison))]
+    sets = {e.name: {str(m): e.query_set(m) for m in e} for e in comparison.evaluations}
+    notes = [*query_set_notes(sets), *notes, *comparison.evaluations[0].policy.changes()]
+    dtype = " or ".join(dict.fromkeys(e.dtype for e in comparison.evaluations))
+    return Summary.of(
+        "\n".join([*problems, *answers]),
+        notes,
+        next_step="" if problems else next_step(comparison.evaluations, reasons(comparison)),
+        details=[*comparison.evaluations[0].policy.definitions(dtype), *_METHOD],
+    )
+
+
+def id_problems(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Return a sentence for each run whose ids are not those of the judgments."""
+    return [f"Undecided: in {e.name} {e.id_problem}" for e in evaluations if e.id_problem]
+
+
+_METHOD = (
+    "difference: mean over the queries that both runs average, of the expectation over ties.",
+    "95% CI: of the mean difference, holding together for all pairs and measures of the call.",
+    "p: paired randomization test, which takes differences to be symmetric about 0.",
+)
+
+
+def reasons(comparison: Comparison) -> set[str]:
+    """Return everything that some verdict of the comparison depends on."""
+    bits = comparison.pairs.figures["reasons"].astype(np.int64)
+    return {name for at, name in enumerate(REASONS) if (bits >> at & 1).any()}
+
+
+def is_mostly_unjudged(evaluations: Sequence[Evaluation]) -> bool:
+    """True if so little of the top k is judged that worst cases say nothing."""
+    shares = [share for e in evaluations for share in e.judged.values() if not math.isnan(share)]
+    return bool(shares) and sum(shares) / len(shares) < MOSTLY_UNJUDGED
+
+
+def next_step(evaluations: Sequence[Evaluation], depends_on: set[str]) -> str:
+    """Return the cheapest command that could settle what is open; "" if there is none."""
+    if "unjudged" not in depends_on:
+        return ""
+    sample = "--judge-sample 15" if is_mostly_unjudged(evaluations) else "--judge-next 50"
+    return f"rankproof holes {{inputs}} {sample}"
+
+
+def _pair_answers(comparison: Comparison) -> list[str]:
+    """Return one sentence for each measure; a single one has its p."""
+    pair = comparison.pairs[0]
+    alone = len(pair.measures) == 1
+    return [
+        verdict.sentence(pair.a, pair.b, str(measure), p=d.p if alone else None)
+        for measure, d in pair.measures.items()
+        for verdict in [_verdict(pair, measure)]
     ]
-    columns = [Column(str(measure), "text", folds=True), *(Column(name) for name in names)]
+
+
+def _verdict(pair: Pair, measure: Measure) -> Verdict:
+    verdict = pair.measures[measure].verdict
+    assert verdict is not None  # every difference that was computed has one
+    return verdict
+
+
+def _pair_notes(comparison: Comparison) -> list[str]:
+    """Return what else there is to know of two runs, the weightiest first."""
+    pair = comparison.pairs[0]
+    notes = [_counts_sentence(pair)]
+    for measure in pair.measures:
+        notes += _tie_note(pair, measure)
+    notes += _unjudged_note(comparison)
+    return notes
+
+
+def _counts_sentence(pair: Pair) -> str:
+    """Return how many queries were compared, differ, and would be needed."""
+    measure, d = next(iter(pair.measures.items()))
+    verdict = _verdict(pair, measure)
+    of = f" on {measure}" if len(pair.measures) > 1 else ""
+    parts = [f"{out_of(d.differing, d.queries, 'query', 'differs', 'differ')}{of}"]
+    if verdict.groups < verdict.queries:
+        parts.append(f"in {plural(verdict.groups, 'group')}")
+    for count, name in ((verdict.only_a, pair.a), (verdict.only_b, pair.b)):
+        if count:
+            parts.append(f"{plural(count, 'query has', 'queries have')} a value in {name} only")
+    more = verdict.more_queries()
+    if more:
+        parts.append(f"{more} more would decide")
+    return f"{'; '.join(parts)}."
+
+
+def _tie_note(pair: Pair, measure: Measure) -> list[str]:
+    """Return what ties could change, if anything."""
+    d = pair.measures[measure]
+    verdict = _verdict(pair, measure)
+    if d.highest - d.lowest < ZERO:
+        return []
+    span = f"{signed(d.lowest)} to {signed(d.highest)}"
+    if "ties" not in verdict.depends_on:
+        if len(pair.measures) > 1:
+            return []
+        return [f"Ties do not matter: the difference is {span} over all orders."]
+    of = f" on {measure}" if len(pair.measures) > 1 else ""
+    listed = f"; as listed it is {signed(d.oblivious)}" if d.reversed else ""
+    return [f"Ties matter{of}: the difference is {span} over all orders{listed}."]
+
+
+def _unjudged_note(comparison: Comparison) -> list[str]:
+    """Return what unjudged documents could change."""
+    evaluations = comparison.evaluations
+    judged = judged_note({e.name: e.judged for e in evaluations}, evaluations[0].policy.condensed)
+    bits = comparison.pairs.figures["reasons"].astype(np.int64)
+    changed = int((bits >> REASONS.index("unjudged") & 1).sum())
+    if not changed or not judged:
+        return judged
+    share = judged[0].split(";")[0]
+    if is_mostly_unjudged(evaluations):
+        return [f"{share}, so worst cases are not informative."]
+    if len(comparison.pairs) == 1 and bits.shape[1] == 1:
+        worst = comparison.pairs.verdict(0, 0).worst_case
+        span = "" if worst is None else f" ({signed(worst[0])} to {signed(worst[1])})"
+        return [f"{share}; grades of the other documents could change the verdict{span}."]
+    verdicts = f"{changed} of {plural(bits.size, 'verdict')}"
+    return [f"{share}; grades of the other documents could change {verdicts}."]
+
+
+def _family_answers(comparison: Comparison) -> list[str]:
+    """Return who is best on each measure, and how many pairs differ significantly."""
+    lines = []
+    for m, measure in enumerate(comparison.pairs.measures):
+        label = comparison.pairs.figures["label"][:, m]
+        significant = int(np.isin(label, (AHEAD, BEHIND)).sum())
+        total = len(label)
+        count = "all" if significant == total else "none" if not significant else f"{significant}"
+        differ = f"{count} of {total} pairs differ significantly"
+        lines.append(f"{measure}: {lead_clause(comparison, m)}; {differ}.")
+    return lines
+
+
+def lead_clause(comparison: Comparison, m: int) -> str:
+    """Return which run has the best mean, and which are not significantly worse."""
+    best = best_run(comparison, m)
+    names = comparison.pairs.names
+    rivals = [name for name, label in against(comparison, m, best).items() if label != "behind"]
+    mean = comparison.evaluations[best][comparison.pairs.measures[m]].expected
+    lead = f"{names[best]} is best with {mean:.4f}"
+    if not rivals:
+        return f"{lead}, significantly ahead of all others"
+    if len(rivals) == len(names) - 1:
+        return f"{lead}, not significantly ahead of any"
+    return f"{lead}, not significantly ahead of {', '.join(rivals[:3])}" + (
+        f" and {len(rivals) - 3} more" if len(rivals) > 3 else ""
+    )
+
+
+def best_run(comparison: Comparison, m: int) -> int:
+    """Return the number of the run with the best mean."""
+    measure = comparison.pairs.measures[m]
+    means = [measure.sign * e[measure].expected for e in comparison.evaluations]
+    return int(np.argmax(np.nan_to_num(np.array(means), nan=-math.inf)))
+
+
+def against(comparison: Comparison, m: int, reference: int) -> dict[str, str]:
+    """Return the label of every other run against a reference run."""
+    pairs = comparison.pairs
+    opposite = {"ahead": "behind", "behind": "ahead"}
+    labels = {}
+    for row in np.flatnonzero((pairs.first == reference) | (pairs.second == reference)):
+        label = LABELS[int(pairs.figures["label"][row, m])]
+        if pairs.first[row] == reference:
+            labels[pairs.names[int(pairs.second[row])]] = opposite.get(label, label)
+        else:
+            labels[pairs.names[int(pairs.first[row])]] = str(label)
+    return labels
+
+
+def _family_notes(comparison: Comparison) -> list[str]:
+    bits = comparison.pairs.figures["reasons"].astype(np.int64)
+    by_ties = int((bits >> REASONS.index("ties") & 1).sum())
+    notes = []
+    if by_ties:
+        notes.append(f"Ties matter for {by_ties} of {plural(bits.size, 'verdict')}.")
+    return [*notes, *_unjudged_note(comparison)]
+
+
+# ------------------------------------------------------------------------------------ tables
+
+
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """Return one table for two runs, or a matrix for each measure."""
+    if len(comparison.pairs) == 1:
+        is_one_measure = len(comparison.pairs.measures) == 1
+        return [(_run_table if is_one_measure else _measure_table)(comparison)]
+    if len(comparison.evaluations) > _MATRIX_RUNS:
+        return [_best_table(comparison, m) for m in range(len(comparison.pairs.measures))]
+    return [_matrix(comparison, m) for m in range(len(comparison.pairs.measures))]
+
+
+def _run_table(comparison: Comparison) -> Table:
+    """Return a row for each of two runs."""
+    measure = comparison.pairs.measures[0]
+    columns = [Column("run", "text", folds=True), Column(str(measure))]
     shares = [e.judged.get(measure, math.nan) for e in comparison.evaluations]
-    if any_unjudged(shares):
-        columns.insert(1, Column("judged"))
-        rows = [(row[0], share, *row[1:]) for row, share in zip(rows, shares, strict=True)]
-        notes.append(NOTE)
-    if comparison.evaluations[0].policy.condensed:
-        notes.append(CONDENSED)
-    if "holes_low" in comparison.pairs.figures:
-        exact = all(d.holes_exact for d in differences.values() if d.rests_on_holes)
-        notes.append(f"? which is ahead {dependence_verb(exact)} unjudged documents")
+    is_partly_judged = any_unjudged(shares)
+    if is_partly_judged:
+        columns.append(Column("judged", digits=2))
+    rows = []
+    for evaluation, share in zip(comparison.evaluations, shares, strict=True):
+        row: list[Cell] = [evaluation.name, evaluation[measure].expected]
+        rows.append([*row, share] if is_partly_judged else row)
+    return Table(columns, rows)
+
+
+def _measure_table(comparison: Comparison) -> Table:
+    """Return a row for each measure of two runs."""
+    pair = comparison.pairs[0]
+    columns = [
+        Column("measure", "text"),
+        *(Column(e.name) for e in comparison.evaluations),
+        Column("difference", "signed"),
+        Column("95% CI", "text"),
+        Column("verdict", "text"),
+    ]
+    rows = []
+    for measure in pair.measures:
+        verdict = _verdict(pair, measure)
+        ends = verdict.family_ci or verdict.bound
+        row: list[Cell] = [str(measure)]
+        row += [e[measure].expected for e in comparison.evaluations]
+        row.append(verdict.estimate)
+        row.append(None if ends is None else f"{signed(ends[0])} to {signed(ends[1])}")
+        row.append(_label_cell(verdict, pair))
+        rows.append(row)
+    return Table(columns, rows)
+
+
+def _label_cell(verdict: Verdict, pair: Pair) -> str:
+    """Return the label, naming who is ahead."""
+    if verdict.label in ("ahead", "behind"):
+        return f"{pair.a if verdict.label == 'ahead' else pair.b} ahead"
+    return verdict.label
+
+
+def _matrix(comparison: Comparison, m: int) -> Table:
+    """Return row minus column, marked where that is significant and not all pairs are."""
+    pairs = comparison.pairs
+    names = pairs.names
+    estimates = pairs.figures["expected"][:, m]
+    significant = np.isin(pairs.figures["label"][:, m], (AHEAD, BEHIND))
+    has_marks = significant.any() and not significant.all()
+    cells = [["·"] * len(names) for _ in names]
+    for row in range(len(pairs)):
+        a, b = int(pairs.first[row]), int(pairs.second[row])
+        mark = _MARK if has_marks and significant[row] else ""
+        cells[a][b] = f"{signed(float(estimates[row]))}{mark}"
+        cells[b][a] = f"{signed(-float(estimates[row]))}{mark}"
+    columns = [Column(str(pairs.measures[m]), "text", folds=True), *map(Column, names)]
+    notes = []
+    if has_marks:
+        notes = [f"row − column; {_MARK} significantly different, over all comparisons together"]
+    rows = [(name, *row) for name, row in zip(names, cells, strict=True)]
     return Table(columns, rows, notes=notes)
 
 
-def _matrix_cell(differences: dict[tuple[str, str], Difference], row: str, column: str) -> str:
-    """Row minus column, from the one order in which the pair was compared."""
-    if row == column:
-        return "·"
-    sign = 1 if (row, column) in differences else -1
-    difference = differences[(row, column) if sign > 0 else (column, row)]
-    mark = "!" if difference.reversed else "~" if difference.rests_on_ties else ""
-    mark += "?" if difference.rests_on_holes else ""
-    mark += "*" if difference.p_holm < _SIGNIFICANT else ""
-    return f"{signed(sign * difference.expected)}{mark}"
+def _best_table(comparison: Comparison, m: int) -> Table:
+    """Return each run's mean, how far it is behind the best, and the verdict on that."""
+    measure = comparison.pairs.measures[m]
+    best = best_run(comparison, m)
+    labels = against(comparison, m, best)
+    top = comparison.evaluations[best][measure].expected
+    by_mean = sorted(comparison.evaluations, key=lambda e: -measure.sign * e[measure].expected)
+    rows: list[list[Cell]] = [
+        [
+            e.name,
+            e[measure].expected,
+            "" if e.name not in labels else amount(abs(top - e[measure].expected)),
+            labels.get(e.name, "best"),
+        ]
+        for e in by_mean
+    ]
+    columns = [
+        Column("run", "text", folds=True),
+        Column(str(measure)),
+        Column("from best"),
+        Column("verdict", "text"),
+    ]
+    return Table(columns, rows)
 
 
-def comparison_sentences(comparison: Comparison) -> list[str]:
-    """All of one pair in words; of several the pairs whose order is open."""
-    if len(comparison.pairs) == 1:
-        return comparison.verdicts()
-    from rankproof.comparison.pairs import doubtful
+def full_pairs_table(comparison: Comparison) -> Table:
+    """Return every value of each pair and measure."""
+    figures = comparison.pairs.figures
+    names = [name for name in _FULL if name in figures]
+    columns = [
+        *Column.each("a", "b", style="text", folds=True),
+        *Column.each("measure", "verdict", "depends on", style="text"),
+        *(Column(_FULL[name], "signed" if name in _SIGNED else "") for name in names),
+    ]
+    rows = []
+    for number, pair in enumerate(comparison.pairs):
+        for m, measure in enumerate(pair.measures):
+            verdict = _verdict(pair, measure)
+            row: list[Cell] = [pair.a, pair.b, str(measure), verdict.label]
+            row.append(", ".join(verdict.depends_on))
+            rows.append([*row, *(float(figures[name][number, m]) for name in names)])
+    return Table(columns, rows)
 
-    reasons = "how ties are broken"
-    if "holes_low" in comparison.pairs.figures:
-        reasons += " or on unjudged documents"
-    open_pairs = doubtful(comparison)
-    sentences = [d.verdict(pair.a, pair.b, m) for pair, m, d in islice(open_pairs, _SENTENCES)]
-    others = sum(1 for _ in open_pairs)
-    if others:
-        rest = plural(others, "more rests", "more rest")
-        sentences.append(f"{rest} on {reasons}: --format csv lists every pair.")
-    return sentences or [f"No order between these runs rests on {reasons}."]
+
+_SIGNED = (
+    *("expected", "oblivious", "lowest", "highest", "low", "high", "family_low", "family_high"),
+    *("worst_low", "worst_high", "holes_low", "holes_high"),
+)
+_FULL = {
+    **{name: name for name in ("expected", "oblivious", "lowest", "highest", "p")},
+    "p_holm": "p (Holm)",
+    "p_t": "p (t)",
+    "low": "ci low",
+    "high": "ci high",
+    "family_low": "family ci low",
+    "family_high": "family ci high",
+    "worst_low": "worst case low",
+    "worst_high": "worst case high",
+    "holes_low": "holes low",
+    "holes_high": "holes high",
+    "flip": "flip",
+    "judged_a": "judged a",
+    "judged_b": "judged b",
+    "queries": "queries",
+    "differing": "differing",
+    "only_a": "only a",
+    "only_b": "only b",
+}

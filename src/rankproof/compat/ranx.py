@@ -623,7 +623,7 @@ def _compare_with_intervals(
     named = {name: read_run(_rows_of(run)) for name, run in runs.items()}
     judged = read_qrels(_from_level(_rows_of(qrels), levels[0]))
     evaluations, view = evaluate_named(named, judged, parse_means(measures), Policy(), holes=None)
-    return compare_evaluations(evaluations).over_holes(view, asked=False)
+    return compare_evaluations(evaluations, view=view)
 
 
 _FUSION_METHODS = {  # of ranx: of rankproof

@@ -207,4 +207,5 @@ def evaluate_some(
         retrieved=int((groups.grade >= 1).sum()),
         score_profile=profile,
         id_profile=profile_ids(run, qrels, matched),
+        relevant_listed=matched.relevant_listed() if policy.candidates_only else None,
     )

@@ -61,7 +61,7 @@ class IdProfile:
         if not all_changed and not some_changed:
             return ""
         number = f"{round(self.unknown):,} of {plural(self.queries, 'query')}"
-        reason = f"ids differ in Unicode form: {self.unicode_form}" if self.unicode_form else ""
+        reason = f"ids differ in Unicode form: {self.unicode_form}." if self.unicode_form else ""
         return f"{number} return no document that the judgments know; {reason or 'did ids change?'}"
 
 

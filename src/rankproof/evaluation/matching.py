@@ -37,6 +37,16 @@ class MatchedJudgments:
     pool: Pool
     sampled: tuple[Int, Int] | None = None  # query and row of what was pooled and not judged
 
+    def relevant_listed(self) -> Int:
+        """Return (Q, G) how many documents of grade 1, 2, … or higher the run lists."""
+        levels = np.arange(1, max(1, self.pool.max_grade) + 1)
+        counts = np.zeros((len(self.listed), len(levels)), np.int64)
+        is_listed = self.row >= 0
+        for at, level in enumerate(levels):
+            reaches = is_listed & (self.grade >= level)
+            counts[:, at] = np.bincount(self.query[reaches], minlength=len(self.listed))
+        return counts
+
     def groups(self) -> TieGroups:
         """Return the tie groups that hold a judged document."""
         return tie_groups(

@@ -60,7 +60,7 @@ def _answer(evaluations: Sequence[Evaluation]) -> str:
     over = span(counts[0], counts[-1]) if counts else "0"
     queries = f"{over} {'query' if counts == [1] else 'queries'}"
     subject = str(measures[0]) if len(measures) == 1 else plural(len(measures), "measure")
-    lines = [f"Do not trust {e.name}: {e.id_problem}." for e in evaluations if e.id_problem]
+    lines = [f"Do not trust {e.name}: {e.id_problem}" for e in evaluations if e.id_problem]
     if len(evaluations) == len(measures) == 1:
         score = evaluations[0][measures[0]]
         ci = "" if score.ci is None else f", 95% CI {span(*score.ci, digits=3)}"

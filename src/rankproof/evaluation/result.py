@@ -25,7 +25,7 @@ from rankproof.evaluation.presenting import (
 )
 from rankproof.evaluation.query_set import QuerySet, no_queries
 from rankproof.evaluation.sampled_means import SampledMean, geometric_mean, sampled_mean
-from rankproof.foundation.arrays import Bool, Float
+from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures import Measure, Outcomes, parse
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
@@ -100,6 +100,11 @@ class Evaluation(Displayed):
     retrieved: int = -1  # of which the run lists so many; −1: not counted
     score_profile: ScoreProfile | None = field(default=None, repr=False)  # for notes on the run
     id_profile: IdProfile | None = field(default=None, repr=False)  # None: ids were not checked
+    # (Q, G) listed documents of grade 1, 2, … or higher; None: not counted
+    relevant_listed: Int | None = field(default=None, repr=False)
+    # (Q,) lowest and highest values over unjudged documents, if computed
+    query_bounds: dict[Measure, tuple[Float, Float]] = field(default_factory=dict, repr=False)
+    groups: Int | None = field(default=None, repr=False)  # (Q,) number of each query's source
     judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k of each, if computed
     bounds: dict[Measure, Bound] = field(default_factory=dict)  # over unjudged documents' grades
     grades: str = ""  # that unjudged documents can have, in words, where there are bounds
@@ -110,7 +115,7 @@ class Evaluation(Displayed):
     def __getitem__(self, measure: str | Measure) -> MeanScore:
         key = self._known_measure(measure)
         if key not in self._summaries:
-            self._summaries[key] = mean_score(self.outcomes[key], key)
+            self._summaries[key] = mean_score(self.outcomes[key], key, self.groups)
         return self._summaries[key]
 
     @property
@@ -266,6 +271,13 @@ class Evaluation(Displayed):
             "unjudged_queries": self.unjudged_queries.to_list(),
             "per_query": {
                 "query": self.queries.to_list(),
+                "relevant_listed": None
+                if self.relevant_listed is None
+                else self.relevant_listed.tolist(),
+                "bounds": {
+                    str(measure): [plain(end.tolist()) for end in ends]
+                    for measure, ends in self.query_bounds.items()
+                },
                 "tied": [] if self.is_tied is None else self.is_tied.tolist(),
                 "measures": {
                     str(measure): {
@@ -310,7 +322,7 @@ def _status(queries: QuerySet) -> pl.Expr:
     )
 
 
-def mean_score(outcomes: Outcomes, measure: Measure) -> MeanScore:
+def mean_score(outcomes: Outcomes, measure: Measure, groups: Int | None = None) -> MeanScore:
     """Means over the queries that count and define it, correctly rounded in any order."""
     expected = outcomes.in_mean()
     defined = ~np.isnan(expected)
@@ -334,14 +346,16 @@ def mean_score(outcomes: Outcomes, measure: Measure) -> MeanScore:
         std=std,
         queries=count,
         undefined=len(defined) - count,
-        ci=_mean_interval(expected[defined], measure),
+        ci=_mean_interval(
+            expected[defined], measure, None if groups is None else groups[defined]
+        ),
         sampled=sampled_mean(outcomes),
     )
 
 
-def _mean_interval(values: Float, measure: Measure) -> Interval | None:
+def _mean_interval(values: Float, measure: Measure, groups: Int | None) -> Interval | None:
     """Return the 95% interval of a mean over queries; None where there is none."""
     if len(values) < 2:
         return None
-    low, high = mean_intervals(values[None], measure.upper)[0].tolist()
+    low, high = mean_intervals(values[None], measure.upper, groups)[0].tolist()
     return None if math.isnan(low) or math.isnan(high) else (low, high)

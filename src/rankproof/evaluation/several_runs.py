@@ -39,7 +39,6 @@ class Evaluations(Displayed, Mapping[str, Evaluation]):
     kind: ClassVar[str] = "evaluation"
     evaluations: tuple[Evaluation, ...]
     policy: Policy
-    condition_notes: tuple[str, ...] = ()  # what changes how conditions are read
 
     def __getitem__(self, name: str) -> Evaluation:
         for evaluation in self.evaluations:
@@ -65,7 +64,7 @@ class Evaluations(Displayed, Mapping[str, Evaluation]):
     def warnings(self) -> list[str]:
         """What the readers assumed, and the conditions that are met."""
         failed = [line for e in self.evaluations for line in e.failed_conditions]
-        return [*merge_notes(self.evaluations), *self.condition_notes, *failed]
+        return [*merge_notes(self.evaluations), *failed]
 
     def tables(self) -> list[Table]:
         """A row for each run, or for each measure of a single run."""

@@ -31,8 +31,20 @@ class Condition:
     text: str  # as the user wrote it
 
     def failures(self, evaluation: Evaluation) -> list[str]:
-        """Return a sentence if the run's expected value meets the condition, or is undefined."""
+        """Return a sentence if the run meets the condition, or if its value cannot be trusted.
+
+        It cannot if no query defines it, if the policy skips queries that the run lacks, or if the
+        run's ids are not those of the judgments.
+        """
         value = evaluation[self.measure].expected
+        if evaluation.id_problem:
+            return [f"{evaluation.name}: {evaluation.id_problem} ({self.text})"]
+        if evaluation.missing and evaluation.policy.missing == "skip":
+            judged = evaluation.missing + len(evaluation.queries)
+            return [
+                f"{evaluation.name}: {evaluation.missing:,} of {judged:,} judged queries are "
+                f"missing from the run ({self.text})"
+            ]
         if math.isnan(value):
             return [f"{evaluation.name}: {self.measure} is defined on no query ({self.text})"]
         if not SIGNS[self.sign](value, self.threshold):

@@ -8,7 +8,8 @@ in one place, by the class that holds its values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rankproof.foundation.redaction import redact, remove_secrets
@@ -17,6 +18,8 @@ from rankproof.presentation.json_values import plain
 from rankproof.presentation.tables import Table
 
 KEY = "presentation"  # of a stored result
+# What `{inputs}` in a next step stands for: the judgments and runs as they were typed.
+INPUTS: ContextVar[str] = ContextVar("inputs", default="QRELS RUN...")
 MAX_NOTES = 3  # that are shown
 STORED_ROWS = 1000  # of each table in a stored result
 
@@ -43,6 +46,10 @@ class Summary:
         notes = list(dict.fromkeys(notes))
         shown, others = notes[:MAX_NOTES], notes[MAX_NOTES:]
         return cls(answer, shown, next_step, [*others, *details])
+
+    def with_inputs(self, inputs: str) -> Summary:
+        """Return the summary with these inputs in the next step."""
+        return replace(self, next_step=self.next_step.replace("{inputs}", inputs))
 
 
 @runtime_checkable
@@ -137,7 +144,7 @@ def _to_dict(
     written = [table.to_dict() for table in tables]
     return {
         "kind": kind,
-        "summary": redact(plain(asdict(summary))),
+        "summary": redact(plain(asdict(summary.with_inputs(INPUTS.get())))),
         "tables": [{**remove_secrets(table), "notes": redact(table["notes"])} for table in written],
         "charts": redact([chart_to_dict(chart) for chart in charts]),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from rankproof.data import RunLike, read_run
 from rankproof.data.sources import Format, is_folder, is_pipe
 from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tables
-from rankproof.foundation.errors import InputError
+from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.measures import Judged, Measure
 
 if TYPE_CHECKING:
@@ -143,10 +143,28 @@ def _could_change(
 def bound_evaluation(
     evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]
 ) -> Evaluation:
-    """The evaluation with the lowest and highest score over all grades of unjudged documents."""
+    """Add the lowest and highest scores over all grades of unjudged documents."""
+    view = _view(evaluation, run, qrels)
+    bounds = {measure: view.run_bound(0, measure) for measure in measures}
+    evaluation = store_bounds(evaluation, run, qrels, measures)
+    return replace(evaluation, bounds=bounds, grades=view.grades(measures))
+
+
+def store_bounds(
+    evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]
+) -> Evaluation:
+    """Add the ends of every query's values over unjudged documents, of measures that have them."""
+    view = _view(evaluation, run, qrels)
+    at = qrels.queries.search_sorted(evaluation.queries).to_numpy()
+    query_bounds = {}
+    for measure in measures:
+        with suppress(MeasureError):
+            bounds = view.run_bounds_by_query(0, measure)
+            query_bounds[measure] = (bounds.low[at], bounds.high[at])
+    return replace(evaluation, query_bounds=query_bounds)
+
+
+def _view(evaluation: Evaluation, run: Run, qrels: Qrels) -> WorstCases:
     from rankproof.unjudged.bounds import WorstCases
 
-    policy = evaluation.policy
-    worst_cases = WorstCases([run], qrels, policy, depth=policy.depth)
-    bounds = {measure: worst_cases.run_bound(0, measure) for measure in measures}
-    return replace(evaluation, bounds=bounds, grades=worst_cases.grades(measures))
+    return WorstCases([run], qrels, evaluation.policy, depth=evaluation.policy.depth)

@@ -119,10 +119,18 @@ class PartwiseEvaluation:
             ties=_merge_ties(parts, order),
             relevant=sum(part.relevant for part in parts),
             retrieved=retrieved,
+            relevant_listed=_relevant_listed(parts, order),
             score_profile=profile,
             id_profile=merge_id_profiles(p.id_profile for p in parts if p.id_profile is not None),
             _summaries={},
         )
+
+
+def _relevant_listed(parts: Sequence[Evaluation], order: Int) -> Int | None:
+    """(Q, G) relevant documents listed, from those of the parts; None if a part did not count."""
+    counts = [part.relevant_listed for part in parts]
+    known = [count for count in counts if count is not None]
+    return np.concatenate(known)[order] if len(known) == len(counts) else None
 
 
 def _tied(part: Evaluation) -> Bool:

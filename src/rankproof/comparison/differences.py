@@ -1,0 +1,514 @@
+"""Differences of pairs of runs, as columns: one value for each pair (P) and measure (M).
+
+Everything that is said of two runs is computed here, for all pairs at once: differences and their
+extremes over tie orders, p-values, the intervals I, F and W of `verdict`, and the label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from rankproof.comparison.verdict import (
+    AHEAD,
+    BEHIND,
+    EQUAL,
+    FLIP_LIMIT,
+    REASONS,
+    UNDECIDED,
+    label_codes,
+)
+from rankproof.evaluation import Evaluation
+from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.errors import InputError, MeasureError
+from rankproof.foundation.progress import advance
+from rankproof.measures import Measure, Outcomes
+from rankproof.presentation.lead_wording import ZERO
+from rankproof.statistics import flips
+from rankproof.statistics.family import critical_value
+from rankproof.statistics.groups import Groups, means_of
+from rankproof.statistics.intervals import (
+    MIN_QUERIES,
+    count_differing,
+    difference_intervals,
+    few_changes_bound,
+    possible_range,
+    queries_needed,
+    queries_needed_range,
+)
+from rankproof.statistics.randomization import holm, randomization_test, t_test
+
+if TYPE_CHECKING:
+    from rankproof.unjudged.bounds import WorstCases
+
+_CELLS = 1 << 20  # values of (pair, query) in memory at a time
+_NO_BOUNDS = ("holes_low", "holes_high", "holes_exact", "worst_low", "worst_high", "worst_exact")
+
+
+@dataclass(frozen=True)
+class Tests:
+    """What to compute of each pair besides its verdict."""
+
+    seed: int = 0
+    p_values: bool = True  # by paired randomization
+    ties: bool = True  # the probability that ties reverse the difference
+    t_test: bool = False
+    equal_within: float | None = None  # δ of the verdict
+
+
+def difference_columns(
+    evaluations: Sequence[Evaluation],
+    first: Int,
+    second: Int,
+    tests: Tests,
+    *,
+    groups: Mapping[str, int] | None = None,
+    view: WorstCases | None = None,
+) -> tuple[dict[str, Float], bool]:
+    """Return the columns (P, M) of the pairs first[i] − second[i], and whether every p is exact.
+
+    All measures of all pairs are one family. `groups` numbers the source of each query; `view`
+    has the same runs in the same order, for worst cases over unjudged documents.
+    """
+    measures = tuple(evaluations[0].outcomes)
+    values = [aligned(evaluations, measure) for measure in measures]
+    queries = _all_queries(evaluations)
+    group_of = number_groups(queries, groups)
+    expected = [v["expected"] for v in values]
+    critical = critical_value(expected, first, second, group_of, tests.seed)
+    parts, exact = [], True
+    for measure, of_measure in zip(measures, values, strict=True):
+        columns = _MeasureColumns(evaluations, measure, of_measure, queries, group_of, critical)
+        part, is_exact = columns.compute(first, second, tests, view, share=1 / len(measures))
+        parts.append(part)
+        exact &= is_exact
+    figures = {name: np.stack([part[name] for part in parts], axis=1) for name in parts[0]}
+    figures |= _judged_shares(evaluations, measures, first, second)
+    if tests.p_values:
+        figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
+    return figures, exact
+
+
+def number_groups(queries: pl.Series, groups: Mapping[str, int] | None) -> Groups | None:
+    """Return (Q,) the number of each query's group; an unlisted query is its own group."""
+    if groups is None:
+        return None
+    offset = max(groups.values(), default=-1) + 1
+    return np.array(
+        [groups.get(q, offset + at) for at, q in enumerate(queries.to_list())], np.int64
+    )
+
+
+def _all_queries(evaluations: Sequence[Evaluation]) -> pl.Series:
+    """Return the sorted queries of all runs."""
+    return pl.concat([e.queries for e in evaluations]).unique().sort()
+
+
+def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Float]:
+    """Return (R, Q) the values of each run on a common list of queries; NaN if it has none.
+
+    The columns are expected, oblivious, min, max and variance.
+    """
+    queries = pl.concat([e.queries for e in evaluations]).unique().sort()
+    columns = {}
+    # Both lists are sorted, and the common one contains every query of a run.
+    positions = [queries.search_sorted(e.queries).to_numpy() for e in evaluations]
+    for name in ("expected", "oblivious", "min", "max", "variance"):
+        values = np.full((len(evaluations), len(queries)), np.nan)
+        for row, (evaluation, columns_of_run) in enumerate(
+            zip(evaluations, positions, strict=True)
+        ):
+            outcomes = evaluation.outcomes[measure]
+            if getattr(outcomes, name) is not None:
+                values[row, columns_of_run] = outcomes.in_mean(name)
+        columns[name] = values
+    return columns
+
+
+def _check_shared_queries(
+    values: dict[str, Float],
+    a: Int,
+    b: Int,
+    measure: Measure,
+    evaluations: Sequence[Evaluation],
+) -> None:
+    """Refuse a pair (P,) without a query for which both runs have a value."""
+    is_defined = ~np.isnan(values["expected"])
+    without = ~(is_defined[a] & is_defined[b]).any(axis=1)
+    if without.any():
+        row = int(without.argmax())
+        one, other = (evaluations[int(runs[row])].name for runs in (a, b))
+        raise InputError(
+            f"{measure} is defined on no query that {one} and {other} share",
+            remedy="check the judgements, or leave the measure out",
+        )
+
+
+class _MeasureColumns:
+    """The columns of one measure, computed for blocks of pairs."""
+
+    def __init__(
+        self,
+        evaluations: Sequence[Evaluation],
+        measure: Measure,
+        values: dict[str, Float],
+        queries: pl.Series,
+        groups: Groups | None,
+        critical: float,
+    ):
+        self._evaluations = evaluations
+        self._measure = measure
+        self._values = values
+        self._queries = queries
+        self._groups = groups
+        self._critical = critical
+        smallest, largest = possible_range(values["expected"], measure.upper)
+        self._span = largest - smallest
+        self._relevant = _relevant_listed(evaluations, queries)
+
+    def compute(
+        self, first: Int, second: Int, tests: Tests, view: WorstCases | None, share: float
+    ) -> tuple[dict[str, Float], bool]:
+        """Return the columns (P,) by name, and whether every p is exact."""
+        orders = _TieOrders(self._evaluations, self._measure, self._values, tests.seed)
+        step = max(1, _CELLS // max(1, len(self._queries)))
+        blocks, exact = [], True
+        for low in range(0, len(first), step):
+            a, b = first[low : low + step], second[low : low + step]
+            _check_shared_queries(self._values, a, b, self._measure, self._evaluations)
+            block, is_exact = self._block(a, b, tests, orders, view)
+            blocks.append(block)
+            exact &= is_exact
+            advance(len(a) / len(first) * share)
+        names = blocks[0]
+        return {name: np.concatenate([block[name] for block in blocks]) for name in names}, exact
+
+    def _block(
+        self, a: Int, b: Int, tests: Tests, orders: _TieOrders, view: WorstCases | None
+    ) -> tuple[dict[str, Float], bool]:
+        values = self._values
+        difference = values["expected"][a] - values["expected"][b]
+        difference[np.abs(difference) < ZERO] = 0.0  # equal but for rounding
+        columns = self._differences(difference, a, b)
+        columns["flip"] = orders.flips(a, b, columns) if tests.ties else np.full(len(a), np.nan)
+        exact = True
+        if tests.p_values:
+            columns["p"], is_exact = randomization_test(difference, seed=tests.seed)
+            exact = bool(is_exact.all())
+        if tests.t_test:
+            columns["p_t"] = t_test(difference)
+        columns |= self._intervals(difference, columns)
+        columns |= self._relevant_counts(a, b)
+        bounds = self._bounds_by_query(a, b, difference, view)
+        columns |= self._worst_cases(columns, bounds)
+        self._decide(columns, bounds, tests.equal_within)
+        return columns, exact
+
+    def _differences(self, difference: Float, a: Int, b: Int) -> dict[str, Float]:
+        """Return means of differences, over queries that both runs average, and their counts."""
+        values = self._values
+        means = means_of(difference)
+        is_shared = ~np.isnan(difference)
+        is_defined = ~np.isnan(values["expected"])
+
+        def mean(of_a: str, of_b: str) -> Float:
+            both = np.where(is_shared, values[of_a][a] - values[of_b][b], 0.0)
+            return np.asarray(both.sum(axis=1) / means.n)
+
+        differing = (np.where(is_shared, difference, 0.0) != 0).sum(axis=1)
+        return {
+            "expected": means.mean,
+            "oblivious": mean("oblivious", "oblivious"),
+            "lowest": mean("min", "max"),
+            "highest": mean("max", "min"),
+            "queries": means.n.astype(np.float64),
+            "differing": differing.astype(np.float64),
+            "queries_needed": queries_needed(means.mean, means.deviation, differing / means.n),
+            "only_a": (is_defined[a] & ~is_defined[b]).sum(axis=1).astype(np.float64),
+            "only_b": (is_defined[b] & ~is_defined[a]).sum(axis=1).astype(np.float64),
+        }
+
+    def _intervals(self, difference: Float, columns: Mapping[str, Float]) -> dict[str, Float]:
+        """Return the ends of I and F, the bounds of few changes, and the queries still needed."""
+        single, family = self._interval_ends(difference)
+        means = means_of(difference, self._groups)
+        differing = count_differing(difference, self._groups)
+        needed = queries_needed_range(
+            single, means.deviation, columns["differing"] / columns["queries"], means.n
+        )
+        bound = self._few_changes(difference, differing)
+        return {
+            **_ends("", single),
+            **_ends("family_", family),
+            **_ends("bound_", bound),
+            **_ends("needed_", needed),
+            "units": means.units.astype(np.float64),
+            "differing_units": differing.astype(np.float64),
+        }
+
+    def _interval_ends(self, difference: Float) -> tuple[Float, Float]:
+        """Return (P, 2) the ends of I, and of F."""
+        single = difference_intervals(difference, self._span, self._groups)
+        if not self._critical:
+            return single, single
+        return single, difference_intervals(difference, self._span, self._groups, self._critical)
+
+    def _few_changes(self, difference: Float, differing: Array) -> Float:
+        """Return (P, 2) the bounds of means on which queries of fewer than six groups differ."""
+        bound = np.full((len(difference), 2), np.nan)
+        for row in np.flatnonzero(differing < MIN_QUERIES):
+            is_shared = ~np.isnan(difference[row])
+            groups = None if self._groups is None else self._groups[is_shared]
+            bound[row] = few_changes_bound(difference[row][is_shared], groups)
+        return bound
+
+    # ---------------------------------------------------------------- unjudged documents
+
+    def _bounds_by_query(
+        self, a: Int, b: Int, difference: Float, view: WorstCases | None
+    ) -> _Bounds | None:
+        """Return the ends of the differences (P, Q) over unjudged documents; None if unknown."""
+        if view is None:
+            return self._stored_bounds(a, b, difference)
+        try:
+            view.check([self._measure])
+            pairs = [view.pair_bounds_by_query(i, j, self._measure) for i, j in _numbers(a, b)]
+        except MeasureError:
+            return None
+        overall = [view.pair_bound(i, j, self._measure) for i, j in _numbers(a, b)]
+        at = view.qrels.queries.search_sorted(self._queries).to_numpy()
+        low, high = difference.copy(), difference.copy()
+        for row, (bounds, (i, j)) in enumerate(zip(pairs, _numbers(a, b), strict=True)):
+            # Where every document is judged only ties are left, and ties never change a verdict.
+            is_open = (view.unjudged([i, j], self._measure).count > 0)[at]
+            is_open &= ~np.isnan(difference[row])
+            low[row] = np.where(is_open, np.fmin(bounds.low[at], low[row]), low[row])
+            high[row] = np.where(is_open, np.fmax(bounds.high[at], high[row]), high[row])
+        ends = np.array([(bound.lowest, bound.highest) for bound in overall])
+        exact = np.array([bound.exact for bound in overall], np.float64)
+        return _Bounds(low, high, ends, exact)
+
+    def _stored_bounds(self, a: Int, b: Int, difference: Float) -> _Bounds | None:
+        """Return bounds from those of single runs; None unless both evaluations have them."""
+        by_run = [_run_bounds(e, self._measure, self._queries) for e in self._evaluations]
+        if any(bounds is None for bounds in by_run):
+            return None
+        low = np.stack([bounds[0] for bounds in by_run if bounds is not None])
+        high = np.stack([bounds[1] for bounds in by_run if bounds is not None])
+        lowest = np.fmin(low[a] - high[b], difference)
+        highest = np.fmax(high[a] - low[b], difference)
+        is_shared = ~np.isnan(difference)
+        lowest, highest = (np.where(is_shared, x, np.nan) for x in (lowest, highest))
+        ends = np.stack([np.nanmean(lowest, axis=1), np.nanmean(highest, axis=1)], axis=1)
+        return _Bounds(lowest, highest, ends, np.zeros(len(difference)))
+
+    def _worst_cases(
+        self, columns: Mapping[str, Float], bounds: _Bounds | None
+    ) -> dict[str, Float]:
+        """Return the extremes of the mean over unjudged documents, and the ends of W."""
+        if bounds is None:
+            return {name: np.full(len(columns["low"]), np.nan) for name in _NO_BOUNDS}
+        # Queries without a value now may get one: the extremes of the mean allow for that.
+        extra_low = np.fmax(np.nanmean(bounds.low, axis=1) - bounds.ends[:, 0], 0.0)
+        extra_high = np.fmax(bounds.ends[:, 1] - np.nanmean(bounds.high, axis=1), 0.0)
+        low = self._reach(bounds.low)[:, 0] - extra_low
+        high = self._reach(bounds.high)[:, 1] + extra_high
+        return {
+            "holes_low": bounds.ends[:, 0],
+            "holes_high": bounds.ends[:, 1],
+            "holes_exact": bounds.exact,
+            "worst_low": np.fmin(low, columns["low"]),
+            "worst_high": np.fmax(high, columns["high"]),
+            "worst_exact": bounds.exact,
+        }
+
+    def _reach(self, difference: Float) -> Float:
+        """Return (P, 2) the interval of a mean difference, or its bound where few differ."""
+        ends = difference_intervals(difference, self._span, self._groups)
+        bound = self._few_changes(difference, count_differing(difference, self._groups))
+        return np.where(np.isnan(ends), bound, ends)
+
+    # ---------------------------------------------------------------- the label
+
+    def _decide(
+        self, columns: dict[str, Float], bounds: _Bounds | None, equal_within: float | None
+    ) -> None:
+        """Add the label of each pair, and what it depends on."""
+        family = np.stack([columns["family_low"], columns["family_high"]], axis=1)
+        few = np.stack([columns["bound_low"], columns["bound_high"]], axis=1)
+        sign = self._measure.sign
+        label = label_codes(
+            family, columns["differing_units"].astype(np.int64), few, sign, equal_within
+        )
+        fewer_a, fewer_b = columns["fewer_a"] > 0, columns["fewer_b"] > 0
+        flattered = (label == EQUAL) & (fewer_a | fewer_b)
+        flattered |= (label == AHEAD) & fewer_a
+        flattered |= (label == BEHIND) & fewer_b
+        label = np.where(flattered, UNDECIDED, label)
+        opposite = np.sign(columns["oblivious"]) * np.sign(columns["expected"]) < 0
+        reasons: dict[str, Array] = {
+            "queries": label == UNDECIDED,
+            "unjudged": self._label_changes(label, bounds, equal_within),
+            "ties": (columns["flip"] >= FLIP_LIMIT) | opposite,
+            "missing": (columns["only_a"] > 0) | (columns["only_b"] > 0),
+            "candidates": flattered,
+        }
+        bits = sum((reasons[name].astype(np.int64) << at) for at, name in enumerate(REASONS))
+        columns["label"], columns["reasons"] = label.astype(np.float64), np.asarray(bits, float)
+
+    def _label_changes(
+        self, label: Int, bounds: _Bounds | None, equal_within: float | None
+    ) -> Bool:
+        """Return (P,) whether the label would be another with l or with u in place of d."""
+        changes = np.zeros(len(label), np.bool_)
+        for difference in [] if bounds is None else [bounds.low, bounds.high]:
+            differing = count_differing(difference, self._groups)
+            changes |= label != label_codes(
+                self._interval_ends(difference)[1],
+                differing,
+                self._few_changes(difference, differing),
+                self._measure.sign,
+                equal_within,
+            )
+        return changes
+
+    def _relevant_counts(self, a: Int, b: Int) -> dict[str, Float]:
+        """Return on how many queries each run lists fewer relevant documents than the other."""
+        if self._relevant is None:
+            return {name: np.zeros(len(a)) for name in ("fewer_a", "fewer_b", "lost_a")}
+        of_a, of_b = self._relevant[a], self._relevant[b]
+        return {
+            "fewer_a": (of_a < of_b).any(axis=2).sum(axis=1).astype(np.float64),
+            "fewer_b": (of_b < of_a).any(axis=2).sum(axis=1).astype(np.float64),
+            "lost_a": np.maximum(of_b - of_a, 0).max(axis=2).sum(axis=1).astype(np.float64),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The ends of differences over every grade that unjudged documents could have."""
+
+    low: Float  # (P, Q)
+    high: Float  # (P, Q)
+    ends: Float  # (P, 2) of the mean
+    exact: Float  # (P,) 1 if some grades reach them
+
+
+def _numbers(a: Int, b: Int) -> list[tuple[int, int]]:
+    return list(zip(a.tolist(), b.tolist(), strict=True))
+
+
+def _ends(prefix: str, ends: Float) -> dict[str, Float]:
+    return {f"{prefix}low": ends[:, 0], f"{prefix}high": ends[:, 1]}
+
+
+def _run_bounds(
+    evaluation: Evaluation, measure: Measure, queries: pl.Series
+) -> tuple[Float, Float] | None:
+    """Return (Q,) the ends of a run's values over unjudged documents; None if it has none."""
+    bounds = evaluation.query_bounds.get(measure)
+    if bounds is None:
+        return None
+    at = queries.search_sorted(evaluation.queries).to_numpy()
+    low, high = np.full(len(queries), np.nan), np.full(len(queries), np.nan)
+    low[at], high[at] = bounds
+    return low, high
+
+
+def _relevant_listed(evaluations: Sequence[Evaluation], queries: pl.Series) -> Int | None:
+    """Return (R, Q, G) the relevant documents each run lists, if only listed ones count."""
+    listed = [evaluation.relevant_listed for evaluation in evaluations]
+    known = [counts for counts in listed if counts is not None]
+    if not evaluations[0].policy.candidates_only or len(known) < len(listed):
+        return None
+    grades = max(counts.shape[1] for counts in known)
+    aligned_counts = np.zeros((len(evaluations), len(queries), grades), np.int64)
+    for row, (evaluation, counts) in enumerate(zip(evaluations, known, strict=True)):
+        at = queries.search_sorted(evaluation.queries).to_numpy()
+        aligned_counts[row, at, : counts.shape[1]] = counts
+    return aligned_counts
+
+
+def _judged_shares(
+    evaluations: Sequence[Evaluation], measures: Sequence[Measure], first: Int, second: Int
+) -> dict[str, Float]:
+    """Return (P, M) the judged shares of both runs of each pair."""
+    shares = np.array([[e.judged.get(m, math.nan) for m in measures] for e in evaluations])
+    return {"judged_a": shares[first], "judged_b": shares[second]}
+
+
+class _TieOrders:
+    """The probability that a random order of ties reverses the sign of a pair's difference.
+
+    It follows from the moments of each run's values where the normal approximation is good, else
+    from simulated orders, which are drawn once for each run and set of tied queries.
+    """
+
+    def __init__(
+        self,
+        evaluations: Sequence[Evaluation],
+        measure: Measure,
+        values: dict[str, Float],
+        seed: int,
+    ):
+        self._evaluations = evaluations
+        self._measure = measure
+        self._values = values
+        self._seed = seed
+        self._queries = pl.concat([e.queries for e in evaluations]).unique().sort()
+        self._simulated: dict[tuple[int, bytes], Float | None] = {}
+
+    def flips(self, a: Int, b: Int, pair_values: dict[str, Float]) -> Float:
+        """Return (P,) the probabilities; 0 where no order reverses the sign."""
+        total = pair_values["expected"] * pair_values["queries"]
+        # 0 also where some order makes both equal and none goes past that.
+        probability = np.zeros(len(a))
+        lowest, highest = pair_values["lowest"], pair_values["highest"]
+        uncertain = np.flatnonzero((lowest <= -ZERO) & (highest >= ZERO))
+        if not len(uncertain):
+            return probability
+        a, b = a[uncertain], b[uncertain]
+        expected, variance = self._values["expected"], self._values["variance"]
+        is_shared = ~np.isnan(expected[a] - expected[b])
+        v = np.where(is_shared, variance[a] + variance[b], 0.0)
+        flip = flips.normal_flips(
+            total[uncertain], v.sum(axis=1), (v * v).sum(axis=1), self._measure.step
+        )
+        for row in np.flatnonzero(np.isnan(flip)):
+            of_a = self._simulated_sums(int(a[row]), is_shared[row])
+            of_b = self._simulated_sums(int(b[row]), is_shared[row])
+            if of_a is not None and of_b is not None:
+                flip[row] = flips.simulated_flip(float(total[uncertain[row]]), of_a - of_b)
+        probability[uncertain] = flip
+        return probability
+
+    def _simulated_sums(self, run: int, is_shared: Bool) -> Float | None:
+        """Return (ORDERS,) sums of a run's deviations from its expectation, one for each order.
+
+        None if the evaluation has not kept its tie groups.
+        """
+        evaluation = self._evaluations[run]
+        outcomes = evaluation.outcomes[self._measure]
+        # An evaluation's queries are sorted, as are the common ones.
+        is_used = is_shared[self._queries.search_sorted(evaluation.queries).to_numpy()]
+        tied = np.flatnonzero((outcomes.max > outcomes.min) & is_used)
+        key = (run, tied.tobytes())
+        if key not in self._simulated:
+            self._simulated[key] = self._simulate(evaluation, outcomes, tied)
+        return self._simulated[key]
+
+    def _simulate(self, evaluation: Evaluation, outcomes: Outcomes, tied: Int) -> Float | None:
+        if not len(tied):
+            return np.zeros(flips.ORDERS)
+        if evaluation.ties is None:
+            return None
+        variance = None if outcomes.variance is None else outcomes.variance[tied]
+        generator = flips.run_generator(evaluation.name, self._seed)
+        return flips.drawn_sums(
+            evaluation.ties, self._measure, tied, outcomes.expected[tied], variance, generator
+        )
