@@ -50,6 +50,7 @@ from rankproof.statistics.rank_similarity import Correlation, query_correlation
 from rankproof.tradeoffs.accuracy import accuracy_given_hit
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.prices import Price, token_cost
+from rankproof.tradeoffs.results import configuration_matrix
 
 ANSWERS = "answers.parquet"
 ACCURACY = "answer accuracy"  # a column; low, high, min and max accompany it
@@ -430,7 +431,7 @@ def correlations(
         both = correct.join(values, on=["configuration", "query"], maintain_order="left")
         if not both.height:
             continue
-        x, y = (_to_matrix(both, column, names) for column in ("value", "correct"))
+        x, y = (configuration_matrix(both, column, names) for column in ("value", "correct"))
         unknown = np.isnan(x) | np.isnan(y)
         x, y = (np.where(unknown, np.nan, matrix) for matrix in (x, y))
         same = None
@@ -439,13 +440,6 @@ def correlations(
             same = query_correlation(_center(x[:, has_several]), _center(y[:, has_several]), seed)
         related.append(AnswerCorrelation(measure, query_correlation(x, y, seed), same))
     return related
-
-
-def _to_matrix(frame: pl.DataFrame, column: str, names: Sequence[str]) -> Float:
-    """Return (configurations, queries) a column; NaN where it is null."""
-    wide = frame.pivot("configuration", index="query", values=column, sort_columns=False)
-    values: Float = wide.select(names).cast(pl.Float64).fill_null(math.nan).to_numpy().T
-    return values
 
 
 def _center(values: Float) -> Float:

@@ -115,8 +115,10 @@ class Results:
             self.cache[measure] = ({}, np.empty((0, 0)))
             if self.per_query is not None:
                 rows = self.per_query.filter(pl.col("measure") == measure)
-                if rows.height:
-                    self.cache[measure] = _to_matrix(rows)
+                names = rows["configuration"].cast(pl.String).unique(maintain_order=True).to_list()
+                if names:
+                    values = configuration_matrix(rows.sort("query"), "value", names)
+                    self.cache[measure] = ({name: at for at, name in enumerate(names)}, values)
         return self.cache[measure]
 
     def shared_values(self, measure: str, names: Sequence[str]) -> tuple[list[str], Float]:
@@ -257,9 +259,14 @@ def read_results(source: Any) -> Results:
             remedy="give a sweep's folder, a table of configurations or a frame",
         )
     path = Path(source)
+    if not path.exists():
+        raise InputError(
+            "there is no such file or folder", place=str(path), remedy="check the path"
+        )
     if not path.is_dir():
         return Results(str(path), _check_configurations(_read_table(path), str(path)))
-    frame = _check_configurations(_read_table(path / CONFIGURATIONS, path), str(path))
+    check_present(path / CONFIGURATIONS)
+    frame = _check_configurations(_read_table(path / CONFIGURATIONS), str(path))
     per_query, manifest = path / PER_QUERY, path / MANIFEST
     lists, judgements = (
         _read_table(path / name) if (path / name).is_file() else None
@@ -293,33 +300,25 @@ def _at_one(measure: str) -> str:
     return measure.replace(AT_PROMPT, "@1")
 
 
-def _to_matrix(rows: pl.DataFrame) -> tuple[dict[str, int], Float]:
-    """Turn configuration, query, value into {configuration: row} and (C, Q) values."""
-    names = rows["configuration"].cast(pl.String).unique(maintain_order=True)
-    queries = rows["query"].unique().sort()
-    row, column = (
-        rows[key].cast(pl.String).replace_strict(
-            ids, np.arange(len(ids)), return_dtype=pl.Int64
-        ).to_numpy()
-        for key, ids in (("configuration", names), ("query", queries))
-    )  # fmt: skip
-    values = np.full((len(names), len(queries)), np.nan)
-    values[row, column] = rows["value"].cast(pl.Float64).fill_null(math.nan).to_numpy()
-    return {name: at for at, name in enumerate(names)}, values
+def configuration_matrix(rows: pl.DataFrame, column: str, names: Sequence[str]) -> Float:
+    """Return (C, Q) a column of rows with configuration and query; NaN where it is null."""
+    wide = rows.pivot("configuration", index="query", values=column, aggregate_function="last")
+    values: Float = wide.select(names).cast(pl.Float64).fill_null(math.nan).to_numpy().T
+    return values
 
 
-def _read_table(path: Path, folder: Path | None = None) -> pl.DataFrame:
-    """Read Parquet or CSV; `folder` is named in the message where it lacks the file."""
+def check_present(path: Path) -> None:
+    """Raise InputError if a file is absent from the folder of a sweep."""
     if not path.is_file():
-        if folder is not None:
-            raise InputError(
-                f"there is no {path.name} in this folder",
-                place=str(folder),
-                remedy="name the folder that `rankproof sweep` wrote, or let it finish",
-            )
         raise InputError(
-            "there is no such file or folder", place=str(path), remedy="check the path"
+            f"there is no {path.name} in this folder",
+            place=str(path.parent),
+            remedy="name the folder that `rankproof sweep` wrote, or let it finish",
         )
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    """Read Parquet or CSV."""
     remedy = "give Parquet or .csv, or run the sweep again"
     with polars_reads(str(path), remedy=remedy):
         if path.suffix.lower() == ".csv":

@@ -7,9 +7,9 @@ workshop that keeps vectors and scores on disk, and hands out the run of any con
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -32,6 +32,7 @@ from rankproof.statistics.resampling import first_of_permutation
 from rankproof.tradeoffs.chunked import Cut
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
+_T = TypeVar("_T")
 CANDIDATES_PER_SEARCH = 100  # that one billed search usually covers
 _UNCOUNTED = "{} does not say how many tokens it read: a quarter of the bytes is taken"
 
@@ -68,7 +69,7 @@ class Stack:
         self.grid = list(grid)
         self.qrels, self.cut = qrels, cut
         self._scores: dict[tuple[str, str], pl.DataFrame] = {}  # by reranker and rewriter
-        self._made: dict[Any, Any] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}  # pools and rankings, see `_once`
         self._estimated: dict[str, None] = {}  # components that do not count their tokens
 
     @property
@@ -161,15 +162,15 @@ class Stack:
 
     def pool(self, c: Configuration, k: int) -> Run:
         """Return the first k candidates that a configuration hands to its reranker."""
-        key = (*_first_stage_key(c), k)
-        if key not in self._made:
+
+        def make() -> Run:
             run = self.first_stage(c, k)
             duplicates = self.settings.duplicates[c.duplicates]
             if duplicates is not None:
                 run = self.shop.without_duplicates(run, duplicates)
-            self._made[key] = keep_first(run, k)
-        pool: Run = self._made[key]
-        return pool
+            return keep_first(run, k)
+
+        return self._once((*_first_stage_key(c), k), make)
 
     def fuse(self, c: Configuration, dense: Run, sparse: Run) -> Run:
         """Fuse two lists as the configuration says."""
@@ -213,22 +214,25 @@ class Stack:
     def ranked(self, c: Configuration) -> Ranked:
         """Return what a configuration ranks; call `rerank` first."""
         key = ("ranked", c if c.pool == DYNAMIC else c.ranks)
-        if key not in self._made:
-            self._made[key] = self._rank(c)
-        ranked: Ranked = self._made[key]
-        return ranked
+        return self._once(key, lambda: self._rank(c))
 
     def judged_ranked(self, c: Configuration) -> Ranked:
         """Return the same as it is judged: after chunking, by the judged spans in its chunks."""
-        ranked = self.ranked(c)
-        if self.cut is None:
+        ranked, cut = self.ranked(c), self.cut
+        if cut is None:
             return ranked
-        key = ("judged", c if c.pool == DYNAMIC else c.ranks)
+
+        def credit() -> Ranked:
+            return replace(ranked, pool=cut.credit(ranked.pool), final=cut.credit(ranked.final))
+
+        return self._once(("judged", c if c.pool == DYNAMIC else c.ranks), credit)
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], _T]) -> _T:
+        """Return what was made under this key, and make it the first time."""
         if key not in self._made:
-            pool, final = (self.cut.credit(run) for run in (ranked.pool, ranked.final))
-            self._made[key] = replace(ranked, pool=pool, final=final)
-        credited: Ranked = self._made[key]
-        return credited
+            self._made[key] = make()
+        made: _T = self._made[key]
+        return made
 
     def _rank(self, c: Configuration) -> Ranked:
         if c.pool == DYNAMIC:

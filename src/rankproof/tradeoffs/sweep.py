@@ -69,6 +69,7 @@ from rankproof.tradeoffs.results import (
     PER_QUERY,
     TEXTS,
     Results,
+    check_present,
     currency_sign,
     find_row,
     interval_cell,
@@ -690,14 +691,8 @@ def _read_finished(folder: Path, stamp: str, qrels: Qrels) -> Swept | None:
 def read_sweep(folder: str | Path) -> Swept:
     """Read a finished sweep from its folder."""
     place = Path(folder)
-    files = (MANIFEST, CONFIGURATIONS, PER_QUERY)
-    absent = next((name for name in files if not (place / name).is_file()), None)
-    if absent is not None:
-        raise InputError(
-            f"there is no {absent} in this folder",
-            place=str(folder),
-            remedy="name the folder that `rankproof sweep` wrote, or let it finish",
-        )
+    for name in (MANIFEST, CONFIGURATIONS, PER_QUERY):
+        check_present(place / name)
     results = read_results(place)
     try:
         load = pl.read_parquet(place / LOAD) if "load" in (results.manifest or {}) else None
