@@ -468,7 +468,7 @@ def test_a_target_that_only_the_mean_meets_is_missed() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("RAnWG@10", math.inf, "RAnWG@10 of 'b' is inf; mend it"),
+        ("RAnWG@10", math.inf, "RAnWG@10 of 'b' is inf; correct it"),
         ("RAnWG@10 low", 0.9, "RAnWG@10 low of 'b' is 0.9 beside 0.8"),
         ("RAnWG@10 high", 0.5, "RAnWG@10 high of 'b' is 0.5 beside 0.8"),
         ("RAnWG@10 low", -math.inf, "RAnWG@10 low of 'b' is -inf beside 0.8"),

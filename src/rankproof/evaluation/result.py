@@ -346,9 +346,7 @@ def mean_score(outcomes: Outcomes, measure: Measure, groups: Int | None = None) 
         std=std,
         queries=count,
         undefined=len(defined) - count,
-        ci=_mean_interval(
-            expected[defined], measure, None if groups is None else groups[defined]
-        ),
+        ci=_mean_interval(expected[defined], measure, None if groups is None else groups[defined]),
         sampled=sampled_mean(outcomes),
     )
 

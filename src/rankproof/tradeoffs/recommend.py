@@ -441,6 +441,28 @@ def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any
     return float(value) if np.ndim(value) == 0 else value
 
 
+_SOURCES = {  # short name → column of the results
+    "quality": "{measure}",
+    "low": "{measure} low",
+    "high": "{measure} high",
+    "judged": "{measure} judged",
+    "lowest": "{measure} lowest",
+    "highest": "{measure} highest",
+    "latency": "latency_{latency}_ms",
+    "p50": "latency_p50_ms",
+    "p95": "latency_p95_ms",
+    "cost": "cost_per_1000",
+    "k": "k",
+    "prompt_k": "prompt_k",
+    "p95_low": "latency_p95_low",
+    "p95_high": "latency_p95_high",
+    "memory": "index_bytes",
+    "unpriced": "unpriced",
+    "stages": "stages",
+}
+_KINDS = {"k": pl.Int64, "prompt_k": pl.Int64, "stages": pl.Int64, "unpriced": pl.String}
+
+
 def _build_table(
     results: Results, measure: str, latency: Percentile, jitter: float | None
 ) -> pl.DataFrame:
@@ -453,77 +475,58 @@ def _build_table(
             place=results.label,
             remedy=f"use one of {', '.join(known)}" if known else "evaluate it in the sweep",
         )
-
-    def column(name: str, kind: Any = pl.Float64) -> pl.Expr:
-        if name not in frame.columns:
-            return pl.lit(None, dtype=kind)
-        return pl.col(name).cast(kind, strict=False)
-
-    family = column("family", pl.String)
-    if "family" not in frame.columns:
-        without_k = pl.col("configuration").str.replace(r"\bK ?= ?\d+", "")
-        family = without_k.str.replace_all(r"\s+", " ").str.strip_chars()
-    own, among_network = results.latency_jitter(jitter)
+    columns = {}
+    for name, source in _SOURCES.items():
+        column, kind = source.format(measure=measure, latency=latency), _KINDS.get(name, pl.Float64)
+        is_known = column in frame.columns
+        expression = pl.col(column) if is_known else pl.lit(None)
+        columns[name] = expression.cast(kind, strict=False)
+    family = pl.col("family") if "family" in frame.columns else _FAMILY_BY_NAME
+    own_jitters, network_jitters = results.latency_jitter(jitter)
     table = frame.select(
         "configuration",
-        family=family,
-        quality=column(measure),
-        low=column(f"{measure} low"),
-        high=column(f"{measure} high"),
-        judged=column(f"{measure} judged"),
-        lowest=column(f"{measure} lowest"),
-        highest=column(f"{measure} highest"),
-        latency=column(f"latency_{latency}_ms"),
-        p50=column("latency_p50_ms"),
-        p95=column("latency_p95_ms"),
-        cost=column("cost_per_1000"),
-        k=column("k", pl.Int64),
-        prompt_k=column("prompt_k", pl.Int64),
-        p95_low=column("latency_p95_low"),
-        p95_high=column("latency_p95_high"),
-        memory=column("index_bytes") / 1e6,
-        unpriced=column("unpriced", pl.String),
-        stages=column("stages", pl.Int64),
-        jitter=pl.Series(own),
-        among_network=pl.Series(among_network),
-    )
-    if not all(part in frame.columns for part in EFFICIENCY):
-        return table.with_columns(efficiency=pl.lit(None, dtype=pl.Float64))
-    parts = [
-        frame[part].cast(pl.Float64, strict=False).fill_null(math.nan).to_numpy()
-        for part in EFFICIENCY
-    ]
-    return table.with_columns(efficiency=pl.Series(efficiency(parts, table["p50"].to_numpy())))
+        family=family.cast(pl.String),
+        **columns,
+        jitter=pl.Series(own_jitters),
+        among_network=pl.Series(network_jitters),
+    ).with_columns(pl.col("memory") / 1e6)
+    values = pl.lit(None, dtype=pl.Float64)
+    if all(part in frame.columns for part in EFFICIENCY):
+        parts = frame.select(pl.col(EFFICIENCY).cast(pl.Float64, strict=False).fill_null(math.nan))
+        values = pl.lit(pl.Series(efficiency(list(parts.to_numpy().T), table["p50"].to_numpy())))
+    return table.with_columns(efficiency=values)
+
+
+_FAMILY_BY_NAME = (  # the name without the size of the pool
+    pl.col("configuration")
+    .str.replace(r"\bK ?= ?\d+", "")
+    .str.replace_all(r"\s+", " ")
+    .str.strip_chars()
+)
 
 
 def _check_table(table: pl.DataFrame, label: str, measure: str) -> pl.DataFrame:
     """Return the table with null for NaN; raise InputError for values that cannot be."""
     table = table.with_columns(pl.col(pl.Float64).fill_nan(None))
-    source_columns = {
-        "quality": measure,
-        "low": f"{measure} low",
-        "high": f"{measure} high",
-        "memory": "index_bytes",
-        "p95_low": "latency_p95_low",
-        "p95_high": "latency_p95_high",
-    }
-    is_wrong = {name: pl.col(name).is_infinite() for name in source_columns}
+    names = ("quality", "low", "high", "memory", "p95_low", "p95_high")
+    is_wrong = {name: pl.col(name).is_infinite() for name in names}
     for name in ("memory", "p95_low", "p95_high"):
         is_wrong[name] |= pl.col(name) < 0
     is_wrong["low"] |= pl.col("low") > pl.col("quality") + _ROUNDING
     is_wrong["high"] |= pl.col("high") < pl.col("quality") - _ROUNDING
-    for name, column in source_columns.items():
+    for name in names:
         wrong = table.filter(is_wrong[name])
         if wrong.height:
+            column = _SOURCES[name].format(measure=measure)
             value = wrong[name][0] * (1e6 if name == "memory" else 1)
             quality = wrong["quality"][0]
             beside = ""
-            if quality is not None and column.startswith(f"{measure} "):
+            if quality is not None and name in ("low", "high"):
                 beside = f" beside {quality:g}"
             raise InputError(
                 f"{column} of {shorten(wrong['configuration'][0])} is {value:g}{beside}",
                 place=label,
-                remedy="mend it, or leave the configuration out",
+                remedy="correct it, or leave the configuration out",
             )
     return table
 
