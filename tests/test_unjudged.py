@@ -1,4 +1,4 @@
-"""Bounds over holes against enumeration: every completion, and every order of the ties."""
+"""Bounds over unjudged documents against enumeration of their grades and of the orders of ties."""
 
 from __future__ import annotations
 
@@ -65,10 +65,11 @@ def holes_of(scores: Scores, grades: Grades, cutoff: int | None) -> set[str]:
     }
 
 
-def completions(holes: set[str], grades: Grades, scale: range) -> Iterator[dict[str, int]]:
+def all_gradings(holes: set[str], grades: Grades, scale: range) -> Iterator[dict[str, int]]:
+    """The grades with every combination of grades for the unjudged documents."""
     names = sorted(holes)
-    for given_grades in product(scale, repeat=len(names)):
-        yield {**grades, **dict(zip(names, given_grades, strict=True))}
+    for new_grades in product(scale, repeat=len(names)):
+        yield {**grades, **dict(zip(names, new_grades, strict=True))}
 
 
 def values(measure: Measure, scores: Scores, grades: Grades) -> list[float]:
@@ -105,8 +106,8 @@ def cases(draw: st.DrawFn, grades: list[int], ties: bool, holes: int = 3) -> Cas
     return Case(lists[0], lists[1], judged or {"z": grades[0]})
 
 
-def counted(measure: Measure, grades: Grades) -> bool:
-    """Whether a mean is over a query that is judged so."""
+def is_averaged(measure: Measure, grades: Grades) -> bool:
+    """True if a mean includes a query with these grades."""
     if measure.definition.grades is not None:
         return True
     return max(grades.values()) >= (dict(measure.resolved).get("rel") or 1)  # type: ignore[operator]
@@ -132,29 +133,33 @@ def check_run(
     case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
 ) -> None:
     runs = {"a": {"q": case.a}}
-    found = bounds_over({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth)
+    report = bounds_over({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth)
     for measure in map(parse, specs):
-        bound = found.runs[0].measures[measure]
+        bound = report.runs[0].measures[measure]
         holes = holes_of(case.a, case.grades, measure.cutoff or depth)
-        every = [
+        possible = [
             value
-            for done in completions(holes, case.grades, scale)
-            if counted(measure, done)
-            for value in values(measure, case.a, done)
+            for graded in all_gradings(holes, case.grades, scale)
+            if is_averaged(measure, graded)
+            for value in values(measure, case.a, graded)
             if not math.isnan(value)
         ]
-        low, high = (min(every), max(every)) if every else (math.nan, math.nan)
-        # A hole above the highest grade so far changes what ERR takes every grade for.
-        known = not measure.has_open_scale or max(case.grades.values()) == scale[-1]
-        # NumRel is at least 1 where a query counts, which its rule does not say; AP11's ends are
-        # the means of those of its levels.
-        loose = measure.name == "AP11" and holes
-        if not ties and known and (measure.name != "NumRel" or counted(measure, case.grades)):
-            assert bound.exact or loose
+        low, high = (min(possible), max(possible)) if possible else (math.nan, math.nan)
+        # An unjudged document above the highest grade changes what ERR takes every grade for.
+        has_known_scale = not measure.has_open_scale or max(case.grades.values()) == scale[-1]
+        # NumRel is at least 1 if a query counts, which its rule ignores; AP11's bounds are the
+        # means of those of its levels.
+        may_be_wide = measure.name == "AP11" and holes
+        if (
+            not ties
+            and has_known_scale
+            and (measure.name != "NumRel" or is_averaged(measure, case.grades))
+        ):
+            assert bound.exact or may_be_wide
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
             assert close(bound.highest, high), (measure, bound, low, high)
-        elif every:
+        elif possible:
             assert bound.lowest <= low + 1e-9, (measure, bound, low, high)
             assert bound.highest >= high - 1e-9, (measure, bound, low, high)
 
@@ -165,22 +170,24 @@ def _scale(scale: range) -> int | None:
 
 @given(cases([0, 1, 2], ties=False))
 @settings(max_examples=60)
-def test_without_ties_a_runs_ends_are_those_of_every_completion(case: Case) -> None:
+def test_without_ties_a_runs_bounds_are_the_extremes_over_all_grades(case: Case) -> None:
     check_run(case, GRADED, range(3), ties=False)
 
 
 @given(cases([0, 1, 2], ties=True))
-def test_with_ties_a_runs_ends_hold_every_completion_and_order(case: Case) -> None:
+def test_with_ties_a_runs_bounds_hold_for_all_grades_and_orders(case: Case) -> None:
     check_run(case, GRADED, range(3), ties=True)
 
 
 @given(cases([1, 2, 3, 4, 5], ties=False))
-def test_without_ties_the_ends_of_set_measures_are_those_of_every_completion(case: Case) -> None:
+def test_without_ties_the_bounds_of_set_measures_are_the_extremes_over_all_grades(
+    case: Case,
+) -> None:
     check_run(case, SETS, range(1, 6), ties=False)
 
 
 @given(cases([1, 2, 3, 4, 5], ties=True, holes=2))
-def test_with_ties_the_ends_of_set_measures_hold_every_completion_and_order(case: Case) -> None:
+def test_with_ties_the_bounds_of_set_measures_hold_for_all_grades_and_orders(case: Case) -> None:
     check_run(case, SETS, range(1, 6), ties=True)
 
 
@@ -193,40 +200,42 @@ def check_pair(
     like: Literal["trec_eval"] | None = None,
 ) -> None:
     runs = {"a": {"q": case.a}, "b": {"q": case.b}}
-    found = bounds_over(
+    report = bounds_over(
         {"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth, like=like
     )
     for measure in map(parse, specs):
-        bound = found["a", "b"][measure]
-        reach = measure.cutoff or depth
-        both = [holes_of(scores, case.grades, reach) for scores in (case.a, case.b)]
-        every = [
+        bound = report["a", "b"][measure]
+        cutoff = measure.cutoff or depth
+        both = [holes_of(scores, case.grades, cutoff) for scores in (case.a, case.b)]
+        possible = [
             0.0 if math.isnan(a - b) else a - b
-            for done in completions(both[0] | both[1], case.grades, scale)
-            if like or counted(measure, done)
-            for a in set(values(measure, case.a, done))
-            for b in set(values(measure, case.b, done))
+            for graded in all_gradings(both[0] | both[1], case.grades, scale)
+            if like or is_averaged(measure, graded)
+            for a in set(values(measure, case.a, graded))
+            for b in set(values(measure, case.b, graded))
             if like or not math.isnan(a - b)
         ]
-        low, high = (min(every), max(every)) if every else (math.nan, math.nan)
+        low, high = (min(possible), max(possible)) if possible else (math.nan, math.nan)
         if not ties and (measure.name in EXACT_PAIRS or not (both[0] | both[1])):
             assert bound.exact
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
             assert close(bound.highest, high), (measure, bound, low, high)
-        elif every:
+        elif possible:
             assert bound.lowest <= low + 1e-9, (measure, bound, low, high)
             assert bound.highest >= high - 1e-9, (measure, bound, low, high)
 
 
 @given(cases([0, 1, 2], ties=False))
 @settings(max_examples=60)
-def test_without_ties_a_differences_ends_are_those_of_every_completion(case: Case) -> None:
+def test_without_ties_the_bounds_of_a_difference_are_the_extremes_over_all_grades(
+    case: Case,
+) -> None:
     check_pair(case, GRADED, range(3), ties=False)
 
 
 @given(cases([0, 0, 2], ties=False))
-def test_a_query_that_a_completion_leaves_undefined_counts_0_where_the_policy_says_so(
+def test_a_query_that_some_grades_leave_undefined_counts_0_under_trec_evals_policy(
     case: Case,
 ) -> None:
     check_pair(case, GRADED, range(3), ties=False, like="trec_eval")
@@ -234,13 +243,13 @@ def test_a_query_that_a_completion_leaves_undefined_counts_0_where_the_policy_sa
 
 @given(cases([0, 1, 2], ties=True))
 @settings(max_examples=30)
-def test_with_ties_a_differences_ends_hold_every_completion_and_order(case: Case) -> None:
+def test_with_ties_the_bounds_of_a_difference_hold_for_all_grades_and_orders(case: Case) -> None:
     check_pair(case, GRADED, range(3), ties=True)
 
 
 @given(cases([0, 1, 2], ties=False), st.booleans())
-def test_a_depth_bounds_whole_lists_over_the_holes_above_it(case: Case, ties: bool) -> None:
-    """A hole of one run may stand below the depth in the other."""
+def test_with_a_depth_only_unjudged_documents_above_it_count(case: Case, ties: bool) -> None:
+    """An unjudged document of one run may be below the depth in the other."""
     if ties:
         a, b = ({doc: score // 2 for doc, score in run.items()} for run in (case.a, case.b))
         case = Case(a, b, case.grades)
@@ -250,13 +259,17 @@ def test_a_depth_bounds_whole_lists_over_the_holes_above_it(case: Case, ties: bo
 
 
 @given(cases([1, 2, 3, 4, 5], ties=False, holes=2))
-def test_a_difference_of_set_measures_holds_every_completion(case: Case) -> None:
+def test_without_ties_the_bounds_of_a_difference_of_set_measures_hold_for_all_grades(
+    case: Case,
+) -> None:
     check_pair(case, SETS, range(1, 6), ties=False)
 
 
 @given(cases([1, 2, 3, 4, 5], ties=True, holes=2))
 @settings(max_examples=20)
-def test_a_difference_of_set_measures_holds_every_completion_and_order(case: Case) -> None:
+def test_with_ties_the_bounds_of_a_difference_of_set_measures_hold_for_all_grades(
+    case: Case,
+) -> None:
     check_pair(case, SETS, range(1, 6), ties=True)
 
 
@@ -343,7 +356,9 @@ LAWS = ["nDCG@3", "AP@3", "R@2", "P@3", "RR", "RBP", "Rprec", "F1@3", "Success@2
 
 
 @given(worlds(), st.data())
-def test_judging_a_hole_never_widens(world: tuple[Any, Any, Any], data: st.DataObject) -> None:
+def test_judging_a_document_never_widens_the_bounds(
+    world: tuple[Any, Any, Any], data: st.DataObject
+) -> None:
     a, b, qrels = world
     before = rp.holes(qrels, {"a": a, "b": b}, LAWS, scale=2)
     query = data.draw(st.sampled_from(sorted(qrels)))
@@ -359,7 +374,7 @@ def test_judging_a_hole_never_widens(world: tuple[Any, Any, Any], data: st.DataO
         for measure, bound in after[key].items():
             wider = before[key][measure]
             holes = [holes_of(run[query], qrels[query], measure.cutoff) for run in runs]
-            # What is no hole of these runs was assumed to stay as it is.
+            # The bounds assume that documents outside the top k of these runs stay unjudged.
             if doc not in set().union(*holes) or math.isnan(bound.lowest):
                 continue
             assert wider.lowest - 1e-9 <= bound.lowest, (key, measure)
@@ -367,7 +382,9 @@ def test_judging_a_hole_never_widens(world: tuple[Any, Any, Any], data: st.DataO
 
 
 @given(worlds())
-def test_without_holes_the_ends_are_those_of_the_ties(world: tuple[Any, Any, Any]) -> None:
+def test_without_unjudged_documents_the_bounds_are_those_over_ties(
+    world: tuple[Any, Any, Any],
+) -> None:
     a, b, qrels = world
     for query, grades in qrels.items():
         for doc in {*a[query], *b[query]} - set(grades):
@@ -398,7 +415,7 @@ LONG = [
 def test_compiled_code_bounds_long_lists_as_numpy_does(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """numpy tries every number of relevant holes of bpref and of IPrec; compiled code walks."""
+    """numpy tries every number of relevant documents of bpref and IPrec, compiled code only some."""
     if kernels.native is None:
         pytest.skip("not compiled here")
     rng = np.random.default_rng(seed)
@@ -425,30 +442,30 @@ def test_compiled_code_bounds_long_lists_as_numpy_does(
 def _check_compiled(
     monkeypatch: pytest.MonkeyPatch, qrels: Any, runs: Any, measures: list[str], **settings: Any
 ) -> None:
-    found = []
+    results = []
     for native in (kernels.native, None):
         with monkeypatch.context() as patched:
             patched.setattr(kernels, "native", native)
-            found.append(rp.holes(qrels, runs, measures, **settings))
-    compiled, plain = found
-    assert compiled.runs[0].holes == plain.runs[0].holes
-    assert compiled.pairs[0].holes == plain.pairs[0].holes
+            results.append(rp.holes(qrels, runs, measures, **settings))
+    compiled, interpreted = results
+    assert compiled.runs[0].holes == interpreted.runs[0].holes
+    assert compiled.pairs[0].holes == interpreted.pairs[0].holes
     for key in ("a", "b", ("a", "b")):
         for measure, bound in compiled[key].items():
-            wanted = plain[key][measure]
-            assert bound.exact == wanted.exact, (key, measure)
-            assert close(bound.lowest, wanted.lowest), (key, measure)
-            assert close(bound.highest, wanted.highest), (key, measure)
+            expected = interpreted[key][measure]
+            assert bound.exact == expected.exact, (key, measure)
+            assert close(bound.lowest, expected.lowest), (key, measure)
+            assert close(bound.highest, expected.highest), (key, measure)
 
 
-def test_what_was_pooled_and_not_judged_stays_so_beside_judgements_made_since() -> None:
-    """infAP reads those of negative grade."""
-    given = {"q": {"a": 1, "b": 0, "c": -1, "d": -1}}
-    known = merge_judgments(rp.read_qrels(given), rp.read_qrels({"q": {"c": 1}}))
+def test_merging_judgments_keeps_pooled_documents_without_a_grade() -> None:
+    """They have a negative grade, and infAP counts them."""
+    qrels = {"q": {"a": 1, "b": 0, "c": -1, "d": -1}}
+    merged = merge_judgments(rp.read_qrels(qrels), rp.read_qrels({"q": {"c": 1}}))
     run = {"q": {"b": 5.0, "d": 4.0, "c": 3.0, "e": 2.0, "a": 1.0}}
-    wanted = rp.evaluate({"q": given["q"] | {"c": 1}}, run, "infAP")
-    assert rp.evaluate(known, run, "infAP")["infAP"] == wanted["infAP"]
-    assert known.negative == 1
+    expected = rp.evaluate({"q": qrels["q"] | {"c": 1}}, run, "infAP")
+    assert rp.evaluate(merged, run, "infAP")["infAP"] == expected["infAP"]
+    assert merged.negative == 1
 
 
 def _bounds_to_depth_3(qrels: Any, run: Any, measures: list[str]) -> dict[Measure, Bound]:
@@ -456,7 +473,7 @@ def _bounds_to_depth_3(qrels: Any, run: Any, measures: list[str]) -> dict[Measur
     return bounds_over(qrels, {"a": run}, measures, depth=3).runs[0].measures
 
 
-def test_what_is_sampled_alone_keeps_inferred_precision_from_being_bounded_to_a_depth() -> None:
+def test_inferred_precision_to_a_depth_is_unbounded_if_pooled_documents_lack_a_grade() -> None:
     """Without pooled documents that nobody judged, infAP is within 0.00001 of AP."""
     run = {"q": {f"d{i}": -float(i) for i in range(10)}}
     qrels = {"q": {"d0": 1, "d4": 0, "d8": 1}}
@@ -478,7 +495,7 @@ def test_the_width_of_rbp_is_its_residual() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.booleans()), min_size=1, max_size=6))
-def test_a_query_that_a_completion_can_leave_undefined_counts_where_it_lowers_the_mean(
+def test_the_lowest_mean_includes_queries_that_only_some_grades_define_if_they_lower_it(
     rows: list[tuple[float, bool, bool]],
 ) -> None:
     low = np.array([math.nan if never and not always else v for v, always, never in rows])
@@ -494,8 +511,8 @@ def test_a_query_that_a_completion_can_leave_undefined_counts_where_it_lowers_th
     assert close(lowest_mean(low, defined), min(means) if means else math.nan)
 
 
-def test_a_mean_is_bounded_over_the_completions_of_all_its_queries() -> None:
-    """The second query has nothing relevant: nDCG is undefined there unless a hole is."""
+def test_a_mean_is_bounded_over_all_grades_of_all_its_queries() -> None:
+    """The second query has nothing relevant: nDCG is undefined there unless y or z is."""
     qrels = {"p": {"a": 1, "b": 0}, "q": {"a": 0}}
     run = {"p": {"b": 3.0, "a": 2.0, "x": 1.0}, "q": {"y": 3.0, "a": 2.0, "z": 1.0}}
     means = []
@@ -507,7 +524,7 @@ def test_a_mean_is_bounded_over_the_completions_of_all_its_queries() -> None:
     assert close(bound.highest, max(means))
 
 
-def test_depth_says_how_far_down_holes_of_a_whole_list_are_counted() -> None:
+def test_a_larger_depth_counts_more_unjudged_documents_of_a_list() -> None:
     run = {"q": {f"d{i}": -float(i) for i in range(10)}}
     qrels = {"q": {"d0": 1}}
     widths = [
@@ -518,7 +535,7 @@ def test_depth_says_how_far_down_holes_of_a_whole_list_are_counted() -> None:
     assert widths[0] == 0 < widths[1] < widths[3]
 
 
-def test_the_scale_is_that_of_the_judgements_unless_it_is_given() -> None:
+def test_the_scale_is_that_of_the_judgments_unless_it_is_named() -> None:
     run = {"q": {"x": 2.0, "a": 1.0}}
     assert rp.holes({"q": {"a": 3}}, run, "nDCG@1").scale == 3
     assert rp.holes({"q": {"a": 3}}, run, "nDCG@1", scale=4).scale == 4
@@ -527,32 +544,34 @@ def test_the_scale_is_that_of_the_judgements_unless_it_is_given() -> None:
         rp.holes({"q": {"a": 3}}, run, "nDCG@1", scale=2)
 
 
-@pytest.mark.parametrize("said_so", [True, False])
-def test_what_a_hole_may_reach_is_the_top_of_the_scale_or_said_to_be_the_largest_grade(
-    tmp_path: Path, said_so: bool
+@pytest.mark.parametrize("names_scale", [True, False])
+def test_the_highest_grade_is_the_top_of_the_scale_or_else_stated_as_the_largest_that_occurs(
+    tmp_path: Path, names_scale: bool
 ) -> None:
-    """Judgements on 0–3 that hold 0–2 by chance; every verb."""
+    """Judgments on a scale 0–3 that happen to be 0–2; every command."""
     write_trec(tmp_path)
-    if said_so:
+    if names_scale:
         scale = '{"grades": [0, 3], "relevant": 1, "gains": 1}'
         (tmp_path / "qrels.scale").write_text(scale, encoding="utf-8")
     runs = {"home": str(tmp_path / "home"), "away": str(tmp_path / "away")}
-    top, measure = 3 if said_so else 2, parse("nDCG@3")
+    top, measure = 3 if names_scale else 2, parse("nDCG@3")
     wanted = rp.holes(POOLED, runs, measure, scale=top)
     found = rp.holes(str(tmp_path / "qrels"), runs, measure)
     assert found.scale == top
     assert found["home", "away"] == wanted["home", "away"]
-    words = f"0 to {top}" if said_so else f"0 to {top}, the largest that occurs"
+    words = f"0 to {top}" if names_scale else f"0 to {top}, the largest that occurs"
     assert any(f"any grade from {words}" in line for line in found.assumptions())
     keys: list[Any] = ["away", ("home", "away")]
     ends = {key: [b.lowest, b.highest] for key in keys for b in [wanted[key][measure]]}
-    for verb, key in (("eval", "away"), ("leaderboard", "away"), ("compare", ("home", "away"))):
-        told = json.loads(said(verb, tmp_path, "home", "away", "--holes", "--format=json"))
-        rows = told["pairs" if verb == "compare" else "runs"]
+    for command, key in (("eval", "away"), ("leaderboard", "away"), ("compare", ("home", "away"))):
+        data = json.loads(
+            run_command(command, tmp_path, "home", "away", "--holes", "--format=json")
+        )
+        rows = data["pairs" if command == "compare" else "runs"]
         row = rows[-1]["measures"]["nDCG@3"]
         assert row["holes"] == pytest.approx(ends[key])
-        assert row.get("grades", told.get("grades")) == words
-        shown = " ".join(said(verb, tmp_path, "home", "away", "--holes").split())
+        assert row.get("grades", data.get("grades")) == words
+        shown = " ".join(run_command(command, tmp_path, "home", "away", "--holes").split())
         assert f"could have, {words};" in shown
     gated = rp.gate(str(tmp_path / "qrels"), runs["home"], runs["away"], measure, 0.0)
     assert gated.measures[measure].holes == pytest.approx(
@@ -561,26 +580,26 @@ def test_what_a_hole_may_reach_is_the_top_of_the_scale_or_said_to_be_the_largest
     assert f"with grades {words}:" in gated.measures[measure].sentence(measure)
 
 
-def test_judgements_made_since_stay_on_their_scale(tmp_path: Path) -> None:
+def test_new_judgments_stay_on_the_scale_of_the_earlier_ones(tmp_path: Path) -> None:
     write_trec(tmp_path)
     scale = '{"grades": [0, 3], "relevant": 1, "gains": 1}'
     (tmp_path / "qrels.scale").write_text(scale, encoding="utf-8")
     known = rp.read_qrels(str(tmp_path / "qrels"))
     assert merge_judgments(known, rp.read_qrels({"q1": {"x": 1}})).scale == known.scale
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     def judge(pairs: list[tuple[str, str]]) -> list[int]:
-        asked.extend(pairs)
+        requests.extend(pairs)
         return [5 for _ in pairs]
 
     run = rp.read_run(str(tmp_path / "away"))
     filled, _ = fill_holes([run], known, [parse("nDCG@3")], judge)
-    assert asked
+    assert requests
     assert filled.grade.max() == 3  # a judge's 5 is the top of the scale, not of what occurs
 
 
 def test_a_measure_that_declares_nothing_about_unjudged_documents_is_refused_in_one_line() -> None:
-    known = dict(REGISTRY)
+    registered = dict(REGISTRY)
     try:
 
         @rp.measure("Mine", at="cutoff")
@@ -596,10 +615,10 @@ def test_a_measure_that_declares_nothing_about_unjudged_documents_is_refused_in_
             rp.holes({"q": {"a": 1}}, {"q": {"b": 1.0}}, mine @ 3)
     finally:
         REGISTRY.clear()
-        REGISTRY.update(known)
+        REGISTRY.update(registered)
 
 
-def test_policies_that_change_who_is_relevant_bound_too() -> None:
+def test_bounds_hold_under_every_policy() -> None:
     qrels = {"q": {"a": 1, "z": 1}, "r": {"a": 1}}
     runs = {"a": {"q": {"a": 2.0, "x": 1.0}}, "b": {"q": {"x": 2.0, "a": 1.0}}}
     policies: list[dict[str, Any]]
@@ -621,7 +640,7 @@ def test_policies_that_change_who_is_relevant_bound_too() -> None:
                 assert bound.lowest - 1e-12 <= difference <= bound.highest + 1e-12
 
 
-def test_among_candidates_alone_the_holes_of_one_run_change_no_other() -> None:
+def test_with_candidates_only_the_unjudged_documents_of_one_run_do_not_change_another() -> None:
     runs = {"a": {"q": {"d": 2.0}}, "b": {"q": {"d": 2.0, "x": 1.0}}}
     specs = ["R@2", "nDCG@2", "Hits", "RR", "AP"]
     found = rp.holes({"q": {"d": 1}}, runs, specs, candidates_only=True)
@@ -629,7 +648,7 @@ def test_among_candidates_alone_the_holes_of_one_run_change_no_other() -> None:
         ends = found["b"][measure]
         assert close(bound.lowest, 1.0 - ends.highest), measure
         assert close(bound.highest, 1.0 - ends.lowest), measure
-    # a has nothing relevant, whatever x is: no completion defines a difference.
+    # a has nothing relevant, whatever x is: no grade defines a difference.
     found = rp.holes({"q": {"d": 0, "z": 1}}, runs, specs, candidates_only=True)
     for measure, bound in found["a", "b"].items():
         assert math.isnan(bound.lowest), measure
@@ -637,7 +656,7 @@ def test_among_candidates_alone_the_holes_of_one_run_change_no_other() -> None:
         assert math.isnan(found["a"][measure].lowest), measure
 
 
-def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
+def test_the_assumed_grades_are_stated_for_the_requested_measures() -> None:
     qrels, run = {"q": {"a": 3}}, {"q": {"x": 2.0, "a": 1.0}}
     for measures, words in (
         (["P@1"], "any grade from 0 to 3, the largest that occurs (--scale names another)"),
@@ -649,18 +668,18 @@ def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
     assert unwanted[0].endswith("any grade from 0 to 1"), "which does not occur"
 
 
-def test_what_ties_alone_could_turn_is_not_laid_to_the_holes() -> None:
+def test_a_lead_that_ties_alone_could_reverse_is_attributed_to_ties() -> None:
     qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
     ahead = {q: {"d0": 1.0, "d1": 1.0, "d2": 0.5} for q in qrels}
     behind = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0, "x": 0.5} for q in qrels}
-    (said,) = rp.holes(qrels, {"a": ahead, "b": behind}, "RR").verdicts()
-    assert "ahead rests on how ties are broken, even without 12 unjudged documents (a" in said
+    (sentence,) = rp.holes(qrels, {"a": ahead, "b": behind}, "RR").verdicts()
+    assert "ahead rests on how ties are broken, even without 12 unjudged documents (a" in sentence
     above = {q: {**listed, "x": 2.0} for q, listed in behind.items()}
-    (said,) = rp.holes(qrels, {"a": ahead, "b": above}, "RR").verdicts()
-    assert "ahead might rest on 12 unjudged documents (a" in said
+    (sentence,) = rp.holes(qrels, {"a": ahead, "b": above}, "RR").verdicts()
+    assert "ahead might rest on 12 unjudged documents (a" in sentence
 
 
-def test_the_result_says_what_it_assumes_and_which_ends_are_reached() -> None:
+def test_the_result_states_its_assumptions_and_which_bounds_are_exact() -> None:
     tied = {"q": {"a": 1.0, "x": 1.0, "y": 0.0}}
     plain = {"q": {"a": 3.0, "x": 2.0, "y": 1.0}}
     found = rp.holes({"q": {"a": 2, "b": 1}}, {"tied": tied, "plain": plain}, "nDCG@2")
@@ -715,7 +734,7 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
         bounded([tables[0]], tables[1], [parse("P@1")], Policy(condensed=True))
 
 
-def test_condensed_lists_of_ranks_for_scores_are_said_to_be_in_whatever_order_they_stand() -> None:
+def test_a_note_says_that_scores_of_condensed_lists_look_like_ranks() -> None:
     qrels = {"q": {"a": 1, "b": 0}}
     for score in ({"b": 3, "c": 1, "a": 2}, {"a": 2, "b": 3, "c": 1}, {"b": 3, "a": 2, "c": 1}):
         found = rp.evaluate(qrels, {"q": score}, "RR", condensed=True)
@@ -749,20 +768,20 @@ def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:
         assert close(ours[name].oblivious, float(np.mean([row[key] for row in found]))), name
 
 
-def test_what_holes_and_eval_report_is_the_same_mean_where_nothing_is_relevant() -> None:
+def test_holes_and_eval_report_the_same_mean_if_nothing_is_relevant() -> None:
     qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 0}, "q3": {"a": 0}}
     run = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "x": 1.0}, "q3": {"a": 1.0}}
     other = {"q1": {"b": 2.0, "a": 1.0}, "q2": {"y": 2.0, "a": 1.0}, "q3": {"a": 1.0}}
     for measure in ("P@2", "RR@2", "nDCG@2", "Judged@2", "RBP@2"):
         found = rp.holes(qrels, {"a": run, "b": other}, measure)
         for name, lists in (("a", run), ("b", other)):
-            said = rp.evaluate(qrels, lists, measure)[measure]
+            reported = rp.evaluate(qrels, lists, measure)[measure]
             bound = found[name][rp.parse(measure)]
-            assert (bound.expected, bound.queries) == (said.expected, said.queries)
-            # q2 comes into the mean where a completion makes its hole relevant.
+            assert (bound.expected, bound.queries) == (reported.expected, reported.queries)
+            # q2 joins the mean if its unjudged document is relevant.
             best = qrels | {"q2": {"a": 0, "x" if name == "a" else "y": 1}}
-            then = rp.evaluate(best, lists, measure)[measure].expected
-            assert bound.lowest - 1e-12 <= then <= bound.highest + 1e-12
+            best_value = rp.evaluate(best, lists, measure)[measure].expected
+            assert bound.lowest - 1e-12 <= best_value <= bound.highest + 1e-12
         pair = found["a", "b"][rp.parse(measure)]
         compared = rp.compare(qrels, {"a": run, "b": other}, measure)["a", "b"]
         assert pair.expected == compared[rp.parse(measure)].expected
@@ -775,7 +794,7 @@ AT_HOME = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in POOLED}
 AWAY = {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in POOLED}
 
 
-def test_a_comparison_says_what_is_judged_and_what_the_rest_could_make_of_it() -> None:
+def test_a_comparison_reports_judged_shares_and_worst_cases() -> None:
     plain = rp.compare(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3", holes=False)
     difference = plain["home", "away"][parse("nDCG@3")]
     assert difference.judged == pytest.approx((1.0, 1 / 3))
@@ -798,7 +817,7 @@ def test_a_comparison_says_what_is_judged_and_what_the_rest_could_make_of_it() -
         assert (expected < 0) == (fills["x"] == 2)
 
 
-def test_nobody_need_ask_for_bounds_that_turn_a_verdict_and_no_others_are_shown() -> None:
+def test_bounds_that_could_reverse_a_verdict_are_shown_without_being_requested() -> None:
     """As on the command line."""
     late = {q: {"c": 3.0, "z": 2.0, "b": 1.0} for q in POOLED}
     for runs, turned in (({"h": AT_HOME, "x": AWAY}, True), ({"h": AT_HOME, "x": late}, False)):
@@ -815,7 +834,7 @@ def test_nobody_need_ask_for_bounds_that_turn_a_verdict_and_no_others_are_shown(
     assert "whatever the unjudged documents are" in difference.verdict("h", "x", parse("nDCG@3"))
 
 
-def test_a_leaderboard_says_what_is_judged_and_who_else_could_lead() -> None:
+def test_a_leaderboard_reports_judged_shares_and_which_runs_could_lead() -> None:
     poor = {q: {"c": 3.0, "b": 2.0} for q in POOLED}
     board = rp.leaderboard(
         POOLED, {"home": AT_HOME, "away": AWAY, "poor": poor}, "nDCG@3", holes=True
@@ -834,32 +853,32 @@ def test_a_leaderboard_says_what_is_judged_and_who_else_could_lead() -> None:
     assert "judged" not in [column.name for column in whole.table().columns]
 
 
-def said(verb: str, folder: Path, *runs: str) -> str:
+def run_command(command: str, folder: Path, *runs: str) -> str:
     paths = [str(folder / run) if not run.startswith("-") else run for run in ("qrels", *runs)]
-    done = rankproof(verb, *paths, "-m", "nDCG@3")
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    process = rankproof(command, *paths, "-m", "nDCG@3")
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode()
 
 
-@pytest.mark.parametrize("verb", ["compare", "leaderboard"])
-def test_the_judged_column_stands_where_something_is_not(tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("command", ["compare", "leaderboard"])
+def test_the_judged_column_is_shown_if_something_is_unjudged(tmp_path: Path, command: str) -> None:
     write_trec(tmp_path)
-    shown = " ".join(said(verb, tmp_path, "home", "away").split())
+    shown = " ".join(run_command(command, tmp_path, "home", "away").split())
     assert "share of the top k that has a judgement" in shown
-    assert "has a judgement" not in said(verb, tmp_path, "home", "home2")
-    found = json.loads(said(verb, tmp_path, "home", "away", "--holes", "--format=json"))
-    rows = found["pairs" if verb == "compare" else "runs"]
+    assert "has a judgement" not in run_command(command, tmp_path, "home", "home2")
+    found = json.loads(run_command(command, tmp_path, "home", "away", "--holes", "--format=json"))
+    rows = found["pairs" if command == "compare" else "runs"]
     assert all("holes" in row["measures"]["nDCG@3"] for row in rows)
-    # Nobody need ask where they change who is ahead; where they do not, the column says enough.
-    for more in ([], ["--holes"]):
-        words = " ".join(said(verb, tmp_path, "home", "away", *more).split())
+    # Bounds that could reverse the lead are shown unasked; else the column is enough.
+    for options in ([], ["--holes"]):
+        words = " ".join(run_command(command, tmp_path, "home", "away", *options).split())
         assert "rests on unjudged documents" in words or "could put away ahead" in words
     late = [f"{q} Q0 {d} 1 {s} late" for q in POOLED for d, s in (("c", 3), ("z", 2), ("b", 1))]
     (tmp_path / "late").write_text("\n".join(late) + "\n", encoding="utf-8")
-    found = json.loads(said(verb, tmp_path, "home", "late", "--format=json"))
-    rows = found["pairs" if verb == "compare" else "runs"]
+    found = json.loads(run_command(command, tmp_path, "home", "late", "--format=json"))
+    rows = found["pairs" if command == "compare" else "runs"]
     assert not any("holes" in row["measures"]["nDCG@3"] for row in rows)
-    assert "has a judgement" in " ".join(said(verb, tmp_path, "home", "late").split())
+    assert "has a judgement" in " ".join(run_command(command, tmp_path, "home", "late").split())
 
 
 def write_trec(folder: Path) -> None:
@@ -870,17 +889,19 @@ def write_trec(folder: Path) -> None:
         (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("verb", ["eval", "compare", "leaderboard"])
-def test_condensed_lists_are_stated_and_what_they_leave_out_is_shown(
-    tmp_path: Path, verb: str
+@pytest.mark.parametrize("command", ["eval", "compare", "leaderboard"])
+def test_condensed_lists_are_stated_with_the_share_that_was_judged(
+    tmp_path: Path, command: str
 ) -> None:
     write_trec(tmp_path)
-    found = json.loads(said(verb, tmp_path, "home", "away", "--condensed", "--format=json"))
+    found = json.loads(
+        run_command(command, tmp_path, "home", "away", "--condensed", "--format=json")
+    )
     assert found["policy"]["condensed"]
-    rows = found["pairs" if verb == "compare" else "runs"]
+    rows = found["pairs" if command == "compare" else "runs"]
     shares = [row["measures"]["nDCG@3"]["judged"] for row in rows]
     assert np.ravel(shares) == pytest.approx([1.0, 1 / 3])  # of the lists as they were
-    shown = " ".join(said(verb, tmp_path, "home", "away", "--condensed").split())
+    shown = " ".join(run_command(command, tmp_path, "home", "away", "--condensed").split())
     assert "no other counts as relevant" in shown
     assert "condensed lists: documents that nobody judged are left out" in shown
     assert "rests on unjudged documents" not in shown
@@ -891,34 +912,34 @@ def test_condensed_lists_are_stated_and_what_they_leave_out_is_shown(
     assert difference.holes is None
 
 
-def test_a_lead_however_small_does_not_read_as_none() -> None:
+def test_a_small_lead_is_not_printed_as_0() -> None:
     from rankproof.foundation.phrasing import amount
 
     assert (amount(0.0214, 3), amount(0.0004, 3)) == ("0.021", "0.0004")
     assert amount(0.00004, 4) == "4e-05"
 
 
-def test_leave_one_out_names_who_is_ahead_only_at_home(tmp_path: Path) -> None:
+def test_leave_one_out_names_runs_that_lead_only_by_their_own_judgments(tmp_path: Path) -> None:
     write_trec(tmp_path)
-    found = said("holes", tmp_path, "home", "away", "--leave-one-out=3", "--format=json")
+    found = run_command("holes", tmp_path, "home", "away", "--leave-one-out=3", "--format=json")
     rows = {row["system"]: row for row in json.loads(found)["leave_one_out"]}
     assert (rows["home"]["judgements"], rows["away"]["judgements"]) == (16, 0)  # b and c
     assert rows["home"]["value"] == pytest.approx(1.0)
     shorter = {q: {"a": 2} for q in POOLED}
     alone = rp.evaluate(shorter, AT_HOME, "nDCG@3")["nDCG@3"].expected
     assert rows["home"]["without"] == pytest.approx(alone)
-    shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
+    shown = " ".join(run_command("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
     assert "No run falls behind another" in shown
     lines = [*(f"{q} 0 b 1" for q in POOLED), "q1 0 x 1"]  # x is what the other brought in
     (tmp_path / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
+    shown = " ".join(run_command("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
     assert "home falls from rank 1 to 2 without the 8 judgements" in shown
 
 
 def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
     write_trec(tmp_path)
     out = tmp_path / "compared.json"
-    said("compare", tmp_path, "home", "away", "--holes", "--t-test", f"--out={out}")
+    run_command("compare", tmp_path, "home", "away", "--holes", "--t-test", f"--out={out}")
     checked = rankproof("verify", str(out))
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
 
@@ -929,14 +950,14 @@ def test_leaving_one_out_by_a_provenance_is_verified(tmp_path: Path) -> None:
     (tmp_path / "provenance.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     out = tmp_path / "holes.json"
     brought = f"--provenance={tmp_path / 'provenance.tsv'}"
-    said("holes", tmp_path, "home", "away", brought, f"--out={out}")
+    run_command("holes", tmp_path, "home", "away", brought, f"--out={out}")
     assert json.loads(out.read_text())["leave_one_out"][0]["judgements"] == 24
     checked = rankproof("verify", str(out))
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
 
 
-def test_a_hole_of_a_grade_is_one_of_every_lower_grade() -> None:
-    """A judged document that ties with a hole loosens the bound, but not past what was exact."""
+def test_judging_a_tied_document_does_not_loosen_a_bound_that_was_exact() -> None:
+    """A judged document that ties with an unjudged one makes the bound inexact, but not wider."""
     run = {"q": {"d4": 2.0, "d0": 1.0, "d2": 1.0}}
     before, after = (
         rp.holes({"q": grades}, {"a": run}, ["nDCG@3"], scale=2)["a"][rp.nDCG @ 3]
@@ -946,8 +967,8 @@ def test_a_hole_of_a_grade_is_one_of_every_lower_grade() -> None:
     assert after.lowest >= before.lowest - 1e-12
 
 
-def test_a_hole_above_every_grade_changes_err_on_queries_without_one() -> None:
-    """ERR takes the highest grade of all judgements for the best, whichever query has it."""
+def test_an_unjudged_document_above_all_grades_changes_err_on_other_queries() -> None:
+    """ERR scales gains by the highest grade of all queries."""
     qrels = {"p": {"a": 1}, "q": {"a": 1}}
     run = {"p": {"a": 1.0}, "q": {"a": 2.0, "x": 1.0}}
     means = [
@@ -959,7 +980,7 @@ def test_a_hole_above_every_grade_changes_err_on_queries_without_one() -> None:
     assert bound.highest >= max(means) - 1e-9
 
 
-def test_what_no_hole_can_make_relevant_adds_no_query_to_a_difference() -> None:
+def test_queries_that_no_grade_makes_relevant_add_nothing_to_a_difference() -> None:
     qrels = {"p": {"a": 2, "b": 0}, "q": {"a": 1, "b": 0}}
     runs = {"a": {"p": {"a": 1.0}, "q": {"x": 1.0}}, "b": {"p": {"b": 1.0}, "q": {"y": 1.0}}}
     for measure in ("P(rel=3)@1", "R(rel=3)@1", "RR(rel=3)@1"):
@@ -968,8 +989,8 @@ def test_what_no_hole_can_make_relevant_adds_no_query_to_a_difference() -> None:
         assert math.isnan(bound.highest)
 
 
-def test_words_of_a_difference_that_only_grades_define() -> None:
-    """Nothing judged is relevant: as it is no measure has a value."""
+def test_sentences_on_a_difference_that_only_some_grades_define() -> None:
+    """No judged document is relevant, so no measure has a value yet."""
     qrels = {"q": {"a": 0}}
     runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
     found = rp.holes(qrels, runs, ["RR", "R"])
@@ -990,16 +1011,16 @@ def test_words_of_a_difference_that_only_grades_define() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-@pytest.mark.parametrize("verb", ["compare", "leaderboard"])
+@pytest.mark.parametrize("command", ["compare", "leaderboard"])
 @pytest.mark.parametrize("holes", [None, True])
-def test_bounds_read_a_run_but_once(tmp_path: Path, verb: str, holes: bool | None) -> None:
-    """Nothing is left of a pipe that is read again."""
+def test_bounds_read_a_run_only_once(tmp_path: Path, command: str, holes: bool | None) -> None:
+    """A pipe cannot be read a second time."""
     pipe, b, qrels = tmp_path / "a", tmp_path / "b", {"q": {"r": 1, "n": 0}}
     b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
     os.mkfifo(pipe)
     writer = Thread(target=pipe.write_text, args=["q Q0 x 1 3 a\nq Q0 r 2 2 a\n"])
     writer.start()
-    if verb == "compare":
+    if command == "compare":
         compared = rp.compare(qrels, {"a": pipe, "b": b}, "RR", holes=holes)
         assert compared.pairs[0].measures[rp.RR].holes == (-0.5, 0.0)
     else:
@@ -1009,7 +1030,7 @@ def test_bounds_read_a_run_but_once(tmp_path: Path, verb: str, holes: bool | Non
     writer.join()
 
 
-def test_a_run_in_parts_is_compared_without_bounds_that_nobody_asked_for(tmp_path: Path) -> None:
+def test_bounds_of_a_run_in_parts_are_computed_only_on_request(tmp_path: Path) -> None:
     b, folder, qrels = tmp_path / "b", tmp_path / "a", {"q": {"r": 1, "n": 0}}
     b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
     folder.mkdir()
