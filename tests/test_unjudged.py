@@ -148,8 +148,8 @@ def check_run(
         # An unjudged document above the highest grade changes what ERR takes every grade for.
         has_known_scale = not measure.has_open_scale or max(case.grades.values()) == scale[-1]
         # NumRel is at least 1 if a query counts, which its rule ignores; AP11's bounds are the
-        # means of those of its levels.
-        may_be_wide = measure.name == "AP11" and holes
+        # means of those of its levels; below a depth infAP is within 0.00001 of AP.
+        may_be_wide = (measure.name == "AP11" and holes) or (measure.name == "infAP" and depth)
         if (
             not ties
             and has_known_scale
@@ -415,7 +415,7 @@ LONG = [
 def test_compiled_code_bounds_long_lists_as_numpy_does(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """numpy tries every number of relevant documents of bpref and IPrec, compiled code only some."""
+    """numpy tries every number of relevant documents of bpref and IPrec; compiled code skips."""
     if kernels.native is None:
         pytest.skip("not compiled here")
     rng = np.random.default_rng(seed)
@@ -572,7 +572,7 @@ def test_the_highest_grade_is_the_top_of_the_scale_or_else_stated_as_the_largest
         assert row["holes"] == pytest.approx(ends[key])
         assert row.get("grades", data.get("grades")) == words
         shown = " ".join(run_command(command, tmp_path, "home", "away", "--holes").split())
-        assert f"could have, {words};" in shown
+        assert words in shown
     gated = rp.gate(str(tmp_path / "qrels"), runs["home"], runs["away"], measure, 0.0)
     assert gated.measures[measure].holes == pytest.approx(
         [-x for x in reversed(ends["home", "away"])]
@@ -725,7 +725,7 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
     specs = ["nDCG@2", "AP", "RR", "P@2", "Judged@2"]
     whole = rp.evaluate(qrels, run, specs, condensed=True)
     assert whole.policy.condensed
-    assert any("condensed" in line for line in whole.policy.words("float64"))
+    assert any("condensed" in line for line in whole.policy.changes())
     for spec in specs:
         if spec != "Judged@2":
             assert close(whole[spec].expected, rp.evaluate(qrels, shorter, spec)[spec].expected)
@@ -902,8 +902,7 @@ def test_condensed_lists_are_stated_with_the_share_that_was_judged(
     shares = [row["measures"]["nDCG@3"]["judged"] for row in rows]
     assert np.ravel(shares) == pytest.approx([1.0, 1 / 3])  # of the lists as they were
     shown = " ".join(run_command(command, tmp_path, "home", "away", "--condensed").split())
-    assert "no other counts as relevant" in shown
-    assert "condensed lists: documents that nobody judged are left out" in shown
+    assert "Unjudged documents are removed from the lists (condensed)." in shown
     assert "rests on unjudged documents" not in shown
     alone = rp.evaluate(POOLED, {q: {"a": 2.0} for q in POOLED}, "nDCG@3")["nDCG@3"].expected
     compared = rp.compare(POOLED, {"h": AT_HOME, "x": AWAY}, "nDCG@3", condensed=True)
