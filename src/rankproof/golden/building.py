@@ -136,9 +136,10 @@ class Build:
         return self.store.retire_failed(judges)
 
     def _reopen(self, stage: Stage) -> dict[str, str]:
-        """Mark a stage and all later ones as not done; return the digests of those that are.
+        """Mark a stage and all later ones as not done; return the digests of earlier stages.
 
-        The store then shows the configuration that its content is made with.
+        The ranking is deleted, and the new configuration stored, so that the store never shows
+        results beside a configuration that they were not made with.
         """
         digests = self.store.meta("done", {})
         earlier = {s: d for s, d in digests.items() if STAGES.index(s) < STAGES.index(stage)}
@@ -155,7 +156,11 @@ class Build:
         self.store.set_meta("inputs", self.inputs.digests)
 
     def digests(self) -> dict[Stage, str]:
-        """Digest of all that each stage's result depends on, earlier stages included."""
+        """Digest of all that each stage's result depends on, earlier stages included.
+
+        People's grades decide which passages are put in order and, in a panel, how far each judge
+        is trusted.
+        """
         digests = pool_digests(self.settings, self.inputs, self.inputs.queries)
         previous = digests["merge"]
         for stage in STAGES[len(digests) :]:
@@ -168,7 +173,7 @@ class Build:
             if stage == "prune" and (regraded := self._regraded()):
                 parts["people"] = sorted(regraded.items())
             is_panel = self.judge is None and "" not in members(self.settings.judge)
-            if stage == "prune" and is_panel:  # people's grades teach which judge is reliable
+            if stage == "prune" and is_panel:
                 labels = people_grades(self.store.active_corrections())
                 parts["people"] = sorted((key, label.grade) for key, label in labels.items())
             if stage in ("grade", "rank"):

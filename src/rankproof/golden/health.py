@@ -61,7 +61,7 @@ class Health:
     words: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Findings and figures in two lines; none if there is nothing to say."""
+        """Findings in one line and figures in another; [] without findings."""
         figures = []
         if self.position is not None:
             figures.append(f"position z {signed(self.position, 1)}")

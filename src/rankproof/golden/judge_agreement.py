@@ -281,16 +281,6 @@ def _pooled_lists(store: Store) -> list[Run]:
     return [read_run(ranks, name=name) for name, ranks in sorted(lists.items())]
 
 
-def estimates_to_list(
-    estimates: Mapping[str, Mapping[Measure, TwoPhase]],
-) -> list[dict[str, Any]]:
-    """Estimates with annotators' labels, for JSON."""
-    return [
-        {"name": name, "measures": {str(m): e.to_dict() for m, e in by_measure.items()}}
-        for name, by_measure in estimates.items()
-    ]
-
-
 # ------------------------------------------------------------------------------ the judge itself
 
 
@@ -434,11 +424,15 @@ class GoldenAgreement(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         itself = {name: repeated.to_dict() for name, repeated in self.itself.items()}
+        estimates = [
+            {"name": name, "measures": {str(m): e.to_dict() for m, e in by_measure.items()}}
+            for name, by_measure in self.estimates.items()
+        ]
         return {
             "judge": self.judge,
             "people": None if self.human is None else self.human.to_dict(),
             "between": self.between,
-            "as_people": estimates_to_list(self.estimates) if self.estimates else None,
+            "as_people": estimates or None,
             "itself": next(iter(itself.values())) if len(itself) == 1 else itself or None,
         }
 

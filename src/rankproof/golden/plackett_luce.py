@@ -84,7 +84,10 @@ class OrderTable:
     def from_orders(
         cls, orders: Sequence[Sequence[int]], pool_size: int, sharpness: Float | None = None
     ) -> OrderTable:
-        """Check that every item is in the pool and occurs once in its order; None means β = 1."""
+        """Make a table of orders, each with its judge's β in `sharpness` (J,); None: β = 1.
+
+        Raise InputError for an item that is outside the pool, or twice in an order.
+        """
         length = np.array([len(order) for order in orders], np.int64)
         width = int(length.max(initial=0))
         is_item = np.arange(width) < length[:, None]

@@ -81,7 +81,7 @@ class GoldenQuery:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """graded + failed + waiting = total."""
+    """Numbers of pooled passages by state, and of calls for an order."""
 
     total: int
     graded: int
@@ -90,10 +90,6 @@ class Counts:
     corrected: int  # given another grade or place by people
     orders: int  # calls for an order
     orders_failed: int
-
-    @property
-    def waiting(self) -> int:
-        return self.total - self.graded - self.failed
 
     @property
     def failed_share(self) -> float:

@@ -62,7 +62,7 @@ class Desk:
         note: str | None = None,
         seen: int | None = None,
     ) -> Correction:
-        """Store a grade, a note, or doubt; None keeps the value of the last label."""
+        """Store a grade, whether it is sure, or a note; None keeps the value of the last label."""
         with _WRITING, Store(self.path, write=True) as store:
             before = self._last_label(store, query, doc)
             if before is not None:
