@@ -29,6 +29,5 @@ def demo(
     from rankproof.presentation.table_result import TableResult
 
     built = build_demo(out)
-    findings = [{"title": f.title, "words": f.words} for f in built.findings]
-    data = {"folder": str(built.folder), "report": str(built.report), "findings": findings}
+    data = {"folder": str(built.folder), "report": str(built.report)}
     return TableResult("demo", data, answer="\n".join(demo_lines(built)))

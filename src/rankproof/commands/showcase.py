@@ -1,4 +1,4 @@
-"""The demo: `choose` on a small corpus that ships with rankproof, and the other verbs beside it.
+"""The demo: `choose` on a small corpus that ships with rankproof, and the other commands.
 
     DIR/qrels.txt, saturated.trec, plain.trec    two runs, one of which ends in a bfloat16 sigmoid
     DIR/corpus/                                  passages and questions in English and French, and
@@ -41,53 +41,50 @@ RUNS = {
 }
 NAMES = ("saturated", "plain")
 CUTOFFS = (1, 2, 3, 5, 10, 20)
-_COMPARED = ["nDCG@5", "nDCG@10", "RR", "R@5"]
+SHOWN = "nDCG@5"  # in what the demo prints
+_COMPARED = [SHOWN, "nDCG@10", "RR", "R@5"]
 SEED = 0
+_WIDTH = 79  # of the text that is printed
 RUNS_OF_NAMES = 5  # of the fifteen that `diagnose names` makes: a demo is to be quick
 MADE = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")  # by `choose`
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing worth knowing, in words."""
-
-    title: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Demo:
-    """What the demo left behind."""
+    """What the demo wrote, and the comparison that it shows."""
 
     folder: Path
     report: Path
-    findings: list[Finding]
+    comparison: dict[str, Any]  # as JSON: the saturated run against the plain one
     chosen: Chosen
 
 
 def demo_lines(demo: Demo) -> list[str]:
-    """What the demo shows: the choice, the findings, and what to try next."""
-
-    def indented(text: str) -> list[str]:
-        return textwrap.wrap(text, 78, initial_indent="   ", subsequent_indent="   ")
-
-    lines = ["What to deploy", ""]
-    for sentence in demo.chosen.words():
-        lines += indented(sentence)
-    lines += ["", "Five findings worth knowing", ""]
-    for number, finding in enumerate(demo.findings, 1):
-        lines += [f"{number}. {finding.title}.", *indented(finding.words), ""]
-    corpus, qrels, run = (
-        typed(demo.folder / name) for name in ("corpus", "qrels.txt", "saturated.trec")
+    """Return what the demo prints: one surprising result, the report, and what to try next."""
+    pair = demo.comparison["pairs"][0]
+    d = pair["measures"][SHOWN]
+    tied, plain = pair["a"], pair["b"]
+    low, high = sorted(-end for end in d["ci"])
+    qrels, corpus = typed(demo.folder / "qrels.txt"), typed(demo.folder / "corpus")
+    runs = " ".join(typed(demo.folder / f"{name}.trec") for name in NAMES)
+    surprise = (
+        f"Your tool may say that {tied} beats {plain} by {d['oblivious']:.3f} {SHOWN}. In truth it "
+        f"is {-d['expected']:.3f} worse (95% CI {low:.3f}–{high:.3f})."
+    )
+    reason = (
+        f"The scores of {tied} are bfloat16 and tie, and tools break ties in an arbitrary order. "
+        "rankproof averages over every order."
     )
     return [
-        *lines,
-        "The corpus was written for this demo, and a simulation judged it: the figures",
-        "show what rankproof does, and are evidence of nothing else.",
+        *textwrap.wrap(surprise, _WIDTH),
+        *textwrap.wrap(reason, _WIDTH),
         "",
-        f"Report:  {demo.report}",
-        f"Again:   rankproof choose {corpus} --judge simulated --sla-ms 5",
-        f"Ties:    rankproof eval {qrels} {run}",
+        f"Report: {demo.report}",
+        "(also: what to deploy and which number format to use, on a small made-up corpus)",
+        "Next:",
+        f"  rankproof compare {qrels} {runs} -m {SHOWN}",
+        f"  rankproof gate {qrels} {runs.split(' ')[1]} {runs.split(' ')[0]}",
+        f"  rankproof choose {corpus} --judge simulated --sla-ms 5",
     ]
 
 
@@ -105,17 +102,17 @@ def build_demo(folder: str | Path) -> Demo:
     unpack(place)
     if not all(file.is_file() for file in _vector_files(place)):
         (results / "audit.json").unlink(missing_ok=True)  # the audit writes the vectors it reads
-    found = {
-        "evaluation": _kept(results / "evaluation.json", lambda: _evaluation(place)),
-        "comparison": _kept(results / "comparison.json", lambda: _comparison(place)),
-        "gate": _kept(results / "gate.json", lambda: _gate(place)),
-        "audit": _kept(results / "audit.json", lambda: _audit(place)),
+    results_by_name = {
+        "evaluation": _stored(results / "evaluation.json", lambda: _evaluation(place)),
+        "comparison": _stored(results / "comparison.json", lambda: _comparison(place)),
+        "gate": _stored(results / "gate.json", lambda: _gate(place)),
+        "audit": _stored(results / "audit.json", lambda: _audit(place)),
     }
     chosen = choose(place / "corpus", judge="simulated")
     for language in ("en", "fr"):
-        found |= _diagnoses(results / language, language)
+        _diagnoses(results / language, language)
     report, _ = write_report(place, None, "The rankproof demo")
-    return Demo(place, report, findings(found, chosen), chosen)
+    return Demo(place, report, results_by_name["comparison"], chosen)
 
 
 def unpack(place: Path) -> None:
@@ -183,13 +180,13 @@ def _refuse_others(place: Path, results: Path, shipped: dict[str, str], made: bo
         )
 
 
-def _kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A result from its file, or made and written there."""
+def _stored(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return a result from its file, or make it and write it there."""
     if not path.is_file():
         text = json.dumps(make(), indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return result
 
 
 def _runs(place: Path) -> dict[str, Path]:
@@ -247,139 +244,33 @@ def _write_vectors(path: Path, ids: Sequence[str], vectors: Any) -> None:
     write_atomically(path, frame.write_parquet)
 
 
-def _diagnoses(folder: Path, language: Any) -> dict[str, dict[str, Any]]:
+def _diagnoses(folder: Path, language: Any) -> None:
+    """Write the diagnoses of names and of noise in a language."""
     from rankproof.diagnostics import diagnose_names, diagnose_noise
     from rankproof.retrieval.embedders import make_embedder
     from rankproof.retrieval.embedders.wordllama import WordllamaSettings
     from rankproof.retrieval.rewriters import make_rewriter
     from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
 
-    def made(kind: str) -> dict[str, Any]:
+    def make_manifest(kind: str) -> dict[str, Any]:
         config = {"embedder": WordllamaSettings().model_dump(mode="json")}
         return manifest(kind, config=config, seed=SEED, packages=("numpy", "polars", "wordllama"))
 
     def names() -> dict[str, Any]:
-        found = diagnose_names(
+        diagnosis = diagnose_names(
             make_embedder(WordllamaSettings()), language=language, runs=RUNS_OF_NAMES, seed=SEED
         )
-        result = {"manifest": made("names"), **found.to_dict(), "rules": []}
-        return result | {"presentation": stored(found)}
+        result = {"manifest": make_manifest("names"), **diagnosis.to_dict(), "rules": []}
+        return result | {"presentation": stored(diagnosis)}
 
     def noise() -> dict[str, Any]:
         rules = [RulesRewriterSettings(language=language, keep=k) for k in ("topics", "question")]
         rewriters = [make_rewriter(settings) for settings in rules]
-        found = diagnose_noise(
+        diagnosis = diagnose_noise(
             make_embedder(WordllamaSettings()), language=language, rewriters=rewriters, seed=SEED
         )
-        result = {"manifest": made("noise"), **found.to_dict(), "rules": []}
-        return result | {"presentation": stored(found)}
+        result = {"manifest": make_manifest("noise"), **diagnosis.to_dict(), "rules": []}
+        return result | {"presentation": stored(diagnosis)}
 
-    return {
-        f"names {language}": _kept(folder / "names.json", names),
-        f"noise {language}": _kept(folder / "noise.json", noise),
-    }
-
-
-# ----------------------------------------------------------------------------------- findings
-
-
-def findings(found: dict[str, Any], chosen: Chosen) -> list[Finding]:
-    """The five things worth knowing."""
-    return [
-        _reversed(found["comparison"]),
-        _precise(found["audit"]),
-        *_chosen(chosen.swept.folder, chosen.swept.manifest["best_by"]),
-        _named(found["names en"], found["names fr"], found["noise en"], found["noise fr"]),
-    ]
-
-
-def _reversed(comparison: dict[str, Any]) -> Finding:
-    pair = comparison["pairs"][0]
-    d = pair["measures"]["nDCG@5"]
-    turned = sum(m["reversed"] for m in pair["measures"].values())
-    return Finding(
-        "Ties turned a verdict round",
-        f"In nDCG@5 the usual tie-break puts {pair['a']} ahead of {pair['b']} by "
-        f"{d['oblivious']:.3f}. Over all orders of its ties it is behind by {-d['expected']:.3f} "
-        f"(p = {d['p_holm']:.3f} after Holm's correction). {turned} of {len(pair['measures'])} "
-        "measures are reversed.",
-    )
-
-
-def _precise(audit: dict[str, Any]) -> Finding:
-    measure = "RAnWG@10"
-    reading = {(r["format"], r["scoring"]): r["measures"][measure] for r in audit["readings"]}
-    bit, decoded, original = (reading["bit", how] for how in ("plain", "decoded", "original"))
-    full = reading["float32", "plain"]["expected"]
-    return Finding(
-        "One-bit codes find, the originals rank",
-        f"{measure} from one-bit codes alone lies anywhere from {bit['min']:.3f} to "
-        f"{bit['max']:.3f} by how ties are broken. Rescored with the full query it is "
-        f"{decoded['expected']:.3f}, and against the original vectors, which may lie on a disk, "
-        f"{original['expected']:.3f}; float32 gives {full:.3f}.",
-    )
-
-
-def _chosen(folder: Path, by: str) -> list[Finding]:
-    import polars as pl
-
-    from rankproof.tradeoffs.ceilings import ceilings
-    from rankproof.tradeoffs.results import read_results
-
-    results = read_results(folder)
-    frame = results.frame
-    best = frame.row(by_predicate=pl.col("best"), named=True)
-    assert results.judgements is not None
-    ceiling = ceilings(folder / best["run"], results.judgements, [by], seed=SEED)[by]
-    wants = {
-        "ordering": "it wants a better order of them",
-        "pool": "it wants better candidates",
-        "either": "which of the two matters more these questions do not tell",
-        "neither": "there is little left to gain",
-    }
-    rivals = [row for row in frame.iter_rows(named=True) if not row["best"]]
-    names = [row["configuration"] for row in rivals]
-    level = set(results.not_significantly_different(best["configuration"], by, names, SEED) or ())
-    alike = [row for row in rivals if row["configuration"] in level]
-    simple = next((row for row in alike if row["mode"] == "sparse"), None)
-    among = "" if simple is None else f", among them BM25 alone ({simple[by]:.3f}), without vectors"
-    return [
-        Finding(
-            "The ceiling says which knob to turn",
-            f"The best configuration ({best['configuration']}) reaches {by} {best[by]:.3f}, "
-            f"{best[f'{by} %PROC']:.0f}% of the {best[f'{by} PROC']:.3f} that its candidates "
-            f"allow. Ordering could add {ceiling.ordering:.3f}, retrieval "
-            f"{ceiling.retrieval:.3f}: {wants[ceiling.knob]}.",
-        ),
-        Finding(
-            "The best is not told apart from something simpler",
-            f"On {best[f'{by} queries']} questions the best lies between {best[f'{by} low']:.3f} "
-            f"and {best[f'{by} high']:.3f} (95%). Question by question, {len(alike)} of the other "
-            f"{len(rivals)} configurations are not told apart from it{among}.",
-        ),
-    ]
-
-
-def _named(
-    english: dict[str, Any], french: dict[str, Any], noise: dict[str, Any], bruit: dict[str, Any]
-) -> Finding:
-    def margin(data: dict[str, Any]) -> float:
-        return float(data["rows"][0]["margin"]["name"]["mean"])
-
-    def change(data: dict[str, Any], ablation: str) -> float:
-        row = next(r for r in data["rows"] if r["ablation"] == ablation)
-        return float(row["percent"]["name"]["mean"])
-
-    def share(data: dict[str, Any]) -> float:
-        """Of the drop at the highest level, what the last rewriter wins back."""
-        row = [r for r in data["rows"] if r["level"] == 4 and r["rewriter"] is not None][-1]
-        return float(row["recovered"]["clean"])
-
-    return Finding(
-        "Names and noise, before any sweep",
-        f"The right author leads an impostor by {margin(english):.3f} in English and "
-        f"{margin(french):.3f} in French; a name written without its accents changes that by "
-        f"{change(french, 'strip_diacritics'):+.0f}% in French. Of what conversational noise "
-        f"costs, keeping the question alone wins back {share(noise):.0%} in English and "
-        f"{share(bruit):.0%} in French.",
-    )
+    _stored(folder / "names.json", names)
+    _stored(folder / "noise.json", noise)
