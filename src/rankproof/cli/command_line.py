@@ -115,6 +115,7 @@ class _OutputPath(click.Path):
 
 
 def _scalar_type(argument: Argument) -> click.ParamType:  # type: ignore[type-arg]
+    """The type of click that checks one value of an argument."""
     if argument.panel == "Output" and argument.name == "format":
         return click.Choice(FORMATS)
     if argument.choices:

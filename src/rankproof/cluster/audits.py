@@ -94,6 +94,7 @@ def audit_embeddings(
 
 
 def _distinct(formats: Iterable[str]) -> list[str]:
+    """The formats, each once; an InputError if there are none."""
     distinct = list(dict.fromkeys(formats))
     if not distinct:
         raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
@@ -115,6 +116,7 @@ def _join(audits: list[Audit]) -> Audit:
 
 
 def _concatenate(parts: list[logits.Logits]) -> logits.Logits:
+    """Join the logits of all shards; either all of them have a logit for "no", or none."""
     if len({part.no is None for part in parts}) > 1:
         raise InputError(
             "some shards have one logit and some have two", remedy="write all of them alike"
@@ -130,6 +132,7 @@ def _concatenate(parts: list[logits.Logits]) -> logits.Logits:
 
 
 def _read_dataset(source: Any, ray: Any) -> pl.DataFrame:
+    """Read a Ray Dataset into memory."""
     blocks = ray.get(blocks_of(source))
     frames = [pl.DataFrame(block) for block in blocks if block.num_rows]
     if not frames:

@@ -151,7 +151,7 @@ def _text_of(texts: Mapping[str, str], key: str, kind: str) -> str:
 
 
 def _read_texts(corpus: Any) -> Iterator[tuple[str, str]]:
-    """Yield id and text of every passage, reading no more than is needed at a time."""
+    """Yield id and text of every passage, without reading the whole corpus into memory."""
     if isinstance(corpus, Mapping):
         yield from corpus.items()
     elif isinstance(corpus, str | os.PathLike):
@@ -166,6 +166,7 @@ def _read_texts(corpus: Any) -> Iterator[tuple[str, str]]:
 
 
 def _read_json_lines(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield id and text, with the title before it, of each line as BEIR writes them."""
     with source.open() as content:
         for number, line in enumerate(content, 1):
             if not line.strip():
@@ -188,6 +189,7 @@ def _read_json_lines(source: Source) -> Iterator[tuple[str, str]]:
 
 
 def _read_parquet(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the columns id (or _id) and text of each row, a block of rows at a time."""
     with polars_reads(source.label, "parquet"):
         scan = pl.scan_parquet(source.path, glob=False, hive_partitioning=False)
         names = scan.collect_schema().names()
@@ -413,7 +415,7 @@ class _Crew:
 
 
 def _is_complete(path: Path, rows: int) -> bool:
-    """True if a shard's file has all its rows; a damaged file is made again."""
+    """True if a shard's file has all its rows; False for a damaged file."""
     if not path.exists():
         return False
     try:

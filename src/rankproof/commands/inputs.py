@@ -94,7 +94,7 @@ def reading(runs: Mapping[str, Any]) -> AbstractContextManager[None]:
 def read_judgments(
     qrels: QrelsLike, qrels_format: str | None = None, memory: int | str | None = None
 ) -> Qrels:
-    """Read judgments, which are held whole; where `memory` is named they may take no more."""
+    """Read judgments, which must fit into `memory` as a whole, if it is given."""
     from rankproof.data import read_qrels
     from rankproof.data.beir import chosen_among, qrels_file
     from rankproof.data.sources import Source
@@ -107,8 +107,8 @@ def read_judgments(
     with progress("reading judgments", size_of([file])):
         source = Source(file, limit=None if memory is None else parse_memory(memory))
         table = read_qrels(source, format=qrels_format)
-    chosen = chosen_among(qrels, file)  # type: ignore[arg-type]
-    return replace(table, notes=(*chosen, *table.notes)) if chosen else table
+    choice_notes = chosen_among(qrels, file)  # type: ignore[arg-type]
+    return replace(table, notes=(*choice_notes, *table.notes)) if choice_notes else table
 
 
 def read_query_groups(groups: Any, qrels: Qrels) -> dict[str, int] | None:
@@ -128,28 +128,28 @@ def read_query_groups(groups: Any, qrels: Qrels) -> dict[str, int] | None:
 
 
 def policy_of(options: Mapping[str, Any]) -> Policy:
-    """The policy that keywords describe, or the whole one among them; both at once is refused."""
+    """The policy that single keywords or `policy=` describe; giving both is refused."""
     from rankproof.evaluation import Policy
 
-    parts = {name: value for name, value in options.items() if name not in _NOT_POLICY}
-    whole = options.get("policy")
-    if whole is None:
-        return Policy.of(**parts)
-    if any(value not in (None, False) for value in parts.values()):
-        named = next(name for name, value in parts.items() if value not in (None, False))
-        raise InputError(f"policy and {named} are both given", remedy="give one of the two")
-    if not isinstance(whole, Policy):
-        raise InputError(f"policy {shorten(whole)}", remedy="give a rankproof.Policy")
-    return whole
+    choices = {name: value for name, value in options.items() if name not in _NOT_POLICY}
+    policy = options.get("policy")
+    if policy is None:
+        return Policy.of(**choices)
+    for name, value in choices.items():
+        if value not in (None, False):
+            raise InputError(f"policy and {name} are both given", remedy="give one of the two")
+    if not isinstance(policy, Policy):
+        raise InputError(f"policy {shorten(policy)}", remedy="give a rankproof.Policy")
+    return policy
 
 
 def check_judgments_first(command: str, qrels: object, runs: object) -> None:
-    """Refuse judgments and runs in each other's place, where their types show it."""
+    """Refuse a call with judgments and runs swapped, if their types show it."""
     from rankproof.data.tables import Qrels, Run
     from rankproof.evaluation import several
 
-    several_runs = not is_path(qrels) and several(qrels) is not None
-    if isinstance(qrels, Run) or isinstance(runs, Qrels) or several_runs:
+    are_runs_first = not is_path(qrels) and several(qrels) is not None
+    if isinstance(qrels, Run) or isinstance(runs, Qrels) or are_runs_first:
         raise InputError(
             "runs stand where judgments belong",
             place=command,
@@ -158,7 +158,7 @@ def check_judgments_first(command: str, qrels: object, runs: object) -> None:
 
 
 def _checked_table(command: str, run: Any, name: str, qrels: Qrels) -> Any:
-    """Read a run that is no file, and refuse it if it must be judgments; else leave it as it is."""
+    """Read a run from memory, refusing what must be judgments; return a path as it is."""
     from rankproof.data import read_run
     from rankproof.data.tables import Run
     from rankproof.evaluation import grade_like_scores, swap_evidence
@@ -179,7 +179,7 @@ def _checked_table(command: str, run: Any, name: str, qrels: Qrels) -> Any:
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """Judgments, runs by name, measures and policy, as a command's arguments say."""
+    """Judgments, runs by name, measures and policy of a command, read from its arguments."""
 
     qrels: Qrels
     runs: dict[str, RunLike]
@@ -201,7 +201,7 @@ class EvaluationInputs:
     ) -> EvaluationInputs:
         """Read what the arguments name. `parse` reads measures; by default they must be means.
 
-        Where nobody named measures (None), the defaults are adapted to the scale of the grades.
+        Default measures are adapted to the scale of the grades.
         """
         from rankproof.commands.options import DEFAULT_MEASURES
         from rankproof.data.tables import Qrels
@@ -215,20 +215,21 @@ class EvaluationInputs:
         listed = [measures] if isinstance(measures, str | Measure) else list(measures)
         leveled = at_level([parse_measure(measure) for measure in listed], options.get("level"))
         parsed = (parse or parse_means)(leveled)
-        named = name_runs(runs) if runs is not None else {}
+        runs_by_name = name_runs(runs) if runs is not None else {}
         judged = read_judgments(qrels, options.get("qrels_format"), options.get("memory"))
         if are_defaults:
             parsed = [measure.on_scale(judged.scale) for measure in parsed]
         if not isinstance(qrels, Qrels):
-            named = {
-                name: _checked_table(command, run, name, judged) for name, run in named.items()
+            runs_by_name = {
+                name: _checked_table(command, run, name, judged)
+                for name, run in runs_by_name.items()
             }
         groups = read_query_groups(options.get("groups"), judged)
-        return cls(judged, named, parsed, policy, options, groups)
+        return cls(judged, runs_by_name, parsed, policy, options, groups)
 
     @property
     def reading_options(self) -> dict[str, Any]:
-        """How `evaluate_named` is to read runs."""
+        """Keywords of `evaluate_named` on how runs are read."""
         names = {"format": "input_format", "memory": "memory", "spill_dir": "spill_dir"}
         return {name: self.options.get(option) for name, option in names.items()}
 

@@ -203,7 +203,7 @@ def command_modules() -> list[str]:
 
 
 def load_commands(first_word: str) -> list[Command]:
-    """The commands that begin with this word; their module alone is imported."""
+    """The commands that begin with this word; only their module is imported."""
     if first_word in command_modules():
         import_module(f"rankproof.commands.{first_word}")
     return [c for name, c in COMMANDS.items() if name.split()[0] == first_word]
@@ -217,7 +217,7 @@ def all_commands() -> list[Command]:
 
 
 def find_command(name: str) -> Command | None:
-    """The command of this name, its module imported; None if there is none."""
+    """Import the module of a command and return the command; None if there is none."""
     load_commands(name.partition(" ")[0])
     return COMMANDS.get(name)
 
@@ -226,6 +226,8 @@ def find_command(name: str) -> Command | None:
 
 
 class _HeavyMeta(type):
+    """Lets `HeavyType` stand for a module, too: its attributes and parameters are itself."""
+
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -236,7 +238,7 @@ class _HeavyMeta(type):
 
 
 class HeavyType(metaclass=_HeavyMeta):
-    """Stands for a type that is imported for type checkers alone; the command line takes text."""
+    """Stands for a type that only type checkers import; the command line takes text for it."""
 
 
 class _Names(dict[str, Any]):
@@ -247,19 +249,22 @@ class _Names(dict[str, Any]):
 
 
 def _hint(function: Any, name: str) -> Any:
-    """A parameter's type. Return types are left alone: nothing is made of them."""
+    """The type of a parameter, evaluated if the annotation is a string."""
     hint = function.__annotations__[name]
     return eval(hint, {}, _Names(function.__globals__)) if isinstance(hint, str) else hint
 
 
 def _typed_dict_arguments(table: Any) -> list[Argument]:
-    """The keys of a TypedDict as arguments; its smallest part with a key names the help's panel."""
+    """The keys of a TypedDict as arguments.
+
+    The docstring of the smallest TypedDict with a key is the title of its panel in the help.
+    """
     assert is_typeddict(table)
     parts = [p for p in vars(sys.modules[table.__module__]).values() if is_typeddict(p)]
     arguments = []
     for name, hint in table.__annotations__.items():
-        holders = [part for part in parts if name in part.__annotations__]
-        smallest = min(holders, key=lambda part: len(part.__annotations__))
+        with_key = [part for part in parts if name in part.__annotations__]
+        smallest = min(with_key, key=lambda part: len(part.__annotations__))
         panel = (smallest.__doc__ or "Options").splitlines()[0].rstrip(".")
         default = False if bool in (get_args(hint) or (hint,)) else None
         arguments.append(_argument(name, hint, default, False, panel))
@@ -269,7 +274,7 @@ def _typed_dict_arguments(table: Any) -> list[Argument]:
 def _argument(
     name: str, hint: Any, default: Any, is_positional: bool, panel: str = "Options"
 ) -> Argument:
-    """Take a type apart: markers and help from `Annotated`, then None, then list."""
+    """Describe a parameter by its type: markers and help of `Annotated`, optional, list or not."""
     markers: list[Any] = []
     while hasattr(hint, "__metadata__"):
         markers = [*hint.__metadata__, *markers]
@@ -311,11 +316,11 @@ def _signature(function: Any, arguments: Sequence[Argument]) -> Signature:
         [
             Parameter(
                 argument.name,
-                Parameter.POSITIONAL_OR_KEYWORD if at < positional else Parameter.KEYWORD_ONLY,
+                Parameter.POSITIONAL_OR_KEYWORD if index < positional else Parameter.KEYWORD_ONLY,
                 default=argument.default,
                 annotation=function.__annotations__.get(argument.name, argument.kind),
             )
-            for at, argument in enumerate(arguments)
+            for index, argument in enumerate(arguments)
         ],
         return_annotation=function.__annotations__.get("return", Signature.empty),
     )

@@ -107,6 +107,11 @@ def _interrupt_main_thread() -> None:
 
 
 def _handle_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt at the first Ctrl-C unless requests are pending; exit at the second.
+
+    While the main thread waits for a request of its own, nothing is raised: `waiting_for` does so
+    when the request has ended.
+    """
     if _interrupt_due.is_set():
         _interrupt_due.clear()
         raise KeyboardInterrupt

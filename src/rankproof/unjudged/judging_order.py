@@ -541,8 +541,11 @@ def _select_judgments(qrels: Qrels, queries: Int, documents: UnjudgedSet, graded
     selected = build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
     if qrels.sampled is None:
         return selected
-    kept = np.flatnonzero(np.isin(qrels.sampled.query, queries))
-    query, doc = np.searchsorted(queries, qrels.sampled.query[kept]), qrels.sampled.doc.gather(kept)
+    of_queries = np.flatnonzero(np.isin(qrels.sampled.query, queries))
+    query, doc = (
+        np.searchsorted(queries, qrels.sampled.query[of_queries]),
+        qrels.sampled.doc.gather(of_queries),
+    )
     is_judged = kernels.find_rows(None, selected.doc, selected.start, doc, query) >= 0
     still_sampled = np.flatnonzero(~is_judged)
     return replace(selected, sampled=Sampled(query[still_sampled], doc.gather(still_sampled)))

@@ -72,9 +72,9 @@ def _bound_one_level(run: PartlyJudged, rel: int, level: RecallLevels) -> tuple[
     low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
     for relevant in range(int(total.max(initial=0)) + 1):
         is_possible = total >= relevant
-        from_number = listed - np.maximum(relevant - unlisted, 0)
+        nonrelevant = listed - np.maximum(relevant - unlisted, 0)
         first = run.is_unjudged & (number <= relevant)
-        last = run.is_unjudged & (number > from_number[query])
+        last = run.is_unjudged & (number > nonrelevant[query])
         least, most = (
             extremes(
                 groups, np.flatnonzero((groups.grade >= rel) | chosen), known + relevant, level
