@@ -252,25 +252,34 @@ class _Estimator:
         self.in_sample = np.isin(np.arange(queries), sample)  # (Q,)
 
     def of_run(self, run: int, measure: Measure) -> Estimate:
-        """The estimate of a run's mean."""
-        return self._estimate(
-            self.values[run, measure],
-            self.worst_cases.run_bounds_by_query(run, measure, self.runs),
-            self.worst_cases.matched[run].is_counted,
-            covers_all=len(self.worst_cases.unjudged(self.runs, measure)) == len(self.documents),
-            possible=self._possible_values(measure),
-        )
+        """The estimate of a run's mean, clipped to what is possible."""
+        values = self.values[run, measure]
+        bounds = self.worst_cases.run_bounds_by_query(run, measure, self.runs)
+        is_counted = self.worst_cases.matched[run].is_counted
+        estimate = _estimate_mean(values, bounds, self._query_groups(is_counted))
+        possible = self._possible_values(measure)
+        within = possible
+        if len(self.worst_cases.unjudged(self.runs, measure)) == len(self.documents):
+            within = self._mean_bounds(values, bounds, is_counted)
+        return estimate.clipped(within, possible)
 
     def of_pair(self, a: int, b: int, measure: Measure) -> Estimate:
-        """The estimate of the mean of a − b."""
-        matched = self.worst_cases.matched
+        """The estimate of the mean of a − b, clipped to what is possible."""
+        values = self.values[a, measure] - self.values[b, measure]
+        bounds = self.worst_cases.pair_bounds_by_query(a, b, measure)
+        is_counted = np.logical_and(*(self.worst_cases.matched[run].is_counted for run in (a, b)))
+        estimate = _estimate_mean(values, bounds, self._query_groups(is_counted))
         lowest, highest = self._possible_values(measure)
-        return self._estimate(
-            self.values[a, measure] - self.values[b, measure],
-            self.worst_cases.pair_bounds_by_query(a, b, measure),
-            matched[a].is_counted & matched[b].is_counted,
-            covers_all=len(self.worst_cases.unjudged([a, b], measure)) == len(self.documents),
-            possible=(lowest - highest, highest - lowest),
+        within = possible = lowest - highest, highest - lowest
+        if len(self.worst_cases.unjudged([a, b], measure)) == len(self.documents):
+            within = self._mean_bounds(values, bounds, is_counted)
+        return estimate.clipped(within, possible)
+
+    def _query_groups(self, is_counted: Bool) -> _QueryGroups:
+        return _QueryGroups(
+            judged=self.in_sample & is_counted,
+            predicted=self.has_unjudged & ~self.in_sample & is_counted,
+            complete=~self.has_unjudged & is_counted,
         )
 
     def _possible_values(self, measure: Measure) -> Interval:
@@ -279,35 +288,17 @@ class _Estimator:
         columns = [*(v.judged for v in values), *(v.reported for v in values)]
         return possible_range(np.stack(columns), measure.upper)
 
-    def _estimate(
-        self,
-        values: _Values,
-        bounds: QueryBounds,
-        is_counted: Bool,
-        *,
-        covers_all: bool,
-        possible: Interval,
-    ) -> Estimate:
-        """The estimate of a mean over the counted queries, clipped to what is possible.
+    def _mean_bounds(self, values: _Values, bounds: QueryBounds, is_counted: Bool) -> Interval:
+        """The bounds of the mean with the sample's labels, over the grades of other queries.
 
-        Where the bounds cover all documents of the sample, they clip it, too: with the sample's
-        labels only the grades of the other queries are open.
+        They hold only if `bounds` are over all documents that the sample was drawn from.
         """
-        groups = _QueryGroups(
-            judged=self.in_sample & is_counted,
-            predicted=self.has_unjudged & ~self.in_sample & is_counted,
-            complete=~self.has_unjudged & is_counted,
-        )
-        result = _estimate_mean(values, bounds, groups)
-        if not covers_all:
-            return result.clipped(possible, possible)
         is_known = self.in_sample | ~self.has_unjudged
         low, high = (
             np.where(is_known, values.judged, end)[is_counted] for end in (bounds.low, bounds.high)
         )
         is_defined = ~np.isnan(np.where(is_known, values.judged, values.reported))[is_counted]
-        within = lowest_mean(low, is_defined), -lowest_mean(-high, is_defined)
-        return result.clipped(within, possible)
+        return lowest_mean(low, is_defined), -lowest_mean(-high, is_defined)
 
 
 def _sample_grades(
