@@ -36,8 +36,8 @@ def vectors() -> tuple[Array, Array, dict[str, dict[str, int]]]:
     queries = documents[asked] + rng.standard_normal((25, 48))
     near = np.argsort(-(documents @ documents[asked].T), axis=0)[:6].T
     qrels = {
-        f"q{i}": {f"d{d}": 2 if place == 0 else 1 for place, d in enumerate(found)}
-        for i, found in enumerate(near.tolist())
+        f"q{i}": {f"d{d}": 2 if place == 0 else 1 for place, d in enumerate(result)}
+        for i, result in enumerate(near.tolist())
     }
     queries, documents = (
         (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
@@ -161,17 +161,17 @@ def test_rho_equals_that_of_scipy() -> None:
     reference = rng.standard_normal((6, 30))
     scores = np.round(reference + rng.standard_normal((6, 30)))
     scores[5] = 1.0  # all tie: undefined
-    found = rank_agreement(np.repeat(np.arange(6), 30), reference.ravel(), scores.ravel())
+    result = rank_agreement(np.repeat(np.arange(6), 30), reference.ravel(), scores.ravel())
     expected = [
         stats.spearmanr(a, b).statistic for a, b in zip(reference[:5], scores, strict=False)
     ]
-    assert found.mean == pytest.approx(np.mean(expected))
-    assert (found.queries, found.undefined) == (5, 1)
+    assert result.mean == pytest.approx(np.mean(expected))
+    assert (result.queries, result.undefined) == (5, 1)
 
 
 def test_rho_ranks_documents_that_were_not_candidates_last() -> None:
-    found = audit(formats=["bit"], k=20, candidates_factor=1)
-    exact, rescored = (found.reading("bit", s) for s in ("decoded", "original"))
+    result = audit(formats=["bit"], k=20, candidates_factor=1)
+    exact, rescored = (result.reading("bit", s) for s in ("decoded", "original"))
     assert rescored.agreement.mean < 1  # not all of float32's top 20 are candidates
     queries, documents, _ = vectors()
     best = search(queries, documents, 20, format="bit", high_precision=False)
@@ -198,12 +198,12 @@ def test_the_cosine_is_used_as_metric_on_request() -> None:
     queries, documents, qrels = vectors()
     longer = documents * np.linspace(1, 3, len(documents), dtype=np.float32)[:, None]
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 50}
-    found = rp.audit.audit_embeddings(
+    result = rp.audit.audit_embeddings(
         queries, longer, qrels, MEASURES, formats=["float32"], metric="cosine", **ids
     )
     run = search(queries, longer, 50, metric="cosine", **{k: v for k, v in ids.items() if k != "k"})
     expected = rp.evaluate(qrels, run, MEASURES)
-    assert found.reading("float32").evaluation["nDCG@10"] == expected["nDCG@10"]
+    assert result.reading("float32").evaluation["nDCG@10"] == expected["nDCG@10"]
 
 
 @pytest.mark.parametrize("form", ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
@@ -213,30 +213,30 @@ def test_vectors_that_a_format_holds_have_the_float32_cosine_in_high_precision(f
     queries, longer = round_to(queries, form), round_to(longer, form)
     ids: dict[str, Any] = {"query_ids": QUERY_IDS, "document_ids": DOCUMENT_IDS, "k": 50}
     formats = ["float32", form, "int8"]
-    found = rp.audit.audit_embeddings(
+    result = rp.audit.audit_embeddings(
         queries, longer, qrels, MEASURES, formats=formats, metric="cosine", **ids
     )
-    exact, high = found.reading("float32"), found.reading(form, "high precision")
+    exact, high = result.reading("float32"), result.reading(form, "high precision")
     assert high.evaluation["nDCG@10"] == exact.evaluation["nDCG@10"]
     assert high.agreement.mean == 1
-    plain = found.reading(form, "plain")
+    plain = result.reading(form, "plain")
     assert plain.agreement.mean < 1
     run = search(queries, longer, format="int8", metric="cosine", **ids)
     expected = rp.evaluate(qrels, run, MEASURES)
-    assert found.reading("int8", "decoded").evaluation["nDCG@10"] == expected["nDCG@10"]
+    assert result.reading("int8", "decoded").evaluation["nDCG@10"] == expected["nDCG@10"]
 
 
 def test_queries_without_judgments_are_skipped_and_counted() -> None:
     queries, documents, qrels = vectors()
     fewer = {query: qrels[query] for query in QUERY_IDS[:20]}
-    found = rp.audit.audit_embeddings(
+    result = rp.audit.audit_embeddings(
         *(queries, documents, fewer, "RR"),
         formats=["float32"],
         query_ids=QUERY_IDS,
         document_ids=DOCUMENT_IDS,
     )
-    assert found.readings[0].ties.queries == 20
-    assert "5 of 25 queries have no judgements: left out" in found.notes
+    assert result.readings[0].ties.queries == 20
+    assert "5 of 25 queries have no judgements: left out" in result.notes
 
 
 # -------------------------------------------------------------------------------------- words
@@ -261,10 +261,10 @@ def test_sentences_state_the_values() -> None:
 
 
 def test_a_sentence_states_that_every_range_is_zero() -> None:
-    found = audit(formats=["float32"])
-    assert found.words() == [
-        f"float32: every range is 0 (nDCG@10 {found.readings[0].evaluation['nDCG@10'].expected:.4f}"
-        " expected).",
+    result = audit(formats=["float32"])
+    expected = result.readings[0].evaluation["nDCG@10"].expected
+    assert result.words() == [
+        f"float32: every range is 0 (nDCG@10 {expected:.4f} expected).",
         "No figure of this audit rests on tie order.",
     ]
 
@@ -316,18 +316,18 @@ def two_models() -> rp.Audit:
 
 
 def test_models_are_compared_where_tie_order_reverses_them() -> None:
-    found = two_models()
-    assert found.models == ["careful", "saturated"]
-    leads = {(lead.pipeline.format, lead.pipeline.scoring): lead for lead in found.leads}
+    result = two_models()
+    assert result.models == ["careful", "saturated"]
+    leads = {(lead.pipeline.format, lead.pipeline.scoring): lead for lead in result.leads}
     low = leads["bfloat16", "plain"]
     assert low.reversed
     assert not low.certain
-    a, b = (found.reading("bfloat16", model=m).evaluation["nDCG@10"] for m in found.models)
+    a, b = (result.reading("bfloat16", model=m).evaluation["nDCG@10"] for m in result.models)
     assert low.expected == pytest.approx(a.expected - b.expected)
     assert low.difference.oblivious == pytest.approx(a.oblivious - b.oblivious)
     assert low.difference.lowest == pytest.approx(a.min - b.max)
     assert low.difference.highest == pytest.approx(a.max - b.min)
-    said = "\n".join(found.words())
+    said = "\n".join(result.words())
     assert (
         f"nDCG@10, bfloat16, plain: reversed. As ties happen to be broken saturated leads by "
         f"{-low.difference.oblivious:.4f}; over all orders careful leads by {low.expected:.4f}."
@@ -345,7 +345,7 @@ def test_models_are_compared_where_a_format_reverses_them() -> None:
         "even": (queries + noise, documents),
         "skewed": (queries @ rotation / skewed, documents @ rotation * skewed),
     }
-    found = rp.Audit.together(
+    result = rp.Audit.together(
         [
             rp.audit.audit_embeddings(
                 *(q, d, qrels, "nDCG@10"), name=name, formats=["float32", "bit"], **ids
@@ -353,8 +353,8 @@ def test_models_are_compared_where_a_format_reverses_them() -> None:
             for name, (q, d) in pairs.items()
         ]
     )
-    leads = {(lead.pipeline.format, lead.pipeline.scoring): lead.expected for lead in found.leads}
-    said = "\n".join(found.words())
+    leads = {(lead.pipeline.format, lead.pipeline.scoring): lead.expected for lead in result.leads}
+    said = "\n".join(result.words())
     turned = f"but in bit, plain even leads by {leads['bit', 'plain']:.4f}: the format reverses"
     assert turned in said
     assert leads["float32", "plain"] < 0 < leads["bit", "plain"]
@@ -396,12 +396,12 @@ def to_float32(value: float) -> float:
 
 def reciprocal_ranks(scores: list[float], relevant: list[bool]) -> list[float]:
     """RR@3 under every order that ties allow."""
-    found = []
+    result = []
     for order in itertools.permutations(range(len(scores))):
         if all(scores[a] >= scores[b] for a, b in itertools.pairwise(order)):
             ranks = [rank for rank, at in enumerate(order, 1) if relevant[at]]
-            found.append(1 / ranks[0] if ranks and ranks[0] <= 3 else 0.0)
-    return found
+            result.append(1 / ranks[0] if ranks and ranks[0] <= 3 else 0.0)
+    return result
 
 
 @pytest.mark.parametrize("two", [False, True])
@@ -418,7 +418,7 @@ def test_logits_agree_with_plain_python(form: str, two: bool) -> None:
     qrels = {f"q{q}": {f"d{d}": 1 for d in (1, 4)} for q in range(8)}
     frame = pl.DataFrame(rows, schema=["qid", "docno", "yes", "no"], orient="row")
     frame = frame if two else frame.select("qid", "docno", logit="yes")
-    found = rp.audit.audit_logits(frame, qrels, ["RR@3"], formats=[form])
+    result = rp.audit.audit_logits(frame, qrels, ["RR@3"], formats=[form])
 
     for scoring in ("plain", "high precision"):
         expected, low, high = [], [], []
@@ -433,7 +433,7 @@ def test_logits_agree_with_plain_python(form: str, two: bool) -> None:
             expected.append(sum(values) / len(values))
             low.append(min(values))
             high.append(max(values))
-        summary = found.reading(form, scoring).evaluation["RR@3"]
+        summary = result.reading(form, scoring).evaluation["RR@3"]
         assert summary.expected == pytest.approx(sum(expected) / 8, abs=1e-12)
         assert summary.min == pytest.approx(sum(low) / 8, abs=1e-12)
         assert summary.max == pytest.approx(sum(high) / 8, abs=1e-12)
@@ -447,27 +447,27 @@ def test_high_precision_separates_saturated_scores_of_a_reranker() -> None:
         {"query": ["q"] * 100, "doc": [f"d{i}" for i in range(100)], "logit": strength}
     )
     qrels = {"q": {f"d{i}": 1 for i in (0, 3, 8, 15)}}
-    found = rp.audit.audit_logits(frame, qrels, ["nDCG@10"])
+    result = rp.audit.audit_logits(frame, qrels, ["nDCG@10"])
     plain, high = (
-        {at.cutoff: at for at in found.reading("bfloat16", s).ties.at}
+        {at.cutoff: at for at in result.reading("bfloat16", s).ties.at}
         for s in ("plain", "high precision")
     )
     assert plain[20].distinct <= 3
     assert high[20].distinct >= 15
-    exact = found.reading("float32", "high precision").evaluation["nDCG@10"]
-    tied = found.reading("bfloat16").evaluation["nDCG@10"]
+    exact = result.reading("float32", "high precision").evaluation["nDCG@10"]
+    tied = result.reading("bfloat16").evaluation["nDCG@10"]
     assert tied.min < exact.expected < tied.max
     assert exact.range == 0
-    assert found.reading("float32", "high precision").agreement.mean == 1
+    assert result.reading("float32", "high precision").agreement.mean == 1
 
 
 def test_a_float32_sigmoid_saturates_and_the_logit_does_not() -> None:
     frame = pl.DataFrame({"q": ["q"] * 3, "doc": ["a", "b", "c"], "logit": [18.0, 20.0, 25.0]})
-    found = rp.audit.audit_logits(frame, {"q": {"c": 1}}, ["RR"], formats=["float32"])
-    assert found.reading("float32").ties.at[-1].distinct == 1
-    assert found.reading("float32").agreement.undefined == 1
-    assert found.reading("float32", "high precision").evaluation["RR"].expected == 1
-    assert "0.3889 below float32 with high precision" in found.words()[0]
+    result = rp.audit.audit_logits(frame, {"q": {"c": 1}}, ["RR"], formats=["float32"])
+    assert result.reading("float32").ties.at[-1].distinct == 1
+    assert result.reading("float32").agreement.undefined == 1
+    assert result.reading("float32", "high precision").evaluation["RR"].expected == 1
+    assert "0.3889 below float32 with high precision" in result.words()[0]
 
 
 def test_the_order_of_logits_does_not_matter() -> None:
@@ -522,8 +522,8 @@ def test_curves_have_each_measure_at_each_k() -> None:
 
 
 def test_curves_are_drawn_with_all_points(tmp_path: Path) -> None:
-    found = audit(formats=["float32", "bit"], curves=True, name="my/model")
-    written = found.draw(tmp_path / "a" / "plots")
+    result = audit(formats=["float32", "bit"], curves=True, name="my/model")
+    written = result.draw(tmp_path / "a" / "plots")
     names = sorted(path.name for path in (tmp_path / "a" / "plots").iterdir())
     assert names == [p.name for p in written]
     assert names == [f"my_model-{m}.svg" for m in ("R", "RR", "nDCG")]
@@ -575,7 +575,7 @@ def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
         ).astype(np.float32)
         for owner, word in pairs
     )
-    found = rp.audit.audit_embeddings(
+    result = rp.audit.audit_embeddings(
         *(queries, documents, qrels, ["nDCG@10"]),
         formats=["float32", "bfloat16", "bit"],
         metric="cosine",
@@ -583,7 +583,7 @@ def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
         query_ids=[q for q, _ in asked],
         document_ids=texts.document_ids,
     )
-    figures = {(r.format, r.scoring): r.evaluation["nDCG@10"] for r in found.readings}
+    figures = {(r.format, r.scoring): r.evaluation["nDCG@10"] for r in result.readings}
     assert figures["bfloat16", "plain"].range > figures["bfloat16", "high precision"].range
     assert figures["bit", "plain"].range > figures["bfloat16", "plain"].range
     assert figures["bit", "original"].expected > figures["bit", "plain"].expected
@@ -620,9 +620,9 @@ def test_a_reference_of_other_pairs_is_refused() -> None:
 
 def test_differences_from_float32_come_with_students_interval() -> None:
     stats = pytest.importorskip("scipy.stats")
-    found = whole()
-    bit, exact = found.reading("bit"), found.reading("float32")
-    apart = found.from_float32(bit)[rp.nDCG @ 10]
+    result = whole()
+    bit, exact = result.reading("bit"), result.reading("float32")
+    apart = result.from_float32(bit)[rp.nDCG @ 10]
     each = [
         r.evaluation.per_query.filter(measure="nDCG@10").sort("query")["expected"].to_numpy()
         for r in (bit, exact)
@@ -630,9 +630,9 @@ def test_differences_from_float32_come_with_students_interval() -> None:
     low, high = stats.ttest_rel(*each).confidence_interval()
     assert apart.expected == pytest.approx((each[0] - each[1]).mean())
     assert apart.ci == pytest.approx((low, high))
-    assert found.from_float32(exact) == {}
+    assert result.from_float32(exact) == {}
     said = f"95% interval {low:+.4f} to {high:+.4f}".replace("-", "−")
-    assert any(said in line for line in found.words())
+    assert any(said in line for line in result.words())
 
 
 @pytest.mark.parametrize(("where", "verb"), [("first", "adds"), ("last", "takes")])
@@ -643,11 +643,11 @@ def test_a_note_reports_lists_that_name_relevant_documents_first(where: str, ver
         for d in (range(9) if where == "first" else reversed(range(9)))
     ]
     qrels = {f"q{q}": {"d0": 1, "d1": 1} for q in range(8)}
-    found = rp.audit.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", formats=["float32"])
-    assert found.made[0]["listing"] == {"relevant": where, "share": 1.0, "lists": 8}
-    bias = found.readings[0].evaluation["nDCG@10"].bias
+    result = rp.audit.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", formats=["float32"])
+    assert result.made[0]["listing"] == {"relevant": where, "share": 1.0, "lists": 8}
+    bias = result.readings[0].evaluation["nDCG@10"].bias
     assert (bias > 0) == (where == "first")
-    (note,) = [note for note in found.notes if "relevant documents" in note]
+    (note,) = [note for note in result.notes if "relevant documents" in note]
     assert note.startswith(f"100% of 8 lists name their relevant documents {where}: breaking ties")
     assert f"{verb} {abs(bias):.4f}" in note
     mixed = pl.DataFrame(rows).sample(fraction=1.0, shuffle=True, seed=1)
@@ -659,11 +659,11 @@ def test_a_note_reports_lists_that_name_relevant_documents_first(where: str, ver
 def test_a_difference_without_an_interval_may_be_chance() -> None:
     queries, documents, qrels = vectors()
     some = {q: qrels[q] for q in QUERY_IDS[:3]}
-    found = rp.audit.audit_embeddings(
+    result = rp.audit.audit_embeddings(
         *(queries[:3], documents, some, "nDCG@10"),
         query_ids=QUERY_IDS[:3], document_ids=DOCUMENT_IDS, formats=["float32", "bit"], k=50,
     )  # fmt: skip
-    (furthest,) = [said for said in found.verdict() if "furthest from float32" in said]
+    (furthest,) = [said for said in result.verdict() if "furthest from float32" in said]
     assert furthest.endswith("below, which may be chance.")
 
 

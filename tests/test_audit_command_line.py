@@ -58,7 +58,7 @@ SOME = ("-m", "nDCG@10", "--formats", "float32,bfloat16")
 
 def test_json_has_the_values_of_the_python_result(folder: Path) -> None:
     data = as_json(folder, *OF_VECTORS, *SOME, "--k", "100", "--dimensions", "32")
-    found = rp.audit.audit_embeddings(
+    actual = rp.audit.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
         *(folder / "qrels.txt", "nDCG@10"),
         formats=["float32", "bfloat16"],
@@ -69,9 +69,9 @@ def test_json_has_the_values_of_the_python_result(folder: Path) -> None:
     assert data.pop("manifest")["inputs"].keys() >= {"qrels"}
     said = {"paper", "verdict", "words", "notes"}
     assert set(data) == {"version", "made", "policy", "readings", "leads", *said}
-    for reading in (*data["readings"], *found["readings"]):
+    for reading in (*data["readings"], *actual["readings"]):
         assert reading.pop("seconds") >= 0
-    assert data == json.loads(json.dumps(found))
+    assert data == json.loads(json.dumps(actual))
     assert [r["dimensions"] for r in data["readings"]] == [96, 96, 96, 32, 32, 32]
     assert data["readings"][1]["measures"]["nDCG@10"]["range"] > 0
     assert data["readings"][2]["measures"]["nDCG@10"]["range"] == 0
@@ -105,13 +105,13 @@ def test_full_output_ends_with_sentences_on_the_values(folder: Path) -> None:
 def test_no_value_is_truncated_on_a_narrow_terminal(folder: Path) -> None:
     from rankproof.audit.tables import AuditTables, setting_table
 
-    found = rp.audit.audit_embeddings(
+    actual = rp.audit.audit_embeddings(
         *(np.load(folder / "queries.npy"), np.load(folder / "documents.npy")),
         *(folder / "qrels.txt", ["nDCG@10", "R@100"]),
         formats=["float32", "float8_e4m3", "bit"],
         dimensions=[32],
     )
-    for table in (*AuditTables(found, for_people=True).all(), setting_table(found)):
+    for table in (*AuditTables(actual, for_people=True).all(), setting_table(actual)):
         widths = [
             max(len(column.name), *(len(column.write(row[at])) for row in table.rows))
             for at, column in enumerate(table.columns)
@@ -174,12 +174,12 @@ def test_parquet_and_ids_give_the_same_values(folder: Path, tmp_path: Path) -> N
             *("--document-ids", str(ids["documents"])),
         ),
     ]
-    found = []
+    actual = []
     for words in runs:
         done = rankproof("audit", "vectors", qrels, *words, *rest)
         assert done.returncode == 0, done.stderr.decode()
-        found.append([r["measures"] for r in json.loads(done.stdout)["readings"]])
-    assert found[0] == found[1] == found[2]
+        actual.append([r["measures"] for r in json.loads(done.stdout)["readings"]])
+    assert actual[0] == actual[1] == actual[2]
 
 
 def test_logits_are_audited_from_every_kind_of_table(folder: Path, tmp_path: Path) -> None:

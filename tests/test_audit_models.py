@@ -225,13 +225,13 @@ def test_a_checkpoint_saved_in_bfloat16_is_run_in_float32(folder: Path) -> None:
 
     from rankproof.audit.model_audit import audit_model
 
-    found = audit_model(subject(folder, "low-reranker", reranks=True), formats=["float32"])
-    assert {reading.run for reading in found.readings} == {"float32"}
+    result = audit_model(subject(folder, "low-reranker", reranks=True), formats=["float32"])
+    assert {reading.run for reading in result.readings} == {"float32"}
     model = CrossEncoder(str(folder / "low-reranker"), device="cpu")
     model.model.float().save_pretrained(folder / "widened")
     model.tokenizer.save_pretrained(folder / "widened")
     wide = audit_model(subject(folder, "widened", reranks=True), formats=["float32"])
-    for one, other in zip(found.readings, wide.readings, strict=True):
+    for one, other in zip(result.readings, wide.readings, strict=True):
         assert one.evaluation.per_query.equals(other.evaluation.per_query)
         assert one.ties.at == other.ties.at
 
@@ -249,18 +249,18 @@ def test_low_runs_are_compared_with_the_real_float32_run(
         with pytest.raises(rp.InputError, match="a cross-encoder scores pairs, not texts"):
             audit_model(subject(folder, model, reranks=reranks))
         return
-    found = audit_model(
+    result = audit_model(
         subject(folder, model, reranks=reranks), run_dtypes=["bfloat16"], options={"measures": "AP"}
     )
-    (made,) = found.made
+    (made,) = result.made
     assert made["formats"] == made["ran"]["dtypes"] == ["float32", "bfloat16"]
     assert set(made["ran"]) == {
         *("dtypes", "repeats", "device", "model", "corpus", "questions", "versions")
     }
     assert made["ran"]["versions"]["torch"]
-    assert [reading.run for reading in found.readings] == [r.format for r in found.readings]
+    assert [reading.run for reading in result.readings] == [r.format for r in result.readings]
     exact, low = (
-        [r for r in found.readings if r.run == run][-1] for run in ("float32", "bfloat16")
+        [r for r in result.readings if r.run == run][-1] for run in ("float32", "bfloat16")
     )
     assert exact.agreement.mean == 1
     assert 0.5 < low.agreement.mean < 1  # of the same numbers in bfloat16 it would be 1 as well
@@ -277,8 +277,8 @@ def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None
     from rankproof.precision import cosine
 
     task = subject(folder, "my-bi-encoder", reranks=True)
-    found = audit_model(task, formats=["float32", "bit"], options={"measures": "nDCG@10"})
-    (made,) = found.made
+    result = audit_model(task, formats=["float32", "bit"], options={"measures": "nDCG@10"})
+    (made,) = result.made
     assert (made["kind"], made["queries"], made["pairs"]) == ("embeddings", 6, 120)
     model = SentenceTransformer(str(folder / "my-bi-encoder"), device="cpu")
     texts = task.texts
@@ -289,12 +289,12 @@ def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None
         at = texts.query_ids.index(query), texts.document_ids.index(doc)
         run.setdefault(query, {})[doc] = float(scores[at])
     expected = rp.evaluate(texts.qrels, run, "nDCG@10")["nDCG@10"]
-    exact = found.reading("float32").evaluation["nDCG@10"]
+    exact = result.reading("float32").evaluation["nDCG@10"]
     assert exact.expected == pytest.approx(expected.expected, abs=1e-6)
     assert exact.max == pytest.approx(expected.max, abs=1e-6)
-    original = found.reading("bit", "original").evaluation["nDCG@10"]
+    original = result.reading("bit", "original").evaluation["nDCG@10"]
     assert original.expected == exact.expected
-    assert {reading.cut for reading in found.readings} == {0}
+    assert {reading.cut for reading in result.readings} == {0}
 
 
 def test_a_model_of_neither_kind_is_refused(folder: Path) -> None:
@@ -342,9 +342,9 @@ def test_both_logits_of_an_answer_reach_the_audit(folder: Path) -> None:
     from rankproof.audit.model_audit import audit_model
 
     write_language_model(folder / "answering", "bfloat16", WORDS)
-    found = audit_model(subject(folder, "answering", reranks=True), run_dtypes=["bfloat16"])
-    assert found.made[0]["activation"] == "softmax"
-    plain, high = (r.ties.at[-1].distinct for r in found.readings if r.run == "bfloat16")
+    result = audit_model(subject(folder, "answering", reranks=True), run_dtypes=["bfloat16"])
+    assert result.made[0]["activation"] == "softmax"
+    plain, high = (r.ties.at[-1].distinct for r in result.readings if r.run == "bfloat16")
     assert plain < high
 
 
@@ -407,8 +407,8 @@ def test_shards_share_the_work_and_change_no_value(
 
     def figures(**given: Any) -> list[Any]:
         asked = subject(folder, model, reranks=reranks)
-        found = model_audit.audit_model(asked, options={"measures": "nDCG@10"}, **given)
-        return [r.evaluation["nDCG@10"] for r in found.readings]
+        result = model_audit.audit_model(asked, options={"measures": "nDCG@10"}, **given)
+        return [r.evaluation["nDCG@10"] for r in result.readings]
 
     whole = figures()
     monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "shards"))
@@ -502,18 +502,18 @@ def test_late_interaction_is_scored_as_its_library_does(folder: Path) -> None:
     import torch
     from sentence_transformers import MultiVectorEncoder
 
-    from rankproof.audit.model_audit import _rerank
+    from rankproof.audit.model_audit import _ModelRun
     from rankproof.retrieval.workshop import Workshop
 
     own = subject(folder, "my-late-model", reranks=True)
     with Workshop(own.passages()) as shop:
-        found = {
-            dtype: _rerank(shop, own, own.judged_queries(), dtype, advance)
+        result = {
+            dtype: _ModelRun(shop, own, own.judged_queries(), dtype, advance)._rerank()
             for dtype in ("float32", "bfloat16")
         }
     texts = dict(zip(own.texts.document_ids, own.texts.documents, strict=True))
     asked = dict(zip(own.texts.query_ids, own.texts.queries, strict=True))
-    for dtype, given in found.items():
+    for dtype, given in result.items():
         model = MultiVectorEncoder(
             str(folder / "my-late-model"),
             device="cpu",
@@ -538,9 +538,9 @@ def test_a_model_whose_score_is_its_logit_has_no_activation(
     from rankproof.audit.model_audit import audit_model
 
     own = subject(folder, "own-score", reranks=True)
-    found = audit_model(own, run_dtypes=["bfloat16"])
-    assert found.made[0]["activation"] == "identity"
-    plain, high = (r for r in found.readings if r.run == "bfloat16")
+    result = audit_model(own, run_dtypes=["bfloat16"])
+    assert result.made[0]["activation"] == "identity"
+    plain, high = (r for r in result.readings if r.run == "bfloat16")
     assert plain.ties.at == high.ties.at
     strict = audit_model(own, run_dtypes=["bfloat16"], paper_strict=True)
     assert strict.made[0]["activation"] == "sigmoid"
@@ -576,28 +576,28 @@ def test_a_model_runs_on_the_named_device(folder: Path) -> None:
 def test_repeated_runs_in_other_batches_show_noise(folder: Path, model: str) -> None:
     from rankproof.audit.model_audit import audit_model
 
-    found = audit_model(
+    result = audit_model(
         subject(folder, model, reranks=True),
         run_dtypes=["bfloat16"],
         repeats=2,
         options={"measures": ["nDCG@10"]},
     )
-    assert found.made[0]["ran"]["repeats"] == 2
-    assert all(r.noise is not None and 0 <= r.noise[rp.nDCG @ 10] < 1 for r in found.readings)
+    assert result.made[0]["ran"]["repeats"] == 2
+    assert all(r.noise is not None and 0 <= r.noise[rp.nDCG @ 10] < 1 for r in result.readings)
     # In float32 the last bit moves, and in lists without ties no rank does.
-    exact = found.reading("float32").noise
+    exact = result.reading("float32").noise
     assert exact is not None
     assert exact[rp.nDCG @ 10] <= 0.02
-    said = found.verdict()[-1]
+    said = result.verdict()[-1]
     assert said.startswith("The most that any figure moves: other batches and padding ")
     plain = audit_model(
         subject(folder, model, reranks=True),
         run_dtypes=["bfloat16"],
         options={"measures": ["nDCG@10"]},
     )
-    for one, other in zip(found.readings, plain.readings, strict=True):
+    for one, other in zip(result.readings, plain.readings, strict=True):
         assert one.evaluation["nDCG@10"].expected == other.evaluation["nDCG@10"].expected
-    assert plain.verdict() == found.verdict()[:-1]
+    assert plain.verdict() == result.verdict()[:-1]
 
 
 @pytest.mark.parametrize(

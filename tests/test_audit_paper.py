@@ -23,22 +23,22 @@ def on(dataset: str, seed: int, model: str = "one", *, curves: bool = False) -> 
     docs = [f"d{d}" for _ in range(8) for d in range(30)]
     qrels = {f"{dataset}{q}": {f"d{d}": 1 for d in range(3)} for q in range(8)}
     frame = pl.DataFrame({"query": queries, "doc": docs, "logit": 4 + 2 * draw.normal(size=240)})
-    found = rp.audit.audit_logits(frame, qrels, ["nDCG@10", "RR@10"], name=model, curves=curves)
+    result = rp.audit.audit_logits(frame, qrels, ["nDCG@10", "RR@10"], name=model, curves=curves)
     return replace(
-        found,
-        readings=tuple(replace(reading, dataset=dataset) for reading in found.readings),
-        made=({**found.made[0], "dataset": dataset},),
+        result,
+        readings=tuple(replace(reading, dataset=dataset) for reading in result.readings),
+        made=({**result.made[0], "dataset": dataset},),
     )
 
 
 def test_the_values_of_a_model_are_means_over_datasets() -> None:
     parts = [on("x", 1), on("y", 2)]
     audit = Audit.together(parts)
-    found = entries(audit, "bfloat16")
-    assert [entry.title for entry in found] == ["FP32", "BF16", "BF16 + HPS"]
-    assert {entry.datasets for entry in found} == {2}
+    result = entries(audit, "bfloat16")
+    assert [entry.title for entry in result] == ["FP32", "BF16", "BF16 + HPS"]
+    assert {entry.datasets for entry in result} == {2}
     ways = [("float32", "plain"), ("bfloat16", "plain"), ("bfloat16", "high precision")]
-    for entry, (form, scoring) in zip(found, ways, strict=True):
+    for entry, (form, scoring) in zip(result, ways, strict=True):
         readings = [part.reading(form, scoring) for part in parts]
         for measure, figures in entry.measures.items():
             own = [reading.evaluation[measure] for reading in readings]
@@ -49,7 +49,7 @@ def test_the_values_of_a_model_are_means_over_datasets() -> None:
             np.mean([at.distinct for r in readings for at in r.ties.at if at.cutoff == 10])
         )
         assert entry.spearman == pytest.approx(np.mean([r.agreement.mean for r in readings]))
-    assert found[1].group_size[10] > found[2].group_size[10] >= found[0].group_size[10] == 1
+    assert result[1].group_size[10] > result[2].group_size[10] >= result[0].group_size[10] == 1
 
 
 def test_a_dataset_of_one_model_does_not_hide_the_other_model() -> None:

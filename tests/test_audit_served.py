@@ -29,17 +29,17 @@ def low() -> Any:
 def test_bfloat16_saved_by_numpy_is_read_as_bfloat16(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", low())
     assert np.load(tmp_path / "v.npy").dtype == np.dtype("V2")
-    found = read_vectors(str(tmp_path / "v.npy"))
-    assert np.array_equal(found.values.astype(np.float32), low().astype(np.float32))
-    assert (found.stored, found.ids) == ("bfloat16", None)
+    result = read_vectors(str(tmp_path / "v.npy"))
+    assert np.array_equal(result.values.astype(np.float32), low().astype(np.float32))
+    assert (result.stored, result.ids) == ("bfloat16", None)
 
 
 def test_npz_holds_vectors_and_ids(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", embeddings=VECTORS, ids=np.array(IDS))
-    found = read_vectors(str(tmp_path / "v.npz"))
-    assert np.array_equal(found.values, VECTORS)
-    assert found.ids is not None
-    assert found.ids.to_list() == IDS
+    result = read_vectors(str(tmp_path / "v.npz"))
+    assert np.array_equal(result.values, VECTORS)
+    assert result.ids is not None
+    assert result.ids.to_list() == IDS
     np.savez(tmp_path / "two.npz", left=VECTORS, right=VECTORS)
     with pytest.raises(InputError, match="2 arrays that could be meant; there are: 'left', 'rig"):
         read_vectors(str(tmp_path / "two.npz"))
@@ -51,9 +51,9 @@ def test_safetensors_are_read_as_the_library_reads_them(tmp_path: Path, dtype: s
     library = pytest.importorskip("safetensors.torch")
     tensor = torch.tensor(VECTORS).to(getattr(torch, dtype))
     library.save_file({"v": tensor}, tmp_path / "v.safetensors", metadata={"made": "here"})
-    found = read_vectors(str(tmp_path / "v.safetensors"))
-    assert np.array_equal(found.values.astype(np.float32), tensor.float().numpy())
-    assert found.stored == (None if dtype == "float32" else dtype)
+    result = read_vectors(str(tmp_path / "v.safetensors"))
+    assert np.array_equal(result.values.astype(np.float32), tensor.float().numpy())
+    assert result.stored == (None if dtype == "float32" else dtype)
     cut = (tmp_path / "v.safetensors").read_bytes()[:-8]
     (tmp_path / "v.safetensors").write_bytes(cut)
     with pytest.raises(InputError, match="not a whole safetensors file"):
@@ -68,9 +68,9 @@ def test_a_note_reports_tensors_and_logits_stored_in_less_than_float32(
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(VECTORS).to(getattr(torch, dtype))
     torch.save(tensor, tmp_path / "v.pt")
-    found = read_vectors(str(tmp_path / "v.pt"))
-    assert np.array_equal(found.values.astype(np.float32), tensor.float().numpy())
-    assert found.stored == dtype
+    result = read_vectors(str(tmp_path / "v.pt"))
+    assert np.array_equal(result.values.astype(np.float32), tensor.float().numpy())
+    assert result.stored == dtype
     pairs = {"q": {"a": 2.0, "b": 1.0}}
     torch.save(torch.tensor([0.5, 0.25]).to(tensor.dtype), tmp_path / "l.pt")
     logits = read_logits(str(tmp_path / "l.pt"), rp.read_run(pairs))
@@ -87,10 +87,10 @@ def test_tensors_are_loaded_and_nothing_else_is_run(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(VECTORS).to(torch.bfloat16)
     torch.save({"embeddings": tensor, "ids": IDS}, tmp_path / "v.pt")
-    found = read_vectors(str(tmp_path / "v.pt"))
-    assert np.array_equal(found.values.astype(np.float32), tensor.float().numpy())
-    assert found.ids is not None
-    assert found.ids.to_list() == IDS
+    result = read_vectors(str(tmp_path / "v.pt"))
+    assert np.array_equal(result.values.astype(np.float32), tensor.float().numpy())
+    assert result.ids is not None
+    assert result.ids.to_list() == IDS
     torch.save(Path("x"), tmp_path / "bad.pt")  # an object of any class
     with pytest.raises(InputError, match="not a file of tensors alone"):
         read_vectors(str(tmp_path / "bad.pt"))
@@ -101,8 +101,8 @@ def test_json_lines_hold_an_id_and_a_vector(tmp_path: Path) -> None:
         json.dumps({"id": i, "embedding": v.tolist()}) for i, v in zip(IDS, VECTORS, strict=True)
     ]
     (tmp_path / "v.jsonl").write_text("\n".join(rows))
-    found = read_vectors(str(tmp_path / "v.jsonl"))
-    assert np.array_equal(found.values, VECTORS)
+    result = read_vectors(str(tmp_path / "v.jsonl"))
+    assert np.array_equal(result.values, VECTORS)
 
 
 @pytest.mark.parametrize("kind", ["Flat", "SQ8", "IVF2,Flat", "IDMap,Flat", "IDMap2,SQbf16"])
@@ -114,13 +114,13 @@ def test_faiss_indexes_are_audited_as_stored(tmp_path: Path, kind: str) -> None:
     named = not kind.startswith(("Flat", "SQ8"))
     index.add_with_ids(VECTORS, keys) if named else index.add(VECTORS)
     faiss.write_index(index, str(tmp_path / "v.faiss"))
-    found = read_vectors(str(tmp_path / "v.faiss"))
+    result = read_vectors(str(tmp_path / "v.faiss"))
     order = np.argsort(keys) if kind.startswith("IVF") else np.arange(6)
-    assert found.values == pytest.approx(VECTORS[order], abs=0.05)
+    assert result.values == pytest.approx(VECTORS[order], abs=0.05)
     exact = "Flat" in kind
-    assert np.array_equal(found.values, VECTORS[order]) == exact
-    assert (found.stored is None) == exact
-    assert (None if found.ids is None else found.ids.to_list()) == (
+    assert np.array_equal(result.values, VECTORS[order]) == exact
+    assert (result.stored is None) == exact
+    assert (None if result.ids is None else result.ids.to_list()) == (
         [str(key) for key in keys[order]] if named else None
     )
 
@@ -139,11 +139,11 @@ def test_binary_indexes_of_faiss_hold_signs(tmp_path: Path, kind: str) -> None:
         index.train(np.repeat(bits, 20, 0))
         index.add_with_ids(bits, keys) if kind == "BIVF2" else index.add(bits)
     faiss.write_index_binary(index, str(tmp_path / "v.faiss"))
-    found = read_vectors(str(tmp_path / "v.faiss"))
+    result = read_vectors(str(tmp_path / "v.faiss"))
     order = np.argsort(keys) if kind == "BIVF2" else np.arange(6)
-    assert np.array_equal(found.values, np.where(VECTORS[order] > 0, 1.0, -1.0))
-    assert str(found.stored).startswith("IndexBinary")
-    assert (None if found.ids is None else found.ids.to_list()) == (
+    assert np.array_equal(result.values, np.where(VECTORS[order] > 0, 1.0, -1.0))
+    assert str(result.stored).startswith("IndexBinary")
+    assert (None if result.ids is None else result.ids.to_list()) == (
         None if kind in ("BFlat", "BHNSW4") else [str(key) for key in keys[order]]
     )
 
@@ -156,13 +156,13 @@ def test_usearch_indexes_are_audited_as_stored(tmp_path: Path, dtype: str) -> No
     given = np.packbits(VECTORS > 0, axis=1) if dtype == "b1" else VECTORS
     index.add(np.array([40, 10, 30, 20, 60, 50]), given)
     index.save(str(tmp_path / "v.usearch"))
-    found = read_vectors(str(tmp_path / "v.usearch"))
-    assert found.ids is not None
-    assert found.ids.to_list() == ["10", "20", "30", "40", "50", "60"]
+    result = read_vectors(str(tmp_path / "v.usearch"))
+    assert result.ids is not None
+    assert result.ids.to_list() == ["10", "20", "30", "40", "50", "60"]
     held = VECTORS[[1, 3, 2, 0, 5, 4]]
     want = {"f32": held, "b1": np.where(held > 0, 1.0, -1.0)}.get(dtype, held)
-    assert found.values == pytest.approx(want, abs=0.02)
-    assert (found.stored is None) == (dtype == "f32")
+    assert result.values == pytest.approx(want, abs=0.02)
+    assert (result.stored is None) == (dtype == "f32")
 
 
 # -------------------------------------------------------------------------------------- logits
@@ -179,10 +179,10 @@ def sent(folder: Path) -> Any:
 def test_an_array_of_logits_has_the_rows_of_the_run(tmp_path: Path, shape: Any) -> None:
     logits = np.arange(6, dtype=np.float32)
     np.save(tmp_path / "z.npy", logits.reshape(shape))
-    found = read_logits(str(tmp_path / "z.npy"), sent(tmp_path))
-    assert found.query.to_list() == ["q0"] * 3 + ["q1"] * 3
-    assert found.doc.to_list() == ["d0", "d1", "d2"] * 2
-    assert (found.yes.tolist(), found.no) == (logits.tolist(), None)
+    result = read_logits(str(tmp_path / "z.npy"), sent(tmp_path))
+    assert result.query.to_list() == ["q0"] * 3 + ["q1"] * 3
+    assert result.doc.to_list() == ["d0", "d1", "d2"] * 2
+    assert (result.yes.tolist(), result.no) == (logits.tolist(), None)
     with pytest.raises(InputError, match="nothing says of which query and document"):
         read_logits(str(tmp_path / "z.npy"))
 
@@ -190,9 +190,9 @@ def test_an_array_of_logits_has_the_rows_of_the_run(tmp_path: Path, shape: Any) 
 def test_two_columns_are_no_and_yes(tmp_path: Path) -> None:
     both = DRAW.normal(size=(6, 2)).astype(np.float32)
     np.savez(tmp_path / "z.npz", logits=both)
-    found = read_logits(str(tmp_path / "z.npz"), sent(tmp_path))
-    assert found.no is not None
-    assert np.array_equal(np.stack([found.no, found.yes], 1), both)
+    result = read_logits(str(tmp_path / "z.npz"), sent(tmp_path))
+    assert result.no is not None
+    assert np.array_equal(np.stack([result.no, result.yes], 1), both)
     np.save(tmp_path / "z.npy", both[:5])
     with pytest.raises(InputError, match=r"shape \(5, 2\) for 6 pairs"):
         read_logits(str(tmp_path / "z.npy"), sent(tmp_path))
@@ -223,11 +223,11 @@ ANSWERS: dict[str, Any] = {
 def test_answers_of_servers_are_read_by_their_index(tmp_path: Path, server: str) -> None:
     answer, file = ANSWERS[server], tmp_path / "answers.json"
     file.write_text(json.dumps({"q0": answer, "q1": answer}))
-    found = read_served(str(file), sent(tmp_path))
-    assert found.scored
-    assert found.query.to_list() == ["q0"] * 3 + ["q1"] * 3
-    assert found.doc.to_list() == ["d2", "d0", "d1"] * 2
-    assert found.yes.tolist() == [0.9, 0.5, 0.25] * 2
+    result = read_served(str(file), sent(tmp_path))
+    assert result.scored
+    assert result.query.to_list() == ["q0"] * 3 + ["q1"] * 3
+    assert result.doc.to_list() == ["d2", "d0", "d1"] * 2
+    assert result.yes.tolist() == [0.9, 0.5, 0.25] * 2
     line = json.dumps({"query": "q0", "documents": ["x", "y", "z"], "response": answer})
     file.write_text(line + "\n")
     assert read_served(str(file)).doc.to_list() == ["z", "x", "y"]
@@ -255,16 +255,16 @@ def test_scores_of_unjudged_documents_alone_are_refused(tmp_path: Path) -> None:
     """Texts where ids belong, say."""
     lines = {"query": "q0", "documents": ["a text", "b text", "c"], "response": ANSWERS["tei"]}
     (tmp_path / "lines.jsonl").write_text(json.dumps(lines) + "\n")
-    found = read_served(str(tmp_path / "lines.jsonl"))
+    result = read_served(str(tmp_path / "lines.jsonl"))
     with pytest.raises(InputError, match=r"both in .*'c', 'a text', 'b text'.*'d1'"):
-        audit_logits(found, {"q0": {"d1": 1}}, "nDCG@10")
+        audit_logits(result, {"q0": {"d1": 1}}, "nDCG@10")
 
 
 def test_a_run_is_read_as_a_file_of_scores(tmp_path: Path) -> None:
     sent(tmp_path)
-    found = read_served(str(tmp_path / "sent.trec"))
-    assert found.scored
-    assert found.yes.tolist() == [9, 8, 7] * 2
+    result = read_served(str(tmp_path / "sent.trec"))
+    assert result.scored
+    assert result.yes.tolist() == [9, 8, 7] * 2
 
 
 def served() -> tuple[Logits, dict[str, dict[str, int]]]:
@@ -277,8 +277,8 @@ def served() -> tuple[Logits, dict[str, dict[str, int]]]:
 
 def test_scores_of_few_decimals_equal_those_of_a_rounded_run() -> None:
     scores, judged = served()
-    found = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[2, 4])
-    assert [r.format for r in found.readings] == [
+    result = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[2, 4])
+    assert [r.format for r in result.readings] == [
         *("float32", "float16", "bfloat16", "2 decimals", "4 decimals")
     ]
     for count in (2, 4):
@@ -286,7 +286,7 @@ def test_scores_of_few_decimals_equal_those_of_a_rounded_run() -> None:
             {"query": scores.query, "doc": scores.doc, "score": np.round(scores.yes, count)}
         )
         want = rp.evaluate(judged, run, "nDCG@10")["nDCG@10"]
-        own = found.reading(f"{count} decimals").evaluation["nDCG@10"]
+        own = result.reading(f"{count} decimals").evaluation["nDCG@10"]
         assert (own.min, own.expected, own.max) == (want.min, want.expected, want.max)
 
 
@@ -299,8 +299,8 @@ def test_the_fewest_decimals_keep_the_range_and_one_less_does_not(margin: float)
     assert any(note.startswith(f"{least} {verb} the fewest") for note in audit.notes)
 
     def spread(count: int) -> float:
-        found = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[count])
-        return found.readings[-1].evaluation["nDCG@10"].range
+        result = rp.audit.audit_logits(scores, judged, "nDCG@10", decimals=[count])
+        return result.readings[-1].evaluation["nDCG@10"].range
 
     assert spread(least) <= margin
     assert least == 0 or spread(least - 1) > margin

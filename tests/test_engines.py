@@ -46,8 +46,8 @@ def corpus_texts(folder: Path) -> dict[str, str]:
 def overlap(texts: dict[str, str], question: str, k: int) -> list[tuple[str, float]]:
     """A small engine: words in common, counted; many passages tie."""
     words = set(question.lower().split())
-    found = [(doc, float(len(words & set(text.lower().split())))) for doc, text in texts.items()]
-    return sorted(found, key=lambda hit: -hit[1])[:k]
+    result = [(doc, float(len(words & set(text.lower().split())))) for doc, text in texts.items()]
+    return sorted(result, key=lambda hit: -hit[1])[:k]
 
 
 def swept(folder: Path, engines: str) -> Swept:
@@ -81,18 +81,20 @@ def settings(there: Loopback, **more: Any) -> HttpRetrieverSettings:
 
 def test_a_sweep_of_a_server_equals_an_evaluation_of_its_answers(tmp_path: Path) -> None:
     with server(tmp_path) as there:
-        found = swept(tmp_path, f"  ours: {{type: http, url: '{there.url}/search'}}\n")
+        result = swept(tmp_path, f"  ours: {{type: http, url: '{there.url}/search'}}\n")
         assert {request.path for request in there.requests} == {"/search"}
-    row = found.configurations.row(0, named=True)
+    row = result.configurations.row(0, named=True)
     assert row["configuration"] == "ours K=10 top 5"
     texts = corpus_texts(tmp_path)
     rows = map(json.loads, (tmp_path / "corpus/queries.jsonl").read_text().splitlines())
     run = {row["_id"]: dict(overlap(texts, row["text"], 10)) for row in rows}
-    wanted = rp.evaluate(tmp_path / "corpus/qrels/test.tsv", run, ["nDCG(rel=3)@10", "RAnWG@5"])
+    expected_value = rp.evaluate(
+        tmp_path / "corpus/qrels/test.tsv", run, ["nDCG(rel=3)@10", "RAnWG@5"]
+    )
     for measure in ("nDCG(rel=3)@10", "RAnWG@5"):
-        assert row[measure] == pytest.approx(wanted[measure].expected)
-        assert row[f"{measure} min"] == pytest.approx(wanted[measure].min)
-        assert row[f"{measure} max"] == pytest.approx(wanted[measure].max)
+        assert row[measure] == pytest.approx(expected_value[measure].expected)
+        assert row[f"{measure} min"] == pytest.approx(expected_value[measure].min)
+        assert row[f"{measure} max"] == pytest.approx(expected_value[measure].max)
     assert row["latency_p95_ms"] > 0
     assert row["network"] is False  # a socket of this machine
 
@@ -101,11 +103,11 @@ def test_a_remote_server_is_called_once_per_question(tmp_path: Path) -> None:
     with server(tmp_path) as there:
         far = there.url.replace("127.0.0.1", "127.1")  # the same, but not known as this machine
         engine = f"  ours: {{type: http, url: '{far}/search'}}\n"
-        found = swept(tmp_path, engine)
+        result = swept(tmp_path, engine)
         assert len(there.requests) == 6
         swept(tmp_path, engine)
         assert len(there.requests) == 6
-    assert found.configurations["network"].to_list() == [True]
+    assert result.configurations["network"].to_list() == [True]
 
 
 def test_the_identity_of_a_server_is_its_address_without_secrets_or_its_given_name() -> None:
@@ -173,8 +175,8 @@ def test_a_server_may_recover_between_attempts(tmp_path: Path) -> None:
     waited: list[float] = []
     with loopback(answer) as there:
         engine = HttpRetriever(settings(there), sleep=waited.append)
-        found = engine.search(["what"], 3, ["q1"])
-    assert found.run.to_frame().rows() == [("q1", "a", 0.5)]
+        result = engine.search(["what"], 3, ["q1"])
+    assert result.run.to_frame().rows() == [("q1", "a", 0.5)]
     assert waited == [1.0]
 
 
@@ -247,29 +249,29 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_function_is_swept_like_a_server(shop: Path) -> None:
     with server(shop) as there:
-        found = swept(
+        result = swept(
             shop,
             f"  ours: {{type: http, url: '{there.url}'}}\n"
             "  mine: {type: python, call: 'shop:find'}\n"
             "  lazy: {type: python, call: 'shop:lazily'}\n",
         )
-    quality = found.configurations.select(pl.col("^(nDCG|RAnWG).*$"))
+    quality = result.configurations.select(pl.col("^(nDCG|RAnWG).*$"))
     assert quality.n_unique() == 1
-    assert found.manifest["notes"] == []
+    assert result.manifest["notes"] == []
 
 
 def test_a_note_reports_that_a_function_without_scores_hides_its_ties(shop: Path) -> None:
-    found = swept(shop, "  mine: {type: python, call: 'shop:ranked'}\n")
-    assert found.configurations["score_dtype"].to_list() == ["ranks"]
+    result = swept(shop, "  mine: {type: python, call: 'shop:ranked'}\n")
+    assert result.configurations["score_dtype"].to_list() == ["ranks"]
     said = "mine gives no scores: its order is taken as it is, ties cannot be seen"
-    assert said in found.manifest["notes"]
+    assert said in result.manifest["notes"]
     again = swept(shop, "  mine: {type: python, call: 'shop:ranked'}\n")  # from the disk
     assert said in again.manifest["notes"]
 
 
 def test_questions_without_hits_are_counted(shop: Path) -> None:
-    found = swept(shop, "  mine: {type: python, call: 'shop:sometimes'}\n")
-    assert "mine returns nothing for 1 of 6 questions" in found.manifest["notes"]
+    result = swept(shop, "  mine: {type: python, call: 'shop:sometimes'}\n")
+    assert "mine returns nothing for 1 of 6 questions" in result.manifest["notes"]
 
 
 @pytest.mark.parametrize(
@@ -321,9 +323,9 @@ class Document:
         ([], None, ([], [], False)),
     ],
 )
-def test_hits_of_many_shapes_are_read(answer: Any, path: str | None, wanted: Any) -> None:
+def test_hits_of_many_shapes_are_read(answer: Any, path: str | None, expected_value: Any) -> None:
     hits = read_hits(answer, "x", path)
-    assert (hits.ids, hits.scores, hits.ranked) == wanted
+    assert (hits.ids, hits.scores, hits.ranked) == expected_value
 
 
 @pytest.mark.parametrize(
@@ -362,17 +364,17 @@ def write_trec(folder: Path, file: str) -> None:
 
 def test_a_run_file_is_swept_with_its_stated_latency_and_cost(shop: Path) -> None:
     write_trec(shop, "bm25.trec")
-    found = swept(
+    result = swept(
         shop,
         "  past: {type: run, file: bm25.trec, latency_ms: 12, cost_per_1000: 0.3}\n"
         "  mine: {type: python, call: 'shop:find'}\n",
     )
-    past, mine = found.configurations.iter_rows(named=True)
+    past, mine = result.configurations.iter_rows(named=True)
     assert past["nDCG(rel=3)@10"] == pytest.approx(mine["nDCG(rel=3)@10"])
     assert past["latency_p50_ms"] == past["latency_p95_ms"] == pytest.approx(12)
     assert past["cost_per_1000"] == pytest.approx(0.3)
     assert mine["cost_per_1000"] == 0
-    assert found.manifest["notes"] == []
+    assert result.manifest["notes"] == []
 
 
 def test_ties_at_the_cut_of_a_run_file_are_counted(shop: Path) -> None:
@@ -386,9 +388,9 @@ def test_ties_at_the_cut_of_a_run_file_are_counted(shop: Path) -> None:
 
 def test_a_note_reports_a_run_file_without_latency(shop: Path) -> None:
     write_trec(shop, "bm25.trec")
-    found = swept(shop, "  past: {type: run, file: bm25.trec}\n")
-    assert found.configurations["latency_p95_ms"].to_list() == [0]
-    assert found.manifest["notes"] == ["nobody says how long bm25 took (latency_ms): 0 is taken"]
+    result = swept(shop, "  past: {type: run, file: bm25.trec}\n")
+    assert result.configurations["latency_p95_ms"].to_list() == [0]
+    assert result.manifest["notes"] == ["nobody says how long bm25 took (latency_ms): 0 is taken"]
 
 
 def test_the_identity_of_a_run_file_is_its_content_and_latency(shop: Path) -> None:

@@ -65,8 +65,8 @@ def test_chunks_contain_the_whole_text_in_order_within_their_size(
 @given(st.text(alphabet='.!…。！”") \n\ta'))
 def test_a_sentence_ends_after_all_of_its_marks(text: str) -> None:
     plain = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*\s+|[。！？]+[」』”’）]*\s*|\n\s*\n")
-    ends = [found.span() for found in plain.finditer(text)]
-    assert [found.span() for found in _SENTENCE.finditer(text)] == ends
+    ends = [result.span() for result in plain.finditer(text)]
+    assert [result.span() for result in _SENTENCE.finditer(text)] == ends
 
 
 def test_a_megabyte_of_dots_or_of_hashes_is_read_once() -> None:
@@ -123,8 +123,8 @@ def test_headings_start_a_chunk_and_precede_its_text() -> None:
         "Before.\n# Guide\n## Install\nType this now and wait.\n"
         "## Use\nRun.\n```\n# no heading\n```"
     )
-    found = chunk(text, ChunkSettings(size=30, headings=True))
-    assert [s.read(text) for s in found] == [
+    result = chunk(text, ChunkSettings(size=30, headings=True))
+    assert [s.read(text) for s in result] == [
         "Before.",
         "# Guide\n## Install\nType this",
         "Guide > Install\nnow and wait.",
@@ -162,7 +162,7 @@ def test_a_chunk_holds_spans_that_share_half_of_the_shorter_or_most(
     rows = [(query, f"{source}#{a}-{a + n}", grade) for query, source, a, n, grade in judged]
     schema = {"query": pl.String, "doc": pl.String, "grade": pl.Int64}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    found = match_judgments(chunks, judged_spans(frame, documents))
+    result = match_judgments(chunks, judged_spans(frame, documents))
     expected = []
     for query, source, a, n, grade in judged:
         of_it = [row for row in chunks.iter_rows() if row[1] == source]
@@ -171,7 +171,7 @@ def test_a_chunk_holds_spans_that_share_half_of_the_shorter_or_most(
             enough = 2 * shared >= min(end - start, n) or shared == max(shares)
             if shared > 0 and enough:
                 expected.append((query, doc, f"{source}#{a}-{a + n}", grade))
-    assert sorted(found.iter_rows()) == sorted(expected)
+    assert sorted(result.iter_rows()) == sorted(expected)
 
 
 def test_a_judged_document_is_held_by_all_its_chunks_and_a_chunk_by_itself() -> None:
@@ -181,7 +181,7 @@ def test_a_judged_document_is_held_by_all_its_chunks_and_a_chunk_by_itself() -> 
     frame = pl.DataFrame(
         {"query": ["q"] * 4, "doc": ["a", "b#1-2", "a#13-26", "gone#0-5"], "grade": [3, 4, 5, 5]}
     )
-    found = match_judgments(chunks, judged_spans(frame, documents))
-    assert set(found.select("doc", "judged").iter_rows()) == {
+    result = match_judgments(chunks, judged_spans(frame, documents))
+    assert set(result.select("doc", "judged").iter_rows()) == {
         ("a#0-12", "a"), ("a#13-26", "a"), ("a#13-26", "a#13-26"), ("b#1-2#0-6", "b#1-2"),
     }  # fmt: skip

@@ -53,17 +53,17 @@ def test_the_threshold_reranks_the_fewest_queries_deep_within_the_tolerated_loss
 ) -> None:
     doubts, gained = (np.array(column) for column in zip(*pilot, strict=True))
     known = ~np.isnan(gained)
-    found = learn_threshold(doubts, gained, lose)
+    result = learn_threshold(doubts, gained, lose)
 
     def lost(threshold: float) -> float:
         return float(np.where(doubts > threshold, 0.0, gained)[known].sum() / known.sum())
 
     if not known.any():
-        assert found == -math.inf
+        assert result == -math.inf
         return
     tried = [-math.inf, *sorted(set(doubts[known].tolist()))]
     fewest = max(t for t in tried if lost(t) <= lose + 1e-9)
-    assert (doubts[known] > found).tolist() == (doubts[known] > fewest).tolist()
+    assert (doubts[known] > result).tolist() == (doubts[known] > fewest).tolist()
 
 
 def test_invalid_scores_are_refused() -> None:

@@ -51,12 +51,12 @@ texts = st.lists(
 def test_kept_and_dropped_passages_follow_the_definition(
     pool: list[str], threshold: float, size: int
 ) -> None:
-    found = suppress(
+    result = suppress(
         [str(i) for i in range(len(pool))],
         pool,
         DuplicatesSettings(threshold=threshold, shingle=size),
     )
-    assert (found.kept.tolist(), found.dropped) == suppress_by_definition(pool, threshold, size)
+    assert (result.kept.tolist(), result.dropped) == suppress_by_definition(pool, threshold, size)
 
 
 @given(
@@ -73,12 +73,12 @@ def test_passages_with_shared_boilerplate_are_distinguished_by_their_other_words
         " ".join([*header[: 40 - (i * seed) % 7], *(f"w{i % 5}x{j}" for j in range(count))])
         for i, count in enumerate(own)
     ]
-    found = suppress(
+    result = suppress(
         [str(i) for i in range(len(pool))],
         pool,
         DuplicatesSettings(threshold=threshold, shingle=1),
     )
-    assert (found.kept.tolist(), found.dropped) == suppress_by_definition(pool, threshold, 1)
+    assert (result.kept.tolist(), result.dropped) == suppress_by_definition(pool, threshold, 1)
 
 
 def test_a_passage_is_compared_with_all_similar_ones_at_once(
@@ -98,17 +98,17 @@ def test_a_passage_is_compared_with_all_similar_ones_at_once(
     counted("intersect1d")
     counted("searchsorted")
     pool = [f"w{i % 7} w{7 + i % 11} w{18 + i % 13}" for i in range(400)]
-    found = suppress([str(i) for i in range(400)], pool, DuplicatesSettings(shingle=1))
-    assert len(found.kept) == 400
+    result = suppress([str(i) for i in range(400)], pool, DuplicatesSettings(shingle=1))
+    assert len(result.kept) == 400
     assert len(calls) <= len(pool)
 
 
 def test_passages_are_compared_with_kept_passages_only() -> None:
     chain = ["a b c d e f g h", "b c d e f g h i", "c d e f g h i j"]
     settings = DuplicatesSettings(threshold=0.7, shingle=1)
-    found = suppress(["x", "y", "z"], chain, settings)  # y repeats x; z repeats y, but not x
-    assert found.kept.tolist() == [0, 2]
-    assert found.dropped == {"y": "x"}
+    result = suppress(["x", "y", "z"], chain, settings)  # y repeats x; z repeats y, but not x
+    assert result.kept.tolist() == [0, 2]
+    assert result.dropped == {"y": "x"}
 
 
 def test_the_best_ranked_passage_stays() -> None:

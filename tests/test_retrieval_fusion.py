@@ -40,10 +40,10 @@ def read(given: Lists) -> Run:
 
 
 def opened(run: Run) -> Lists:
-    found: Lists = {query: {} for query in run.queries}
+    result: Lists = {query: {} for query in run.queries}
     for query, doc, score in run.to_frame().iter_rows():
-        found[query][doc] = score
-    return found
+        result[query][doc] = score
+    return result
 
 
 def mean_ranks(scores: dict[str, float]) -> dict[str, float]:
@@ -99,9 +99,9 @@ def plain_combine(runs: list[Lists], method: str, normalise: str, weights: list[
     return fused
 
 
-def agree(found: Run, want: Lists) -> None:
+def agree(result: Run, want: Lists) -> None:
     """The same documents and scores, best first, equal ones by id."""
-    fused = opened(found)
+    fused = opened(result)
     assert fused.keys() == want.keys()
     for query, docs in want.items():
         assert fused[query] == pytest.approx(docs, rel=1e-12, abs=1e-14)
@@ -137,8 +137,8 @@ def test_reciprocal_rank_fusion_is_its_formula(
 def test_combinations_of_scores_are_their_formulas(
     runs: list[Lists], method: str, normalise: str
 ) -> None:
-    found = combine([read(r) for r in runs], method, normalise)  # type: ignore[arg-type]
-    agree(found, plain_combine(runs, method, normalise, [1.0] * len(runs)))
+    result = combine([read(r) for r in runs], method, normalise)  # type: ignore[arg-type]
+    agree(result, plain_combine(runs, method, normalise, [1.0] * len(runs)))
 
 
 @given(some)
@@ -183,14 +183,14 @@ def test_every_fusion_has_a_name() -> None:
 @given(some)
 def test_a_weighted_sum_is_its_formula(runs: list[Lists]) -> None:
     weights = [0.5, 2.0, 0.0, 1.0][: len(runs)]
-    found = combine([read(r) for r in runs], "weighted", "minmax", weights)
-    agree(found, plain_combine(runs, "weighted", "minmax", weights))
+    result = combine([read(r) for r in runs], "weighted", "minmax", weights)
+    agree(result, plain_combine(runs, "weighted", "minmax", weights))
 
 
 def test_raw_scores_can_be_added_where_none_is_negative() -> None:
     runs = [{"q": {"a": 2.0, "b": 0.5}}, {"q": {"b": 10.0, "c": 0.0}}]
-    found = combine([read(r) for r in runs], normalise="none")
-    agree(found, {"q": {"b": 10.5, "a": 2.0, "c": 0.0}})
+    result = combine([read(r) for r in runs], normalise="none")
+    agree(result, {"q": {"b": 10.5, "a": 2.0, "c": 0.0}})
 
 
 # ------------------------------------------------------------------------------------------ laws
@@ -225,16 +225,16 @@ def test_documents_with_the_same_ranks_in_different_lists_tie() -> None:
     """In floating point 1/61 + 1/62 + 1/67 depends on the order of the sum."""
     orders = ["abcdefg", "bgcdefa", "gacdefb"]
     runs = [read({"q": {d: -float(i) for i, d in enumerate(order)}}) for order in orders]
-    found = opened(rrf(runs))["q"]
-    assert found["a"] == found["b"] == found["g"]
+    result = opened(rrf(runs))["q"]
+    assert result["a"] == result["b"] == result["g"]
     assert {1 / 61 + 1 / 62 + 1 / 67, 1 / 61 + 1 / 67 + 1 / 62, 1 / 67 + 1 / 62 + 1 / 61} != {
         1 / 61 + 1 / 62 + 1 / 67
     }
 
 
 def test_tied_documents_share_their_mean_rank() -> None:
-    found = opened(rrf([read({"q": {"a": 2.0, "b": 1.0, "c": 1.0, "d": 0.5}})], k=0))["q"]
-    assert found == pytest.approx({"a": 1, "b": 1 / 2.5, "c": 1 / 2.5, "d": 1 / 4})
+    result = opened(rrf([read({"q": {"a": 2.0, "b": 1.0, "c": 1.0, "d": 0.5}})], k=0))["q"]
+    assert result == pytest.approx({"a": 1, "b": 1 / 2.5, "c": 1 / 2.5, "d": 1 / 4})
 
 
 def test_one_list_keeps_its_order() -> None:
@@ -246,10 +246,10 @@ def test_one_list_keeps_its_order() -> None:
 def test_a_list_that_says_nothing_of_order_says_that_it_found() -> None:
     level, other = {"q": {"a": 5.0, "b": 5.0}}, {"q": {"b": 2.0, "c": 1.0, "d": 0.0}}
     for normalise in ("minmax", "z"):
-        found = opened(combine([read(level), read(other)], normalise=normalise))["q"]
-        assert found["a"] == 1.0
-        assert found["b"] > found["a"]
-        assert found["d"] == 0.0
+        result = opened(combine([read(level), read(other)], normalise=normalise))["q"]
+        assert result["a"] == 1.0
+        assert result["b"] > result["a"]
+        assert result["d"] == 0.0
 
 
 @given(
@@ -261,9 +261,9 @@ def test_a_list_that_says_nothing_of_order_says_that_it_found() -> None:
 )
 def test_no_finite_scores_make_a_number_that_is_none(given: list[dict[str, float]]) -> None:
     runs = [read({"q": docs}) for docs in given]
-    for found in (rrf(runs), combine(runs), combine(runs, "mnz", "z")):
-        assert np.isfinite(found.score).all()
-        assert len(found) == len(set().union(*given))
+    for result in (rrf(runs), combine(runs), combine(runs, "mnz", "z")):
+        assert np.isfinite(result.score).all()
+        assert len(result) == len(set().union(*given))
 
 
 @given(some, st.integers(1, 7))
@@ -271,11 +271,11 @@ def test_the_top_is_the_top_of_everything_and_the_cut_counts_what_ties(
     runs: list[Lists], top: int
 ) -> None:
     read_runs = [read(r) for r in runs]
-    whole, found = opened(rrf(read_runs)), rrf(read_runs, top=top)
-    assert found.cut is not None
-    for (query, docs), left in zip(whole.items(), found.cut, strict=True):
+    whole, result = opened(rrf(read_runs)), rrf(read_runs, top=top)
+    assert result.cut is not None
+    for (query, docs), left in zip(whole.items(), result.cut, strict=True):
         kept = list(docs.items())[:top]
-        assert list(opened(found)[query].items()) == kept
+        assert list(opened(result)[query].items()) == kept
         assert left == sum(score == kept[-1][1] for _, score in list(docs.items())[top:])
 
 
@@ -315,8 +315,8 @@ def test_lists_of_one_query_are_fused_to_the_bits_of_columns(
         for normalise in ("minmax", "z", "none"):
             if normalise == "none" and any(min(scores) < 0 for _, scores in lists):
                 continue
-            found = bits(combine(runs, method, normalise, **settings))
-            assert fuse_one(lists, method, normalise=normalise, **settings) == found
+            result = bits(combine(runs, method, normalise, **settings))
+            assert fuse_one(lists, method, normalise=normalise, **settings) == result
 
 
 def test_many_queries_in_threads_are_fused_as_in_one() -> None:
@@ -346,15 +346,15 @@ def test_many_queries_in_threads_are_fused_as_in_one() -> None:
 
 def test_queries_and_lists_may_be_missing() -> None:
     empty = rp.read_run({"p": {"a": 1.0}})
-    found = rrf([read({"q": {"a": 1.0}}), empty, read({"q": {"b": 1.0}, "r": {"c": 0.0}})])
-    assert found.queries.to_list() == ["q", "p", "r"]
-    assert {q: list(docs) for q, docs in opened(found).items()} == {
+    result = rrf([read({"q": {"a": 1.0}}), empty, read({"q": {"b": 1.0}, "r": {"c": 0.0}})])
+    assert result.queries.to_list() == ["q", "p", "r"]
+    assert {q: list(docs) for q, docs in opened(result).items()} == {
         "q": ["a", "b"],
         "p": ["a"],
         "r": ["c"],
     }
     qrels = {"q": {"a": 1}, "r": {"c": 1}}
-    assert rp.evaluate(qrels, found, "RR")["RR"].expected == pytest.approx(0.875)
+    assert rp.evaluate(qrels, result, "RR")["RR"].expected == pytest.approx(0.875)
 
 
 # ----------------------------------------------------------------------------------------- peers
@@ -406,10 +406,10 @@ def test_without_ties_the_figures_are_ranxs() -> None:
         check=True,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
     )
-    for (found, _), line in zip(cases, done.stdout.splitlines(), strict=True):
+    for (result, _), line in zip(cases, done.stdout.splitlines(), strict=True):
         theirs = json.loads(line)
-        assert opened(found).keys() == theirs.keys()
-        for query, scores in opened(found).items():
+        assert opened(result).keys() == theirs.keys()
+        for query, scores in opened(result).items():
             assert scores == pytest.approx(theirs[query], rel=1e-9)
 
 

@@ -554,5 +554,5 @@ def test_threads_share_a_cache(tmp_path: Path) -> None:
 
     with Cache(tmp_path) as cache, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda i: cache.put_many("f", "r", {str(i): str(i).encode()}), range(60)))
-        found = list(pool.map(lambda i: cache.get_many("f", "r", [str(i)])[0], range(60)))
-    assert found == [str(i).encode() for i in range(60)]
+        result = list(pool.map(lambda i: cache.get_many("f", "r", [str(i)])[0], range(60)))
+    assert result == [str(i).encode() for i in range(60)]

@@ -46,8 +46,8 @@ def lists(run: Run) -> list[list[str]]:
     ]
 
 
-def recall(found: Run, exact: Run) -> float:
-    pairs = zip(lists(found), lists(exact), strict=True)
+def recall(result: Run, exact: Run) -> float:
+    pairs = zip(lists(result), lists(exact), strict=True)
     return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs]))
 
 
@@ -69,7 +69,7 @@ def test_every_flat_format_is_exact_search_in_that_format(
 ) -> None:
     index = make_index(FlatSettings(format=form, high_precision=high_precision), DOCUMENTS, IDS)
     ids = [f"q{n}" for n in range(len(QUERIES))]
-    found = index.search(QUERIES, 10, ids)
+    result = index.search(QUERIES, 10, ids)
     best = find(
         *(QUERIES, DOCUMENTS, 10),
         format=form,
@@ -78,9 +78,9 @@ def test_every_flat_format_is_exact_search_in_that_format(
         are_unit=True,
     )
     dtype = "float32" if high_precision or form not in FLOATS else form
-    same(found.run, to_run(best, ids, IDS, len(DOCUMENTS), dtype=dtype, name="flat"))
-    assert found.seconds.shape == (60,)
-    assert len(set(found.seconds)) == 1
+    same(result.run, to_run(best, ids, IDS, len(DOCUMENTS), dtype=dtype, name="flat"))
+    assert result.seconds.shape == (60,)
+    assert len(set(result.seconds)) == 1
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -88,10 +88,10 @@ def test_high_precision_is_the_cosine_of_what_is_stored(form: Format) -> None:
     """Blank passages have no direction: their cosine to everything is 0."""
     vectors = np.concatenate([DOCUMENTS, np.zeros((2, DOCUMENTS.shape[1]), np.float32)])
     index = make_index(FlatSettings(format=form, candidates=2000), vectors)
-    found = index.search(QUERIES[:5], len(vectors)).run.to_frame()
+    result = index.search(QUERIES[:5], len(vectors)).run.to_frame()
     asked = round_to(QUERIES[:5], form) if form in FLOATS else QUERIES[:5]
     expected = cosine(asked, encode(DOCUMENTS, form).decode())
-    for query, doc, score in found.select("query", "doc", "score").rows():
+    for query, doc, score in result.select("query", "doc", "score").rows():
         if int(doc) < len(DOCUMENTS):
             assert score == pytest.approx(expected[int(query), int(doc)], abs=2e-7)
         else:
@@ -101,9 +101,9 @@ def test_high_precision_is_the_cosine_of_what_is_stored(form: Format) -> None:
 def test_flat_bits_can_be_rescored_with_the_original_vectors() -> None:
     settings = FlatSettings(format="bit", rescore="original", candidates=200)
     index = make_index(settings, DOCUMENTS, IDS)
-    found = index.search(QUERIES, 10).run
+    result = index.search(QUERIES, 10).run
     same(
-        found,
+        result,
         search(
             *(QUERIES, encode(DOCUMENTS, "bit"), 10),
             rescore="original",
@@ -112,7 +112,7 @@ def test_flat_bits_can_be_rescored_with_the_original_vectors() -> None:
             document_ids=IDS,
         ),
     )
-    assert recall(found, search(QUERIES, DOCUMENTS, 10, document_ids=IDS)) > 0.9
+    assert recall(result, search(QUERIES, DOCUMENTS, 10, document_ids=IDS)) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -134,24 +134,24 @@ def test_a_flat_index_takes_what_its_numbers_take(form: Format, each: int) -> No
 )
 def test_a_graph_finds_nearly_what_comparing_everything_finds(form: str, least: float) -> None:
     exact = search(QUERIES, DOCUMENTS, 10, document_ids=IDS)
-    found = make_index(graph(form), DOCUMENTS, IDS).search(QUERIES, 10)
-    assert recall(found.run, exact) >= least
-    assert found.run.cut is None
-    assert found.seconds.shape == (60,)
-    assert (found.seconds > 0).all()
+    result = make_index(graph(form), DOCUMENTS, IDS).search(QUERIES, 10)
+    assert recall(result.run, exact) >= least
+    assert result.run.cut is None
+    assert result.seconds.shape == (60,)
+    assert (result.seconds > 0).all()
 
 
 def test_a_graph_of_bits_is_scored_by_minus_the_hamming_distance() -> None:
-    found = make_index(graph("bit"), DOCUMENTS[:, :37], IDS).search(QUERIES[:, :37], 5).run
+    result = make_index(graph("bit"), DOCUMENTS[:, :37], IDS).search(QUERIES[:, :37], 5).run
     signs, asked = DOCUMENTS[:, :37] > 0, QUERIES[:, :37] > 0
-    for query, doc, score in found.to_frame().iter_rows():
+    for query, doc, score in result.to_frame().iter_rows():
         assert score == -float((signs[int(doc[1:])] != asked[int(query)]).sum())
 
 
 def test_a_graph_of_numbers_is_scored_by_the_inner_product() -> None:
     for form, near in (("float32", 1e-6), ("float16", 1e-3), ("bfloat16", 1e-2), ("int8", 2e-2)):
-        found = make_index(graph(form), DOCUMENTS, IDS).search(QUERIES, 5).run
-        for query, doc, score in found.to_frame().iter_rows():
+        result = make_index(graph(form), DOCUMENTS, IDS).search(QUERIES, 5).run
+        for query, doc, score in result.to_frame().iter_rows():
             product = float(DOCUMENTS[int(doc[1:])].astype(float) @ QUERIES[int(query)])
             assert score == pytest.approx(product, abs=near)
 
@@ -160,9 +160,9 @@ def test_candidates_are_rescored_with_the_original_vectors() -> None:
     exact = search(QUERIES, DOCUMENTS, 10, document_ids=IDS)
     plain = make_index(graph("bit"), DOCUMENTS, IDS)
     rescored = make_index(graph("bit", candidates=200), DOCUMENTS, IDS)
-    found = rescored.search(QUERIES, 10).run
-    assert recall(found, exact) > max(0.9, recall(plain.search(QUERIES, 10).run, exact))
-    for query, doc, score in found.to_frame().iter_rows():
+    result = rescored.search(QUERIES, 10).run
+    assert recall(result, exact) > max(0.9, recall(plain.search(QUERIES, 10).run, exact))
+    for query, doc, score in result.to_frame().iter_rows():
         product = float(DOCUMENTS[int(doc[1:])].astype(float) @ QUERIES[int(query)])
         assert score == pytest.approx(product, abs=1e-6)
     assert rescored.bytes == plain.bytes + DOCUMENTS.nbytes
@@ -173,8 +173,8 @@ def test_a_wider_search_finds_more() -> None:
     narrow, wide = (
         make_index(graph(m=2, ef_construction=4, ef_search=ef), DOCUMENTS, IDS) for ef in (1, 200)
     )
-    found = [recall(index.search(QUERIES, 1).run, exact) for index in (narrow, wide)]
-    assert found[0] + 0.2 < found[1]
+    result = [recall(index.search(QUERIES, 1).run, exact) for index in (narrow, wide)]
+    assert result[0] + 0.2 < result[1]
 
 
 @pytest.mark.parametrize("form", GRAPHS)
@@ -233,8 +233,8 @@ def test_a_damaged_file_in_the_cache_is_built_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [FlatSettings(), graph(), graph("bit"), graph(candidates=9)])
 def test_more_than_there_is_gives_all_there_is(settings: FlatSettings | HnswSettings) -> None:
     index = make_index(settings, DOCUMENTS[:7])
-    found = lists(index.search(QUERIES[:3], 100).run)
-    assert [sorted(row) for row in found] == [[str(n) for n in range(7)]] * 3
+    result = lists(index.search(QUERIES[:3], 100).run)
+    assert [sorted(row) for row in result] == [[str(n) for n in range(7)]] * 3
     nothing = index.search(QUERIES[:0], 5)
     assert (len(nothing.run), nothing.seconds.shape) == (0, (0,))
 

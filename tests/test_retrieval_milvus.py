@@ -90,8 +90,8 @@ def test_flat_scores_are_those_of_numpy_and_ties_at_the_cut_are_counted(folder: 
     assert run.cut is not None
     assert run.cut.tolist() == [1]
     whole = built(folder).search(vectors[7:8], 300).run
-    wanted = np.sort(vectors.astype(np.float64) @ vectors[7].astype(np.float64))[::-1]
-    assert np.sort(whole.score)[::-1] == pytest.approx(wanted, abs=1e-6)
+    expected = np.sort(vectors.astype(np.float64) @ vectors[7].astype(np.float64))[::-1]
+    assert np.sort(whole.score)[::-1] == pytest.approx(expected, abs=1e-6)
     assert whole.cut is not None
     assert whole.cut.tolist() == [0]
 
@@ -214,19 +214,19 @@ latency: {queries: 2, repeats: 1, warmup: 0}
 def test_milvus_is_a_knob_of_the_grid_and_an_engine_beside_it(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    found = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
-    assert found.configurations["configuration"].to_list() == [
+    result = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
+    assert result.configurations["configuration"].to_list() == [
         "dense toy flat K=10 top 5",
         "dense toy milvus K=10 top 5",
         "dense toy graph K=10 top 5",
         "engine K=10 top 5",
     ]
     assert (
-        found.configurations["nDCG(rel=3)@10"].n_unique() == 1
+        result.configurations["nDCG(rel=3)@10"].n_unique() == 1
     )  # thirty passages: a graph finds all
-    assert (found.configurations["index_bytes"] > 0).all()
-    assert not found.configurations["network"].any()
-    assert found.manifest["config"]["retrievers"]["engine"]["uri"] == "m.db"
+    assert (result.configurations["index_bytes"] > 0).all()
+    assert not result.configurations["network"].any()
+    assert result.manifest["config"]["retrievers"]["engine"]["uri"] == "m.db"
 
 
 def test_a_collection_of_the_users_own_is_searched_and_not_written(tmp_path: Path) -> None:
@@ -264,12 +264,12 @@ def test_a_collection_of_the_users_own_is_searched_and_not_written(tmp_path: Pat
     run = engine.search(["bees on rooftops"], 30, ["q"]).run
     assert sorted(run.doc) == [f"bees-{at}" for at in range(5)]
     asked = toy.embed_queries(["bees on rooftops"])[0]
-    wanted = {
+    expected = {
         row["_id"]: -float(((vector - asked) ** 2).sum())
         for row, vector in zip(rows, vectors, strict=True)
     }
     frame = run.to_frame()
-    assert frame["score"].to_list() == pytest.approx([wanted[doc] for doc in frame["doc"]])
+    assert frame["score"].to_list() == pytest.approx([expected[doc] for doc in frame["doc"]])
     assert frame["score"].is_sorted(descending=True)
     assert client.list_collections() == ["theirs"]
     absent = chosen.model_copy(update={"collection": "nobodys"})

@@ -71,8 +71,8 @@ def lists(run: Run) -> list[list[str]]:
     return [run.doc[int(a) : int(b)].to_list() for a, b in ends]
 
 
-def recall(found: Run, exact: Run) -> float:
-    pairs = zip(lists(found), lists(exact), strict=True)
+def recall(result: Run, exact: Run) -> float:
+    pairs = zip(lists(result), lists(exact), strict=True)
     return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs]))
 
 
@@ -82,64 +82,64 @@ def exact(k: int = 10) -> Run:
 
 def tables(dsn: str) -> set[str]:
     with psycopg.connect(dsn) as connection:
-        found = connection.execute(
+        result = connection.execute(
             "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rankproof%'"
         )
-        return {name for (name,) in found}
+        return {name for (name,) in result}
 
 
 # --------------------------------------------------------------------------------------- figures
 
 
 def test_comparing_everything_finds_what_exact_search_finds() -> None:
-    found = make().search(QUERIES, 10, [f"q{n}" for n in range(40)])
-    assert lists(found.run) == lists(exact())
-    assert found.run.score == pytest.approx(exact().score, abs=1e-6)
-    assert found.run.queries[0] == "q0"
-    assert found.seconds.shape == (40,)
-    assert (found.seconds > 0).all()
+    result = make().search(QUERIES, 10, [f"q{n}" for n in range(40)])
+    assert lists(result.run) == lists(exact())
+    assert result.run.score == pytest.approx(exact().score, abs=1e-6)
+    assert result.run.queries[0] == "q0"
+    assert result.seconds.shape == (40,)
+    assert (result.seconds > 0).all()
 
 
 def test_halves_are_scored_as_halves() -> None:
-    found = make(format="float16").search(QUERIES, 10).run
+    result = make(format="float16").search(QUERIES, 10).run
     halves = DOCUMENTS.astype(np.float16).astype(float)
     asked = QUERIES.astype(np.float16).astype(float)
-    for query, doc, score in found.to_frame().iter_rows():
+    for query, doc, score in result.to_frame().iter_rows():
         assert score == pytest.approx(float(halves[int(doc[1:])] @ asked[int(query)]), abs=1e-5)
-    assert recall(found, exact()) > 0.98
+    assert recall(result, exact()) > 0.98
 
 
 def test_bits_are_scored_by_hamming_distance_and_the_cut_counts_what_ties() -> None:
-    found = make(format="bit").search(QUERIES, 10).run
-    assert found.cut is not None
-    for query, rows in enumerate(lists(found)):
+    result = make(format="bit").search(QUERIES, 10).run
+    assert result.cut is not None
+    for query, rows in enumerate(lists(result)):
         distance = ((DOCUMENTS > 0) != (QUERIES[query] > 0)).sum(axis=1)
         best = np.lexsort((np.arange(1500), distance))[:10]
         assert rows == [IDS[row] for row in best]
         assert (
-            found.cut[query]
+            result.cut[query]
             == (distance == distance[best[-1]]).sum() - (distance[best] == distance[best[-1]]).sum()
         )
-    assert found.score.max() <= 0
+    assert result.score.max() <= 0
 
 
 def test_bits_are_rescored_with_the_stored_vectors() -> None:
-    found = make(format="bit", candidates=150).search(QUERIES, 10).run
-    assert found.cut is not None
-    for query, rows in enumerate(lists(found)):
+    result = make(format="bit", candidates=150).search(QUERIES, 10).run
+    assert result.cut is not None
+    for query, rows in enumerate(lists(result)):
         distance = ((DOCUMENTS > 0) != (QUERIES[query] > 0)).sum(axis=1)
         chosen = np.lexsort((np.arange(1500), distance))[:150]
         product = DOCUMENTS[chosen].astype(float) @ QUERIES[query]
         assert rows == [IDS[row] for row in chosen[np.argsort(-product)[:10]]]
         last = distance[chosen[-1]]
-        assert found.cut[query] == (distance == last).sum() - (distance[chosen] == last).sum()
+        assert result.cut[query] == (distance == last).sum() - (distance[chosen] == last).sum()
 
 
 def test_a_graph_finds_nearly_what_comparing_everything_finds() -> None:
     for form, least in (("float32", 0.99), ("float16", 0.98)):
-        found = make(method="hnsw", format=form).search(QUERIES, 10).run
-        assert recall(found, exact()) >= least
-        assert found.cut is None
+        result = make(method="hnsw", format=form).search(QUERIES, 10).run
+        assert recall(result, exact()) >= least
+        assert result.cut is None
     rescored = make(method="hnsw", format="bit", candidates=300).search(QUERIES, 10).run
     assert recall(rescored, exact()) > 0.8
 
@@ -161,8 +161,8 @@ def test_a_graph_returns_as_many_as_asked_whatever_its_width() -> None:
 
 def test_more_than_there_is_gives_all_there_is() -> None:
     for method in ("flat", "hnsw"):
-        found = make(DOCUMENTS[:5], method=method).search(QUERIES[:2], 50).run
-        assert [sorted(rows) for rows in lists(found)] == [IDS[:5]] * 2
+        result = make(DOCUMENTS[:5], method=method).search(QUERIES[:2], 50).run
+        assert [sorted(rows) for rows in lists(result)] == [IDS[:5]] * 2
     assert len(make().search(QUERIES[:0], 5).run) == 0
 
 

@@ -19,10 +19,10 @@ METHODS = ("lucene", "robertson", "atire", "bm25+", "bm25l")
 
 
 def lists(run: Run) -> dict[str, list[tuple[str, float]]]:
-    found: dict[str, list[tuple[str, float]]] = {query: [] for query in run.queries}
+    result: dict[str, list[tuple[str, float]]] = {query: [] for query in run.queries}
     for query, doc, score in run.to_frame().iter_rows():
-        found[query].append((doc, score))
-    return found
+        result[query].append((doc, score))
+    return result
 
 
 def corpus(documents: int, words: int, seed: int) -> list[str]:
@@ -53,10 +53,10 @@ def test_scores_follow_the_formula(k1: float, b: float) -> None:
     texts = corpus(40, 25, seed=1)
     index = Bm25(texts, settings=Bm25Settings(language="none", k1=k1, b=b))
     queries = corpus(12, 25, seed=2)
-    found = lists(index.search(queries, 40).run)
+    result = lists(index.search(queries, 40).run)
     for number, query in enumerate(queries):
         want = lucene(query.split(), [t.split() for t in texts], k1, b)
-        assert dict(found[str(number)]) == pytest.approx(
+        assert dict(result[str(number)]) == pytest.approx(
             {str(row): score for row, score in enumerate(want) if score > 0}, rel=1e-5
         )
 
@@ -66,13 +66,13 @@ def test_a_document_that_shares_no_word_is_not_returned(method: str) -> None:
     texts = [*corpus(30, 12, seed=3), "alone entirely", "", "…"]
     index = Bm25(texts, settings=Bm25Settings.model_validate({"method": method}))
     for query in ("w1 w2 nowhere", "w7", "alone"):
-        found = lists(index.search([query], 50).run)["0"]
+        result = lists(index.search([query], 50).run)["0"]
         sharing = {str(i) for i, t in enumerate(texts) if set(t.split()) & set(query.split())}
-        assert {doc for doc, _ in found} <= sharing
+        assert {doc for doc, _ in result} <= sharing
         # A word that more than half of the documents hold may count nothing.
         if method in ("lucene", "bm25+", "bm25l"):
-            assert {doc for doc, _ in found} == sharing
-        assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)
+            assert {doc for doc, _ in result} == sharing
+        assert [s for _, s in result] == sorted((s for _, s in result), reverse=True)
 
 
 def test_of_equal_scores_the_first_stays_and_the_cut_counts_the_others() -> None:
@@ -89,19 +89,19 @@ def test_of_equal_scores_the_first_stays_and_the_cut_counts_the_others() -> None
 
 def test_a_query_without_a_known_word_finds_nothing_and_scores_zero() -> None:
     index = Bm25(["red fox", "blue sky"], ["x", "y"])
-    found = index.search(["fox", "the of", "unheard"], 5, ["q1", "q2", "q3"])
-    assert [len(rows) for rows in lists(found.run).values()] == [1, 0, 0]
-    assert found.seconds.shape == (3,)
-    assert (found.seconds > 0).all()
+    result = index.search(["fox", "the of", "unheard"], 5, ["q1", "q2", "q3"])
+    assert [len(rows) for rows in lists(result.run).values()] == [1, 0, 0]
+    assert result.seconds.shape == (3,)
+    assert (result.seconds > 0).all()
     qrels = {"q1": {"x": 1}, "q2": {"x": 1}, "q3": {"y": 1}}
-    assert rp.evaluate(qrels, found.run, "RR")["RR"].expected == pytest.approx(1 / 3)
+    assert rp.evaluate(qrels, result.run, "RR")["RR"].expected == pytest.approx(1 / 3)
 
 
 def test_no_queries_give_an_empty_run() -> None:
-    found = Bm25(["red fox"]).search([], 5)
-    assert len(found.run) == 0
-    assert len(found.run.queries) == 0
-    assert found.seconds.shape == (0,)
+    result = Bm25(["red fox"]).search([], 5)
+    assert len(result.run) == 0
+    assert len(result.run.queries) == 0
+    assert result.seconds.shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_each_character_of_chinese_or_japanese_is_a_word(language: Any) -> None:
         *"疫苗",
     ]
     texts = ["鲸鱼用肺呼吸空气。", "猫喜欢睡觉。"]
-    found = Bm25(texts, ["whale", "cat"], Bm25Settings(language=language)).search(
+    result = Bm25(texts, ["whale", "cat"], Bm25Settings(language=language)).search(
         ["鲸鱼怎样呼吸?"], 5
     )
-    assert found.run.doc.to_list() == ["whale"]
+    assert result.run.doc.to_list() == ["whale"]
 
 
 def test_french_is_searched_in_french() -> None:

@@ -161,10 +161,10 @@ def pieces() -> st.SearchStrategy[str]:
 
 def named(text: str) -> list[str]:
     """What may never go: numbers, acronyms, quotations, names."""
-    found = re.findall(
+    result = re.findall(
         r'\d[\d.,]*|"[^"]*"|«[^»]*»|\b(?:DNA|NASA|WHO|IBM|Curie|Smith|Marie|pH)\b', text
     )
-    return sorted(found)
+    return sorted(result)
 
 
 @pytest.mark.parametrize("language", ["en", "fr", "auto"])
@@ -252,10 +252,10 @@ def test_the_text_is_data_with_the_instruction_after_it(question: str, told: str
     chat = Chat("What is DNA?")
     LlmRewriter(chat).rewrite(question)
     ((system, user),) = chat.asked
-    found = re.fullmatch(r"<<< (\w+) (\w{8}) >>>\n(.*)\n<<< .* \2 >>>\n\n(.*)", user, re.S)
-    assert found is not None
-    assert found[3] == question
-    assert found[4].startswith(told)
+    result = re.fullmatch(r"<<< (\w+) (\w{8}) >>>\n(.*)\n<<< .* \2 >>>\n\n(.*)", user, re.S)
+    assert result is not None
+    assert result[3] == question
+    assert result[4].startswith(told)
     assert question not in system
     assert "{" not in system + user
 
@@ -333,12 +333,12 @@ def test_only_plausible_rewritings_are_accepted(
     question: str, reply: str, kept: str | None
 ) -> None:
     rewriter = LlmRewriter(Chat(reply))
-    found = rewriter.rewritten(question)
-    assert found.kept == kept
-    assert rewriter.rewrite(question) == found.text
-    assert found.text == question if kept else found.text in " ".join(reply.split())
+    result = rewriter.rewritten(question)
+    assert result.kept == kept
+    assert rewriter.rewrite(question) == result.text
+    assert result.text == question if kept else result.text in " ".join(reply.split())
     assert (rewriter.kept, dict(rewriter.reasons)) == ((2, {kept: 2}) if kept else (0, {}))
-    assert found.reply == (reply if kept else None)
+    assert result.reply == (reply if kept else None)
 
 
 def test_a_blank_question_is_not_sent() -> None:

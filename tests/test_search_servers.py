@@ -78,13 +78,13 @@ def engine(kind: Kind, there: Loopback, texts: list[str] = TEXTS, **more: Any) -
 @both
 def test_words_are_scored_and_a_tie_at_the_cut_is_counted(kind: Kind) -> None:
     with search_server(kind) as (there, double):
-        found = engine(kind, there)
-        run = found.search(["fox hunts", "zebras"], 1, ["q1", "q2"]).run
+        result = engine(kind, there)
+        run = result.search(["fox hunts", "zebras"], 1, ["q1", "q2"]).run
         assert run.to_frame().select("query", "doc").rows() == [("q1", "d1")]
         assert run.cut is not None
         assert run.cut.tolist() == [1, 0]  # d3 says the same
         assert run.dtype == "float32"
-        assert found.search(["fox hunts"], 5).run.doc.to_list() == ["d1", "d3", "d5"]
+        assert result.search(["fox hunts"], 5).run.doc.to_list() == ["d1", "d3", "d5"]
         (body,) = (index.body for index in double.indexes.values())
     assert body["mappings"]["properties"] == {"text": {"type": "text", "analyzer": "english"}}
     assert body["settings"]["index"]["similarity"]["default"] == {
@@ -92,8 +92,8 @@ def test_words_are_scored_and_a_tie_at_the_cut_is_counted(kind: Kind) -> None:
         "k1": 1.2,
         "b": 0.75,
     }
-    assert found.bytes > 0
-    assert found.name == f"{kind} bm25"
+    assert result.bytes > 0
+    assert result.name == f"{kind} bm25"
 
 
 @both
@@ -102,8 +102,8 @@ def test_a_graph_of_each_format_is_requested_as_documented(kind: Kind, form: str
     with search_server(kind) as (there, double):
         rescored = kind == "elasticsearch" or form != "int8"
         more: dict[str, Any] = {"oversample": 3.0} if rescored else {}
-        found = engine(kind, there, mode="knn", format=form, m=8, candidates=50, **more)
-        run = found.search(["fox hunts the hen"], 3).run
+        result = engine(kind, there, mode="knn", format=form, m=8, candidates=50, **more)
+        run = result.search(["fox hunts the hen"], 3).run
         assert run.doc.to_list() == ["d1", "d3", "d5"]
         assert run.cut is None
         (index,) = double.indexes.values()
@@ -143,11 +143,11 @@ def test_exact_scores_are_one_plus_the_cosine_of_every_passage(kind: Kind) -> No
     toy = Unit()
     with search_server(kind) as (there, _):
         run = engine(kind, there, mode="exact").search(["fox hunts the hen"], 6).run
-    wanted = 1 + toy.embed_passages(TEXTS) @ toy.embed_queries(["fox hunts the hen"])[0]
+    expected = 1 + toy.embed_passages(TEXTS) @ toy.embed_queries(["fox hunts the hen"])[0]
     frame = run.to_frame()
     assert frame.height == 6  # zeros too: a blank passage is compared like any other
     for doc, score in frame.select("doc", "score").rows():
-        assert score == pytest.approx(wanted[IDS.index(doc)], abs=1e-6)
+        assert score == pytest.approx(expected[IDS.index(doc)], abs=1e-6)
     assert frame["doc"].to_list()[:2] == ["d1", "d3"]
 
 
@@ -158,9 +158,9 @@ def test_a_hybrid_is_fused_here_so_that_its_ties_are_exact(kind: Kind) -> None:
         fused = engine(kind, there, mode="hybrid", depth=4).search(asked, 3, ["q"]).run
         words = engine(kind, there).search(asked, 4, ["q"]).run
         graph = engine(kind, there, mode="knn").search(asked, 4, ["q"]).run
-    wanted = rrf([words, graph], top=3)
-    assert fused.doc.to_list() == wanted.doc.to_list()
-    assert np.array_equal(fused.score, wanted.score)
+    expected = rrf([words, graph], top=3)
+    assert fused.doc.to_list() == expected.doc.to_list()
+    assert np.array_equal(fused.score, expected.score)
     assert fused.score[0] == fused.score[1]  # d1 and d3 say the same
 
 
@@ -191,12 +191,12 @@ def test_interrupted_indexing_is_resumed(kind: Kind, monkeypatch: pytest.MonkeyP
         (name,) = double.indexes
         assert sorted(double.indexes[name].written) == ["0", "1", "2", "3"]
         double.stop_after, before = None, len(there.requests)
-        found = engine(kind, there)
+        result = engine(kind, there)
         sent = [r for r in there.requests[before:] if r.path.endswith("_bulk")]
         assert len(sent) == 1
         assert b'"_id":"4"' in sent[0].body
-        assert found.index == name
-        assert found.search(["fox night"], 1).run.doc.to_list() == ["d5"]
+        assert result.index == name
+        assert result.search(["fox night"], 1).run.doc.to_list() == ["d5"]
 
 
 @pytest.mark.slow
@@ -209,9 +209,9 @@ def test_rows_rejected_by_a_busy_server_are_sent_again(kind: Kind) -> None:
         dialect = engine(kind, there, texts=["x"])._dialect
         double.indexes.clear()
         double.busy = 2
-        found = LuceneEngine(chosen, dialect, TEXTS, IDS, None, None, sleep=waited.append)
+        result = LuceneEngine(chosen, dialect, TEXTS, IDS, None, None, sleep=waited.append)
         assert waited == [1.0]
-        assert len(double.indexes[found.index].visible) == 6
+        assert len(double.indexes[result.index].visible) == 6
         double.busy = 1000
         with pytest.raises(InputError, match=r"too busy to index \(4 attempts\)"):
             LuceneEngine(chosen, dialect, ["y"], ["a"], None, None, sleep=waited.append)
@@ -275,13 +275,13 @@ def test_of_several_hits_with_one_id_the_best_counts(kind: Kind) -> None:
         for row, source in double.indexes["chunks"].visible.items():
             source["parent"] = f"p{int(row) // 2}"  # d0 and d1, d2 and d3, d4 and d5
         chunks = engine(kind, there, index="chunks", id_field="parent")
-        found = chunks.search(["fox hen"], 6).run.to_frame()
+        result = chunks.search(["fox hen"], 6).run.to_frame()
         rows = engine(kind, there, index="chunks").search(["fox hen"], 6).run.to_frame()
     best: dict[str, float] = {}
     for row, score in rows.select("doc", "score").rows():
         best[f"p{int(row) // 2}"] = max(score, best.get(f"p{int(row) // 2}", 0.0))
     assert len(rows) == 4
-    assert dict(found.select("doc", "score").rows()) == best
+    assert dict(result.select("doc", "score").rows()) == best
     assert len(best) == 3
 
 
@@ -335,21 +335,21 @@ def test_the_error_for_a_newer_client_names_the_version_to_install() -> None:
 @both
 def test_the_error_states_why_shards_failed(kind: Kind) -> None:
     with search_server(kind) as (there, double):
-        found = engine(kind, there)
+        result = engine(kind, there)
         double.fails = 2
         with pytest.raises(InputError, match=r"answers 400: .*: no luck with shard 0'; check the"):
-            found.search(["fox"], 3)
+            result.search(["fox"], 3)
         double.fails = 1
         with pytest.raises(InputError, match=r"a part of the index answered: .*: no luck with sha"):
-            found.search(["fox"], 3)
+            result.search(["fox"], 3)
 
 
 def test_shards_that_open_again_after_a_change_of_mapping_are_awaited() -> None:
     with search_server("opensearch") as (there, double):
         double.reopens = 3
-        found = engine("opensearch", there, mode="exact")
-        assert found.bytes > 0
-        assert len(found.search(["fox hunts the hen"], 6).run) == 6
+        result = engine("opensearch", there, mode="exact")
+        assert result.bytes > 0
+        assert len(result.search(["fox hunts the hen"], 6).run) == 6
         double.closed = 1000
         with pytest.raises(InputError, match=r"0 of 1 shards of the index rankproof-\w+ are open"):
             engine("opensearch", there, mode="exact", timeout_s=0.2)
@@ -452,10 +452,10 @@ def test_an_engine_is_swept_like_any_other(kind: Kind, tmp_path: Path) -> None:
             f"  words: {said}}}\n"
             f"  both: {said}, mode: hybrid, embedder: {{type: 'test_search_servers:Unit'}}}}\n"
         )
-        found = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
+        result = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
         assert len(double.indexes) == 2
-    assert found.configurations["RAnWG@5"].min() > 0.5  # type: ignore[operator]
-    assert (found.configurations["index_bytes"] > 0).all()
+    assert result.configurations["RAnWG@5"].min() > 0.5  # type: ignore[operator]
+    assert (result.configurations["index_bytes"] > 0).all()
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes()
 
@@ -480,10 +480,10 @@ def test_the_embedder_of_an_engine_embeds_each_text_once(kind: Kind, tmp_path: P
             f"  near: {said}, mode: exact, "
             f"embedder: {{type: endpoint, url: '{paid.url}', model: m}}}}\n"
         )
-        found = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
+        result = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
         sent = [text for request in paid.requests for text in request.json["input"]]
     assert len(sent) == len(set(sent)) == 36
-    [row] = found.configurations.to_dicts()
+    [row] = result.configurations.to_dicts()
     assert row["network"]
     assert row["embed_cost_per_1000"] == pytest.approx(1000 * 10 * 7 / 1e6)
     assert row["passages_cost_per_million"] == pytest.approx(10 * 7)
@@ -492,9 +492,9 @@ def test_the_embedder_of_an_engine_embeds_each_text_once(kind: Kind, tmp_path: P
 
 def test_the_test_double_refuses_unknown_requests() -> None:
     with search_server("opensearch") as (there, double):
-        found = engine("opensearch", there)
+        result = engine("opensearch", there)
         with pytest.raises(InputError, match="x_content_parse_exception"):
-            found._ask("POST", "/_search", {"size": 1, "_source": False, "from_": 3})
+            result._ask("POST", "/_search", {"size": 1, "_source": False, "from_": 3})
         with pytest.raises(InputError, match="answers 405"):
-            found._ask("DELETE", "/_search")
+            result._ask("DELETE", "/_search")
     assert isinstance(double, Double)

@@ -47,10 +47,10 @@ def listed(embedder: Any, folder: Path) -> list[tuple[str, float]]:
 
 def test_results_of_an_object_with_a_fingerprint_are_reused(tmp_path: Path) -> None:
     first, again, other = Counting("one"), Counting("one"), Counting("two", salt=9.0)
-    found = listed(first, tmp_path)
-    assert listed(again, tmp_path) == found
+    result = listed(first, tmp_path)
+    assert listed(again, tmp_path) == result
     assert not again.asked
-    assert listed(other, tmp_path) != found
+    assert listed(other, tmp_path) != result
     assert other.asked
 
 

@@ -60,7 +60,7 @@ class _Candidates:
     start: Array  # (Q + 1,)
     rows: Array  # (P,) documents, ascending within each query
     place: Array  # (P,) position of each document in the order of the run
-    owner: Array  # (P,) the query of each document
+    query_index: Array  # (P,) the query of each document
 
     def scores(self, scorer: Scorer) -> Array:
         """Return scores (P,) of all candidates, in the order of `rows`."""
@@ -115,7 +115,7 @@ class _Reference:
 
     documents: Array | None  # (Q, k); None where candidates are reranked
     scores: Array  # (Q, k) or (P,)
-    is_own: bool  # of the audited vectors, not of another run of the model
+    is_audited_run: bool  # True: of the audited vectors; False: of another run of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Ranking(NamedTuple):
 
     run: Run
     reference_scores: Array  # of the documents that the reference ranks
-    owner: Array  # the query of each of these
+    query_index: Array  # the query of each of these
     seconds: float
     cut: int  # lists that end inside a tie
     open: dict[Measure, int]  # lists where that could change the measure
@@ -305,11 +305,10 @@ def _read_settings(
     for size in (None, *cuts):
         setting_vectors = vectors.cut_to(size, task.metric)
         if reference is None:
-            is_own = other_vectors is None
             whole = setting_vectors
             if other_vectors is not None:
                 whole = other_vectors.cut_to(None, task.metric)
-            reference = _rank_in_float32(whole, task, is_own)
+            reference = _rank_in_float32(whole, task, is_audited_run=other_vectors is None)
         for pipeline in pipelines:
             setting = replace(pipeline, dimensions=size)
             readings.append(_read_setting(setting_vectors, setting, reference, task))
@@ -317,14 +316,14 @@ def _read_settings(
     return readings
 
 
-def _rank_in_float32(vectors: _Vectors, task: _Task, is_own: bool) -> _Reference:
+def _rank_in_float32(vectors: _Vectors, task: _Task, is_audited_run: bool) -> _Reference:
     """Return the float32 ranking of whole vectors."""
     exact = ScoringPipeline("float32", "high precision", task.metric)
     if vectors.candidates is None:
         best = find_top_k(vectors.queries, vectors.documents, task.k, exact)
-        return _Reference(best.documents, best.scores, is_own)
+        return _Reference(best.documents, best.scores, is_audited_run)
     scorer = final_scorer(vectors.queries, vectors.documents, exact)
-    return _Reference(None, vectors.candidates.scores(scorer), is_own)
+    return _Reference(None, vectors.candidates.scores(scorer), is_audited_run)
 
 
 def _read_setting(
@@ -348,7 +347,7 @@ def _read_setting(
         evaluation=task.evaluate(ranking.run, task.measures),
         ties=count_ties(ranking.run),
         agreement=rank_agreement(
-            ranking.owner, reference.scores.ravel(), ranking.reference_scores.ravel()
+            ranking.query_index, reference.scores.ravel(), ranking.reference_scores.ravel()
         ),
         cut=ranking.cut,
         open=ranking.open,
@@ -379,7 +378,7 @@ def _search(
     return _Ranking(
         run=run,
         reference_scores=scores,
-        owner=np.repeat(np.arange(len(scores)), scores.shape[1]),
+        query_index=np.repeat(np.arange(len(scores)), scores.shape[1]),
         seconds=seconds,
         cut=int((top.cut > 0).sum()),
         open=_count_open(top, task.measures, pipeline.rescores),
@@ -398,29 +397,36 @@ def _rerank(
     run = build_run(
         task.name,
         vectors.query_ids,
-        candidates.owner[as_listed].astype(np.int32),
+        candidates.query_index[as_listed].astype(np.int32),
         vectors.document_ids.gather(pl.Series(candidates.rows[as_listed])),
         scores[as_listed].astype(np.float64),
         pipeline.score_dtype,
     )
-    open_lists = dict.fromkeys(task.measures, 0)
-    return _Ranking(run, scores, candidates.owner, seconds, 0, open_lists)
+    return _Ranking(
+        run=run,
+        reference_scores=scores,
+        query_index=candidates.query_index,
+        seconds=seconds,
+        cut=0,
+        open=dict.fromkeys(task.measures, 0),
+    )
 
 
 def _count_open(top: TopK, measures: list[Measure], rescores: bool) -> dict[Measure, int]:
-    """Return in how many lists the documents of a cut tie could change each measure.
+    """Return for each measure the number of lists in which a tie at the end could change it.
 
-    In a list that is not rescored they can if the tie begins at the measure's cutoff or before.
-    Documents that were no candidates might have been rescored to any rank.
+    Such a list leaves out documents that tie with its last one. They could change a measure if the
+    tie begins at its cutoff or before. Where candidates are rescored they always could: documents
+    that were left out of the candidates might have been rescored to any rank.
     """
     is_cut = top.cut > 0
     tie_begin = (top.scores == top.scores[:, -1:]).argmax(axis=1) + 1
     counts = {}
     for measure in measures:
-        matters = is_cut
+        is_open = is_cut
         if measure.cutoff is not None and not rescores:
-            matters = is_cut & (tie_begin <= measure.cutoff)
-        counts[measure] = int(matters.sum())
+            is_open = is_cut & (tie_begin <= measure.cutoff)
+        counts[measure] = int(is_open.sum())
     return counts
 
 
@@ -432,7 +438,7 @@ def _score_reference(
     A document that was no candidate is never rescored: it ranks below all that were.
     """
     assert reference.documents is not None
-    if pipeline.format == "float32" and pipeline.dimensions is None and reference.is_own:
+    if pipeline.format == "float32" and pipeline.dimensions is None and reference.is_audited_run:
         return reference.scores
     scorer = final_scorer(vectors.queries, vectors.documents, pipeline)
     scores = scorer.pairs(reference.documents)
@@ -535,12 +541,13 @@ def _find_candidates(run: Run, vectors: _Vectors, is_judged: Array) -> tuple[_Ca
         )
     is_kept = np.zeros(len(is_judged), np.bool_)
     is_kept[pairs["query_row"].to_numpy()] = True
-    owners = pl.Series(np.cumsum(is_kept) - 1).gather(pairs["query_row"])
-    pairs = pairs.with_columns(owner=owners).with_row_index("place").sort("owner", "row")
-    owner = pairs["owner"].to_numpy()
-    start = np.searchsorted(owner, np.arange(int(is_kept.sum()) + 1))
+    new_index = pl.Series(np.cumsum(is_kept) - 1)  # of each query among those kept
+    pairs = pairs.with_columns(query_index=new_index.gather(pairs["query_row"]))
+    pairs = pairs.with_row_index("place").sort("query_index", "row")
+    query_index = pairs["query_index"].to_numpy()
+    start = np.searchsorted(query_index, np.arange(int(is_kept.sum()) + 1))
     rows, place = (pairs[name].to_numpy().astype(np.int64) for name in ("row", "place"))
-    return _Candidates(start, rows, place, owner), is_kept
+    return _Candidates(start, rows, place, query_index), is_kept
 
 
 def _read_reference(reference: tuple[Any, Any], vectors: _Vectors, is_kept: Array) -> _Vectors:

@@ -257,19 +257,11 @@ class _Answer(NamedTuple):
 
 
 def _read_answers(source: Source) -> list[_Answer] | None:
-    """Return the answers in a file; None if it holds none, and perhaps a run."""
-    if not source.head.lstrip().startswith((b"{", b"[")):
+    """Return the answers in a JSON file, one per query; None for any other file, such as a run."""
+    content = _read_json(source)
+    if content is None:
         return None
-    text = source.text()
-    try:
-        whole = json.loads(text)
-        rows = whole if isinstance(whole, list) else [whole]
-    except (ValueError, RecursionError):
-        try:
-            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except (ValueError, RecursionError):
-            return None  # the reader of runs explains what is wrong with it
-        whole = None
+    whole, rows = content
     if _items_of(whole):
         raise InputError(
             "an answer, and nothing says to which query",
@@ -287,6 +279,24 @@ def _read_answers(source: Source) -> list[_Answer] | None:
         documents = row.get("documents", row.get("docs"))
         answers.append(_Answer(query, documents if isinstance(documents, list) else None, items))
     return answers or None
+
+
+def _read_json(source: Source) -> tuple[Any, list[Any]] | None:
+    """Return the value of a JSON file and its rows, or None and the values of JSON lines.
+
+    Return None alone for a file that is neither.
+    """
+    if not source.head.lstrip().startswith((b"{", b"[")):
+        return None
+    text = source.text()
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            return None, [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            return None  # the reader of runs explains what is wrong with it
+    return whole, whole if isinstance(whole, list) else [whole]
 
 
 def _query_of(row: dict[str, Any]) -> str | None:
@@ -307,7 +317,7 @@ def _items_of(answer: Any) -> list[Any] | None:
 
 
 def _from_answers(answers: list[_Answer], label: str, pairs: Run | None) -> Logits:
-    """Return the scores of all answers with their queries and documents."""
+    """Return the scores of all answers with the ids of their queries and documents."""
     candidates: dict[str, list[str]] = {}
     if pairs is not None:
         by_query = pairs.to_frame().group_by("query", maintain_order=True).agg("doc")

@@ -43,21 +43,21 @@ class Agreement:
     undefined: int  # queries whose scores all tie
 
 
-def rank_agreement(owner: Array, reference: Array, scores: Array) -> Agreement:
+def rank_agreement(query_index: Array, reference: Array, scores: Array) -> Agreement:
     """Return Spearman's ρ of scores (N,) to reference scores of the same documents, by query.
 
-    `owner` (N,) is the query of each document; tied documents share their mean rank.
+    `query_index` (N,) is the query of each document; tied documents share their mean rank.
     """
     # float64: polars computes with ranks in the type of the columns.
     frame = pl.DataFrame(
         {
-            "owner": owner,
+            "query": query_index,
             "reference": reference.astype(np.float64),
             "score": scores.astype(np.float64),
         }
     )
     correlation = pl.corr("reference", "score", method="spearman").alias("rho")
-    rho = frame.group_by("owner").agg(correlation)["rho"]
+    rho = frame.group_by("query").agg(correlation)["rho"]
     defined = rho.filter(rho.is_not_null() & rho.is_not_nan())
     count = len(defined)
     mean = math.fsum(defined) / count if count else math.nan
@@ -80,14 +80,14 @@ class Reading:
     evaluation: Evaluation
     ties: TieStatistics
     agreement: Agreement  # with the float32 ranking
-    cut: int  # lists, or candidates to rescore, whose last tie goes on beyond their end
-    open: dict[Measure, int]  # lists where documents beyond the end could change the measure
+    cut: int  # lists (of results, or of candidates to rescore) that end inside a tie
+    open: dict[Measure, int]  # lists where documents beyond such an end could change the measure
     bytes_per_vector: float | None
     seconds: float
     curve: pl.DataFrame | None = None  # measure, k, expected, oblivious, min, max
     dataset: str | None = None  # where several are audited
     run: str | None = None  # the format the model itself ran in, where it was run
-    noise: dict[Measure, float] | None = None  # largest minus least expected over repeated runs
+    noise: dict[Measure, float] | None = None  # spread of expected values over repeated runs
 
     @property
     def format(self) -> str:

@@ -76,7 +76,7 @@ def _sigmoid(z: Any) -> Any:
 
 def _rounded_sigmoid(z: Any, library: Any) -> Any:
     """Return the sigmoid as float32, computed by numpy or torch."""
-    # The exponential of a negative number only, so that neither side overflows.
+    # Only exponentials of numbers below 0 are computed, so that none overflows.
     with np.errstate(invalid="ignore"):
         small = _exponential(library.clip(-abs(z), _LOWEST_EXPONENT, 0.0), library)
         score = library.where(z >= 0, 1.0, small) / (1.0 + small)
@@ -86,12 +86,13 @@ def _rounded_sigmoid(z: Any, library: Any) -> Any:
 def _exponential(x: Any, library: Any) -> Any:
     """Return exp(x) of float64 numbers from −150 to 0, to 2 units in the last place.
 
-    x = n ln 2 + r with |r| ≤ ½ ln 2: the series of exp(r) up to r¹³/13!, times 2ⁿ made from bits.
+    With x = n ln 2 + r and |r| ≤ ½ ln 2, exp(x) = 2ⁿ exp(r). The Taylor series of exp(r) is summed
+    up to r¹³/13!; 2ⁿ is made by writing the exponent bits.
     """
-    whole = library.round(x * (1.0 / math.log(2.0)))
-    r = (x - whole * _LN2[0]) - whole * _LN2[1]
-    total = 1.0 / math.factorial(13)
+    n = library.round(x * (1.0 / math.log(2.0)))
+    r = (x - n * _LN2[0]) - n * _LN2[1]
+    series = 1.0 / math.factorial(13)
     for power in range(12, -1, -1):
-        total = total * r + 1.0 / math.factorial(power)
-    exponent = whole.long() if is_torch(x) else whole.astype(np.int64)
-    return total * ((exponent + 1023) << 52).view(library.float64)
+        series = series * r + 1.0 / math.factorial(power)
+    exponent = n.long() if is_torch(x) else n.astype(np.int64)
+    return series * ((exponent + 1023) << 52).view(library.float64)

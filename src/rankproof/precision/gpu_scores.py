@@ -186,10 +186,11 @@ def is_coarse(dtype: Any) -> bool:
 
 
 def lengths_of(values: Any, status: Any = None, out: Any = None, covered: Any = None) -> Any:
-    """Return lengths (n,) float32 within the error that `Slack` allows.
+    """Return lengths (n,) float32, with errors that the constants of `Slack` cover.
 
-    Sets status[0] if one is not finite. Rows with a number (≥ 0) in `covered` (n,), which are
-    copies of a duplicate vector, are not read; their length is -inf.
+    They are written to `out` if it is given; status[0] is set if one is not finite. Rows with a
+    number (≥ 0) in `covered` (n,) are copies of a duplicate vector: they are not read, and their
+    length is -inf.
     """
     if status is None:
         status = torch.empty(1, dtype=torch.int32, device=values.device)
@@ -229,7 +230,7 @@ def pairs(queries: Any, documents: Any, query_rows: Any, document_rows: Any) -> 
 
 
 def sums_of(queries: Any, documents: Any, query_rows: Any, document_rows: Any) -> Any:
-    """Return the fixed sums (P,) float64 behind `pairs`."""
+    """Return the fixed sums (P,) float64 of queries[query_rows] with documents[document_rows]."""
     sums = torch.empty(len(query_rows), dtype=torch.float64, device=queries.device)
     if not compiled(queries):
         step = max(1, PAIRS * LANES // max(LANES, queries.shape[1]))

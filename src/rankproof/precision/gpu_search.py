@@ -208,8 +208,8 @@ class _Plan:
     def of(cls, count: int, total: int, k: int) -> _Plan | None:
         """Return the plan for `count` queries and `total` documents; None if all must be summed.
 
-        If a sample of size s holds the k best in proportion, k s / N of them are in it, with a
-        standard deviation of about the root of that; five of them are added as a margin.
+        A random sample of s of the N documents contains about k s / N of the k best, with a
+        standard deviation of at most the root of that; five of these are added as a margin.
         """
         if count <= FEW_QUERIES and (total <= GROUPS // 4 or 4 * k <= GROUPS):
             capacity = min(total, 4 * k + 2048)
@@ -219,9 +219,8 @@ class _Plan:
         mean = k * size / total
         rank = math.ceil(mean + 5 * mean**0.5 + 4)
         needed = math.ceil(1.25 * total / size * (rank + 5 * rank**0.5 + 5))
-        capacity = max(
-            needed, min(2048, total // 8)
-        )  # or a thousand copies of one document fill it
+        # With less capacity, a thousand copies of one document would fill a list.
+        capacity = max(needed, min(2048, total // 8))
         if 2 * rank * GROUP_SAMPLES > size or 2 * capacity > total:
             return None
         return cls(size, rank, needed, capacity)

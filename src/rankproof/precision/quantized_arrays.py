@@ -64,7 +64,8 @@ def decode_integers(
 ) -> Array:
     """Return the vectors (n, D) float32 that integers (n, …) stand for.
 
-    `dimensions` is D where the other array tells it: packed bits fill whole bytes.
+    `dimensions` is D, if it is known from the other array. Packed bits need it where D is not a
+    multiple of 8, since they fill whole bytes.
     """
     refuse_unlabeled_integers(codes, label, stored)
     if codes.ndim != 2 or 0 in codes.shape:

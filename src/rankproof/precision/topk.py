@@ -159,7 +159,7 @@ class Shortlist:
         self._count[:] = kept
 
     def _exact_keys(self, scores: Array, documents: Array, slack: Slack) -> Array:
-        """Return keys (Q, B) of fixed sums; 0 for documents that are not among the k best."""
+        """Return keys (Q, B) of fixed sums; 0 for documents that cannot be among the k best."""
         assert self._score is not None
         low, high = (round_to(bound, self._form) for bound in slack.bounds(scores))
         threshold = np.where(np.isnan(self._threshold), np.float32(-np.inf), self._threshold)

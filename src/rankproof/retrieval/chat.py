@@ -138,16 +138,7 @@ class Chat:
         self, system: str, user: str, schema: dict[str, Any] | None, options: dict[str, Any]
     ) -> Answer:
         """Send one request; return its answer and cost, also if it is unreadable but paid for."""
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-            **{name: value for name, value in options.items() if value is not None},
-        }
-        if schema is not None:
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "reply", "strict": True, "schema": schema},
-            }
+        body = self._body(system, user, schema, options)
         planned = estimate_tokens(system) + estimate_tokens(user)
         try:
             response = self._client.ask(
@@ -180,6 +171,22 @@ class Chat:
             cut=reply.cut,
             chances=reply.chances,
         )
+
+    def _body(
+        self, system: str, user: str, schema: dict[str, Any] | None, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the JSON body of a request."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+            **{name: value for name, value in options.items() if value is not None},
+        }
+        if schema is not None:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "strict": True, "schema": schema},
+            }
+        return body
 
 
 def _accepted_options(problem: str, options: dict[str, Any]) -> dict[str, Any] | None:

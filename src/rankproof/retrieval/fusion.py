@@ -77,7 +77,7 @@ def rrf(
             np.take(by_rank, ranks, out=values[ends[number] - len(ranks) : ends[number]])
 
     kernels.map_ranges(fill, len(runs), kernels.THREADS)
-    return _fuse(runs, values, limit, top, name)
+    return _fuse(runs, values, limit=limit, top=top, name=name)
 
 
 def fuse_one(
@@ -244,7 +244,8 @@ def combine(
     fixed = np.concatenate([_to_fixed(value, limit) for value in values])
     if method == "max":
         fixed = _keep_largest(runs, fixed)
-    return _fuse(runs, fixed, limit, top, name or f"comb{method}", by_lists=method == "mnz")
+    name = name or f"comb{method}"
+    return _fuse(runs, fixed, limit=limit, top=top, name=name, by_lists=method == "mnz")
 
 
 def isr(runs: Sequence[Run], top: int | None = None, name: str = "isr") -> Run:
@@ -253,7 +254,7 @@ def isr(runs: Sequence[Run], top: int | None = None, name: str = "isr") -> Run:
     values = [4.0 / np.maximum(_twice_mean_rank(run), 2) ** 2.0 for run in runs]
     limit = float(len(runs))
     fixed = np.concatenate([_to_fixed(value, limit) for value in values])
-    return _fuse(runs, fixed, limit, top, name, by_lists=True)
+    return _fuse(runs, fixed, limit=limit, top=top, name=name, by_lists=True)
 
 
 def borda(runs: Sequence[Run], top: int | None = None, name: str = "borda") -> Run:
@@ -265,7 +266,8 @@ def borda(runs: Sequence[Run], top: int | None = None, name: str = "borda") -> R
     _check_runs(runs, top)
     queries, codes = _unite_queries(runs)
     codes = codes or [np.arange(len(queries))] * len(runs)
-    union = _fuse(runs, np.zeros(sum(map(len, runs)), np.int64), 1.0, None, name)
+    zeros = np.zeros(sum(map(len, runs)), np.int64)
+    union = _fuse(runs, zeros, limit=1.0, top=None, name=name)
     candidates = np.diff(union.start)
     missing_points = np.zeros(len(queries))  # points of a document that no list contains
     points = []
@@ -279,7 +281,7 @@ def borda(runs: Sequence[Run], top: int | None = None, name: str = "borda") -> R
     largest = len(runs) * (candidates.max(initial=0) + 1)
     limit = float(missing_points.max(initial=0.0) + largest)
     values = np.concatenate([_to_fixed(list_points, limit) for list_points in points])
-    fused = _fuse(runs, values, limit, top, name)
+    fused = _fuse(runs, values, limit=limit, top=top, name=name)
     score = fused.score + np.repeat(missing_points, np.diff(fused.start))
     score.flags.writeable = False
     return replace(fused, score=score)
@@ -432,14 +434,15 @@ def _shift(limit: float) -> int:
 def _fuse(
     runs: Sequence[Run],
     values: Int,
+    *,
     limit: float,
     top: int | None,
     name: str,
     by_lists: bool = False,
 ) -> Run:
-    """Sum the (N,) values of all runs' rows by query and document, best first.
+    """Return the sums of values (N,) of all runs' rows by query and document, as a Run, best first.
 
-    With `by_lists` a sum is multiplied by the number of its lists.
+    With `by_lists` each sum is multiplied by the number of lists that contain the document.
     """
     queries, codes = _unite_queries(runs)
     first = np.zeros((len(runs), len(queries)), np.int64)

@@ -40,6 +40,7 @@ from urllib.parse import unquote
 from rankproof.foundation import interrupts
 from rankproof.foundation.config import Count, Seconds, Settings, read_secret
 from rankproof.foundation.errors import InputError, MissingExtra, shorten
+from rankproof.foundation.phrasing import plural
 from rankproof.foundation.redaction import (
     MARK,
     redact,
@@ -273,8 +274,6 @@ class JsonClient:
         answers are `paid` for, one that cannot be read is reported at once instead of requested
         again, so that the caller can count its cost.
         """
-        from tenacity import Retrying, retry_if_exception
-
         request = _Request(
             method=method,
             url=self._url if not path else _full_url(str(self._url), path),
@@ -286,34 +285,38 @@ class JsonClient:
             stopping=self._stopping,
         )
         self._thread.stopping = request.stopping
+        send: Callable[..., Response[T]] = self._retrying(request)
+        try:
+            return send(self._try, request)
+        except _TryAgain as failure:
+            if interrupts.stopping():
+                raise KeyboardInterrupt from None
+            error = Unanswered(
+                f"{failure} ({plural(request.tries, 'attempt')})",
+                place=self.host,
+                remedy="see that the server is up and the url right, then run again",
+            )
+            error.unread = failure.unread if paid else None
+            raise error from None
+
+    def _retrying(self, request: _Request[T]) -> Any:
+        """Return the loop that tries a request until it is answered, stopped or given up."""
+        from tenacity import Retrying, retry_if_exception
 
         def can_retry(failure: BaseException) -> bool:
-            is_charged = paid and getattr(failure, "unread", None) is not None
+            is_charged = request.is_paid and getattr(failure, "unread", None) is not None
             return isinstance(failure, _TryAgain) and not is_charged
 
         def is_last(state: Any) -> bool:
             return state.attempt_number >= self.server.attempts or request.is_stopped
 
-        retrying = Retrying(
+        return Retrying(
             retry=retry_if_exception(can_retry),
             stop=is_last,
             wait=self._seconds_to_wait,
             sleep=self._sleep,
             reraise=True,
         )
-        try:
-            return retrying(self._try, request)
-        except _TryAgain as failure:
-            if interrupts.stopping():
-                raise KeyboardInterrupt from None
-            attempts = "attempts" if request.tries > 1 else "attempt"
-            error = Unanswered(
-                f"{failure} ({request.tries} {attempts})",
-                place=self.host,
-                remedy="see that the server is up and the url right, then run again",
-            )
-            error.unread = failure.unread if paid else None
-            raise error from None
 
     def _try(self, request: _Request[T]) -> Response[T]:
         """Send the request once, as soon as the rate limits let it pass."""

@@ -87,6 +87,13 @@ def embed_texts(
         cache=cache,
         key=(fingerprint, role),
     )
+    return _stack_vectors(texts, vectors, dimensions, place)
+
+
+def _stack_vectors(
+    texts: Sequence[str], vectors: dict[str, Any], dimensions: int | None, place: str
+) -> Vectors:
+    """Return the vector of each text as rows (n, D), zeros for blank texts; D must be unique."""
     widths = {len(vector) for vector in vectors.values()}
     if len(widths) > 1:
         raise InputError(
@@ -207,12 +214,16 @@ def score_pairs(
         key=(fingerprint, f"rerank {query}"),
     )
     pairs = [results[text] for text in passages]
+    return _add_costs(pairs, dtype), any(pair.tokens_are_estimated for pair in pairs)
+
+
+def _add_costs(pairs: Sequence[PairScore], dtype: str) -> Scored:
+    """Return the scores of a query's passages with the sums of their costs."""
     score = np.array([pair.score for pair in pairs], np.float64)
-    tokens = np.array([pair.tokens for pair in pairs], np.float64)
+    tokens = round(float(np.array([pair.tokens for pair in pairs], np.float64).sum()))
     searches = np.array([pair.searches for pair in pairs], np.float64)
-    scored = Scored(score, round(float(tokens.sum())), dtype)
     billed = float(searches.sum())  # NaN if any is
-    if not math.isnan(billed):
-        share = float(searches[searches > 0].min()) if billed > 0 else 0.0
-        scored = Scored(scored.score, scored.tokens, dtype, searches=billed, share=share)
-    return scored, any(pair.tokens_are_estimated for pair in pairs)
+    if math.isnan(billed):
+        return Scored(score, tokens, dtype)
+    share = float(searches[searches > 0].min()) if billed > 0 else 0.0
+    return Scored(score, tokens, dtype, searches=billed, share=share)

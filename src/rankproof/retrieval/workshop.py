@@ -515,8 +515,8 @@ def check_embedded(values: Any, count: int, name: str) -> Vectors:
 def _search_share(scored: Scored, passages: int) -> float | None:
     """Return the share of a billed search that one passage costs, None if it is unknown.
 
-    It is the share in the largest request: other passages may have been scored by smaller, more
-    expensive requests. A user's own reranker may have neither attribute.
+    `share` is that of the largest request, which is the smallest: a request for the few passages
+    that the cache lacks costs more per passage. A user's own reranker may have neither attribute.
     """
     billed: float | None = getattr(scored, "searches", None)
     smallest_share: float | None = getattr(scored, "share", None)
