@@ -254,7 +254,7 @@ class Unjudged(Displayed):
         return [pair.verdict(m) for pair in self.pairs for m in pair.measures]
 
     def words(self) -> list[str]:
-        """The verdicts, and a warning where most documents are unjudged."""
+        """The verdicts, and a warning if most documents are unjudged and a verdict is open."""
         sentences = self.verdicts()
         shares = [v for run in self.runs for v in run.judged.values() if not math.isnan(v)]
         certain = [b.certain for pair in self.pairs for b in pair.measures.values()]
@@ -554,7 +554,10 @@ class WorstCases:
         *,
         shared: bool = False,
     ) -> Bound:
-        """The bound of a run's mean, over its queries or those that all runs share."""
+        """The bound of a run's mean, over its queries or, if `shared`, those that all runs share.
+
+        The open documents are its own unjudged ones, or those of the runs `among`.
+        """
         by_query = self.run_bounds_by_query(run, measure, among)
         return self._bound_of([run], measure, by_query, self.expected(run, measure), shared)
 

@@ -148,7 +148,11 @@ def ndcg_highest(
 def ndcg_by_rank(
     run: PartlyJudged, known: Float, levels: Levels, cutoff: int | None, best: bool
 ) -> Float:
-    """(Q,) the highest or lowest nDCG, if nothing ties and all other ranks are unjudged."""
+    """(Q,) the highest or lowest nDCG of lists without ties, by compiled code.
+
+    Every rank of the list without a judged document has an unjudged one; `known` (Q,) is the gain
+    of the judged documents.
+    """
     total = levels.cumulative_discounts(run.unjudged_in_query + run.unlisted, cutoff)
     sums = np.cumsum(discounts(np.arange(int(run.span.max(initial=0)) + 1), cutoff))
     value = np.empty(len(known))

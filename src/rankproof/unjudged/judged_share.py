@@ -144,27 +144,27 @@ def bound_evaluation(
     evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]
 ) -> Evaluation:
     """Add the lowest and highest scores over all grades of unjudged documents."""
-    view = _view(evaluation, run, qrels)
-    bounds = {measure: view.run_bound(0, measure) for measure in measures}
+    worst_cases = _worst_cases(evaluation, run, qrels)
+    bounds = {measure: worst_cases.run_bound(0, measure) for measure in measures}
     evaluation = store_bounds(evaluation, run, qrels, measures)
-    return replace(evaluation, bounds=bounds, grades=view.grades(measures))
+    return replace(evaluation, bounds=bounds, grades=worst_cases.grades(measures))
 
 
 def store_bounds(
     evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]
 ) -> Evaluation:
-    """Add the ends of every query's values over unjudged documents, of measures that have them."""
-    view = _view(evaluation, run, qrels)
-    at = qrels.queries.search_sorted(evaluation.queries).to_numpy()
+    """Add the bounds (Q,) of every query, of the measures that have bounds."""
+    worst_cases = _worst_cases(evaluation, run, qrels)
+    rows = qrels.queries.search_sorted(evaluation.queries).to_numpy()
     query_bounds = {}
     for measure in measures:
         with suppress(MeasureError):
-            bounds = view.run_bounds_by_query(0, measure)
-            query_bounds[measure] = (bounds.low[at], bounds.high[at])
+            bounds = worst_cases.run_bounds_by_query(0, measure)
+            query_bounds[measure] = (bounds.low[rows], bounds.high[rows])
     return replace(evaluation, query_bounds=query_bounds)
 
 
-def _view(evaluation: Evaluation, run: Run, qrels: Qrels) -> WorstCases:
+def _worst_cases(evaluation: Evaluation, run: Run, qrels: Qrels) -> WorstCases:
     from rankproof.unjudged.bounds import WorstCases
 
     return WorstCases([run], qrels, evaluation.policy, depth=evaluation.policy.depth)

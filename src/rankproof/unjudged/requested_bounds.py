@@ -103,7 +103,11 @@ def _add_leave_one_out(
     pool_depth: int | None,
     provenance: Path | None,
 ) -> Unjudged:
-    """Evaluate each run without the judgments that it alone brought in."""
+    """Add the scores of each run without the judgments that it alone contributed.
+
+    Who contributed which is read from `provenance`, or else follows from the first `pool_depth`
+    documents of each run.
+    """
     if provenance is not None:
         contributions = leave_one_out.read_provenance(provenance)
     else:

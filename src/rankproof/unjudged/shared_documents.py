@@ -66,7 +66,7 @@ class UnjudgedSet:
 
     @cached_property
     def shared(self) -> SharedDocuments | None:
-        """Which documents two runs share; None for more or fewer runs, or without compiled code."""
+        """Which documents two runs share; None unless there are two, and compiled code."""
         if kernels.native is None or len(self.runs) != 2 or self.runs[1].run.index is None:
             return None
         a, b = self.runs
@@ -144,7 +144,10 @@ class SharedDocuments:
         return WeightGap(gained, lost, most, least)
 
     def ndcg_gap(self, weight: Float, known: Float, levels: Levels, total: Float) -> WeightGap:
-        """`most` and `least` of (known + Σ gains · weight in a less weight in b)/IDCG."""
+        """The highest and lowest (known + Σ gain · (weight in a − weight in b))/IDCG over all grades.
+
+        `weight` is that of each rank, `known` (Q,) the gap of the judged documents, `total` W.
+        """
         high, low = np.empty(len(known)), np.empty(len(known))
         kernels.map_ranges(
             lambda first, last: kernels.native.gains(
