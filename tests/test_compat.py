@@ -796,11 +796,12 @@ def test_a_depth_is_the_option_m_of_trec_eval(seed: int) -> None:
         rp.evaluate(qrels, run, "AP", depth=0)
 
 
-def test_a_depth_that_cuts_a_tie_adds_a_note() -> None:
+def test_a_depth_that_cuts_a_tie_is_a_cutoff_in_every_order() -> None:
     run, qrels = {"q": {"a": 1.0, "b": 1.0, "c": 1.0}}, {"q": {"a": 1}}
     result = rp.evaluate(qrels, run, "RR", depth=2)
-    assert any("inside a tie" in note for note in result.notes)
-    assert not rp.evaluate(qrels, run, "RR", depth=3).notes
+    assert (result["RR"].expected, result["RR"].min, result["RR"].max) == (0.5, 0.0, 1.0)
+    assert result["RR"] == rp.evaluate(qrels, run, "RR@2")["RR@2"]
+    assert not result.notes, "every order is counted: no list is said to be cut"
 
 
 @pytest.mark.parametrize("rows", [{"q": ["d1"]}, {"q": 5}, [("q", "d", 1.0)]])

@@ -235,7 +235,12 @@ NOTED: dict[str, tuple[str, bytes, Any, dict[str, Any]]] = {
     "look like ranks: ties": ("run.json", b'{"q1": ["a", "d1"], "q2": ["d1"]}', JUDGED, {}),
     "five columns are read": ("run.trec", lists("0.5 0.4 0.1", ""), JUDGED, {}),
     "words behind a run's tag": ("run.trec", lists("0.5 0.4 0.1", " t u"), JUDGED, {}),
-    "9 lists of run end inside": ("run.trec", lists("0.5 0.5 0.5"), JUDGED, {"depth": 2}),
+    "9 lists of run end inside": (
+        "run.trec",
+        lists("0.5 0.5 0.5"),
+        JUDGED,
+        {"depth": 2, "condensed": True},
+    ),
     "no document is both in": ("run.trec", lists("0.5 0.4 0.1"), {"q1": {"z": 1, "y": 0}}, {}),
     "in run ('b', 'c', 'd', …)": (
         "run.trec",

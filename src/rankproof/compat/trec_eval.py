@@ -23,7 +23,6 @@ from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import Order, TieGroups, in_order
 from rankproof.data.trec import place_in, split_fields
 from rankproof.evaluation import (
-    EvaluatedRun,
     Like,
     Policy,
     evaluate_some,
@@ -316,14 +315,13 @@ def _evaluate_ties(
 ) -> dict[OutputLine, Outcomes]:
     """Return the values over every order of ties of lines whose measure is one of rankproof's."""
     measures = {line: _measure_of_ties(line) for line in lines if line.measure is not None}
-    evaluated: list[EvaluatedRun] = []
-    wanted = list(dict.fromkeys(measures.values()))
-    evaluation = evaluate_some(run, judged, wanted, policy, evaluated)
+    evaluation = evaluate_some(run, judged, list(dict.fromkeys(measures.values())), policy)
     outcomes = {line: evaluation.outcomes[measure] for line, measure in measures.items()}
     for line, measure in measures.items():
         if line.name == "gm_bpref":
-            powers = sample_powers(outcomes[line])
-            outcomes[line] = estimate_expensive(measure, evaluated[0].groups, powers)
+            groups = match_judgments(run, judged, policy).groups()
+            groups = groups if policy.depth is None else groups.until(policy.depth)
+            outcomes[line] = estimate_expensive(measure, groups, sample_powers(outcomes[line]))
     return outcomes
 
 

@@ -236,7 +236,7 @@ class TieGroups:
     2.0
     """
 
-    listed: Int  # (Q,) documents the run lists for the query; 0 where it has none
+    listed: Int  # (Q,) documents of the list, which may end inside a group; 0 where there is none
     size: Int  # (G,) documents that tie
     first: Int  # (G,) rank of the group's first document, from 1
     query: Int  # (G,) index of its query
@@ -269,6 +269,17 @@ class TieGroups:
                 return self
             self._shorter[cutoff] = shorter
         return self._shorter[cutoff]
+
+    def until(self, depth: int) -> TieGroups:
+        """Return the groups of lists that end after rank `depth`, maybe inside a group."""
+        sampled = None if self.sampled is None else self.sampled.until(depth)
+        inside = self.chosen(self.first <= depth)
+        return replace(inside, listed=np.minimum(self.listed, depth), sampled=sampled)
+
+    @cached_property
+    def reaches_past_end(self) -> bool:
+        """True if some group has ranks past the end of its list."""
+        return bool((self.first + self.size - 1 > self.listed[self.query]).any())
 
     def chosen(self, chosen: Bool) -> TieGroups:
         """Return the groups whose flag (G,) is set."""

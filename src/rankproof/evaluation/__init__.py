@@ -173,7 +173,7 @@ def evaluate_some(
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     few = grade_like_scores(run)
-    if policy.depth is not None:
+    if policy.depth is not None and policy.condensed:  # ends lists before they are condensed
         run = in_order(run, policy.order, policy.score_dtype, policy.depth)
     matched = match_judgments(run, qrels, policy)
     tied = np.append(matched.ranking.tied, False)[matched.listed]
@@ -184,10 +184,13 @@ def evaluate_some(
         *score_warnings(run.name, run.dtype, profile),
     ]
     groups = matched.groups()
+    if policy.depth is not None:
+        groups = groups.until(policy.depth)
     outcomes = measure_all(groups, measures, policy)
     notes += sampling_notes(run.name, outcomes)
     if kept is not None:
-        kept.append(EvaluatedRun(run, policy, matched, groups, outcomes))
+        evaluated = EvaluatedRun(run, policy, matched, groups, outcomes)
+        kept.append(evaluated if policy.depth is None else _cut_lists(evaluated, qrels))
     of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
     if of_all:  # condensed lists are judged by construction: what is asked is what was left out
         whole = match_judgments(run, qrels, replace(policy, condensed=False)).groups()
@@ -209,3 +212,14 @@ def evaluate_some(
         id_profile=profile_ids(run, qrels, matched),
         relevant_listed=matched.relevant_listed() if policy.candidates_only else None,
     )
+
+
+def _cut_lists(evaluated: EvaluatedRun, qrels: Qrels) -> EvaluatedRun:
+    """Return an evaluation to a depth with lists that end there under the stated tie-break.
+
+    Worst cases over unjudged documents are over those that such lists hold.
+    """
+    policy = evaluated.policy
+    run = in_order(evaluated.run, policy.order, policy.score_dtype, policy.depth)
+    matched = match_judgments(run, qrels, policy)
+    return replace(evaluated, run=run, matched=matched, groups=matched.groups())

@@ -43,7 +43,7 @@ class Policy:
     candidates_only: bool = False
     score_dtype: ScoreType | None = None  # None: as the scores came
     condensed: bool = False  # lists without the documents that nobody judged
-    depth: int | None = None  # lists end behind this rank, under the stated tie-break
+    depth: int | None = None  # lists end after this rank, in every order of ties
     recall_levels: Literal["nearest"] | None = None  # how IPrec and AP11 round them, if not up
 
     @classmethod

@@ -10,6 +10,7 @@ outcomes.py     the values of a measure for every query, over all orders of its 
 random_orders.py    random orders of ties, for expectations that are too expensive in closed form
 properties.py   how unjudged documents move a measure, and which judged ones it reads
 linear.py       counts, precision, recall, RBP, nDCG: sums of a weight times a gain
+split_ties.py   lists that end inside a tie
 average_precision.py, first_relevant.py, expected_reciprocal_rank.py, preference.py,
 inferred_precision.py, interpolated_precision.py    measures with mathematics of their own
 counts.py, sets.py, utility.py    a list as a set; sets of passages for a generator

@@ -35,6 +35,7 @@ from rankproof.measures.registry import measure
     meaning="Precision at the rank of each relevant passage, averaged over all relevant ones.",
     unjudged="average precision",
     reads="relevant",
+    splits_ties=True,
 )
 def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Average precision [T 22–24]: precision at the rank of each relevant document, over R.

@@ -60,6 +60,7 @@ def num_rel(groups: TieGroups, rel: int = 1) -> Outcomes:
     endless=True,
     rising=True,
     unjudged=CountOverNorm(one),
+    reads="relevant",
 )
 def num_rel_ret(groups: TieGroups, rel: int = 1) -> Outcomes:
     """How many relevant documents are listed.
@@ -76,7 +77,14 @@ def _listed(groups: TieGroups, cutoff: int | None) -> Int:
     return np.maximum(groups.listed, 1)
 
 
-@measure("SetP", limits=REL, aliases=("set_P",), rising=True, unjudged=CountOverNorm(_listed))
+@measure(
+    "SetP",
+    limits=REL,
+    aliases=("set_P",),
+    rising=True,
+    unjudged=CountOverNorm(_listed),
+    reads="relevant",
+)
 def set_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Precision of the whole list as a set: relevant documents over all that are listed.
 
@@ -87,7 +95,13 @@ def set_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     return Outcomes.certain(_relevant_listed(groups, rel) / _listed(groups, None))
 
 
-@measure("SetR", limits=REL, aliases=("set_recall",), unjudged=CountOverRelevant(all_relevant))
+@measure(
+    "SetR",
+    limits=REL,
+    aliases=("set_recall",),
+    unjudged=CountOverRelevant(all_relevant),
+    reads="relevant",
+)
 def set_recall(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Recall of the whole list as a set: the share of the R relevant documents that is listed.
 
@@ -104,6 +118,7 @@ def set_recall(groups: TieGroups, rel: int = 1) -> Outcomes:
     aliases=("set_F",),
     rising=True,
     unjudged="set share",
+    reads="relevant",
 )
 def set_f(groups: TieGroups, rel: int = 1, beta: float = 1.0) -> Outcomes:
     """Harmonic mean of SetP and SetR: (β + 1) · P · R / (β · P + R), as trec_eval has β.
@@ -119,7 +134,7 @@ def set_f(groups: TieGroups, rel: int = 1, beta: float = 1.0) -> Outcomes:
     return Outcomes.certain(np.where(hits > 0, share, 0.0))
 
 
-@measure("SetAP", limits=REL, aliases=("set_map",), unjudged="set share")
+@measure("SetAP", limits=REL, aliases=("set_map",), unjudged="set share", reads="relevant")
 def set_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     """SetP · SetR: the square of the relevant documents listed over all listed times R.
 

@@ -34,6 +34,7 @@ from rankproof.measures.registry import measure
     unjudged="stopping",
     open_scale="max",
     reads="listed",
+    splits_ties=True,
 )
 def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcomes:  # noqa: A002
     """Expected reciprocal rank: Σ_r (1/r) · P(the reader stops at rank r).

@@ -54,6 +54,7 @@ def _first_relevant_group(groups: TieGroups, rel: int) -> _FirstGroup:
     rising=True,
     unjudged="first relevant",
     reads="first",
+    splits_ties=True,
 )
 def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """One over the rank of the first relevant document [T 17–21]; 0 if it is not in the top k.
@@ -108,6 +109,7 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
     rising=True,
     unjudged="first relevant",
     reads="listed",
+    splits_ties=True,
 )
 def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """1 if any of the top k is relevant, else 0: E = 1 − C(g−m, t)/C(g, t), t of g in the top k.
@@ -117,19 +119,20 @@ def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     (0.0, 0.5, 1.0)
     """
     first = _first_relevant_group(groups, rel)
+    last = last_rank(groups, cutoff)
 
     def any_within(rank: Array) -> Float:
         value = np.zeros(groups.queries)
-        value[first.query] = rank <= cutoff
+        value[first.query] = rank <= last[first.query]
         return value
 
     if groups.alone:
         return Outcomes.certain(any_within(first.before + 1))
-    inside = np.clip(cutoff - first.before, 0, first.size)
+    inside = np.clip(last[first.query] - first.before, 0, first.size)
     none_relevant = none_drawn(first.size, first.relevant, inside)
     expected = np.zeros(groups.queries)
     expected[first.query] = 1.0 - none_relevant
-    is_relevant: Bool = (groups.grade >= rel) & (groups.rank <= cutoff)
+    is_relevant: Bool = (groups.grade >= rel) & (groups.rank <= last[groups.doc_query])
     oblivious = np.zeros(groups.queries)
     oblivious[groups.doc_query[is_relevant]] = 1.0
     return Outcomes(

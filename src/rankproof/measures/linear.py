@@ -35,10 +35,8 @@ _LARGEST_EXPONENT = 500  # the grade up to which squares of 2^grade are finite
 
 
 def last_rank(groups: TieGroups, cutoff: Int | int | None) -> Int:
-    """(Q,) the last rank that counts: the cutoff, or the length of the list."""
-    if cutoff is None:
-        return groups.listed
-    return np.broadcast_to(np.asarray(cutoff, np.int64), groups.queries)
+    """(Q,) the last rank that counts: the cutoff, or the end of the list."""
+    return groups.listed if cutoff is None else np.minimum(cutoff, groups.listed)
 
 
 def linear(
@@ -228,6 +226,7 @@ def _share_each(measure: Measure, rank: Int) -> Float:
     additive=_one_each,
     unjudged=CountOverNorm(one),
     reads="listed",
+    splits_ties=True,
 )
 def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r).
@@ -250,6 +249,7 @@ def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     additive=_share_each,
     unjudged=CountOverNorm(places),
     reads="listed",
+    splits_ties=True,
 )
 def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """Precision: the share of the top k that is relevant [T 11]; k counts even past the list.
@@ -269,6 +269,7 @@ def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     meaning="The share of all relevant passages that is in the top k.",
     unjudged=CountOverRelevant(all_relevant),
     reads="relevant",
+    splits_ties=True,
 )
 def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Recall: the share of the R relevant documents that is in the top k [T 10].
@@ -288,6 +289,7 @@ def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     rising=True,
     unjudged=CountOverRelevant(_mean_of_both),
     reads="relevant",
+    splits_ties=True,
 )
 def f1(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """Harmonic mean of P@k and R@k [T 12]: 2 · Hits / (k + R).
@@ -305,6 +307,7 @@ def f1(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     aliases=("r_precision", "R-precision", "r-prec"),
     unjudged="R-precision",
     reads="relevant",
+    splits_ties=True,
 )
 def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     """R-precision: precision at rank R, the number of relevant documents.
@@ -324,6 +327,7 @@ def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     meaning="The share of the top k that somebody judged.",
     unjudged=Extremes(low=None, high="lowest"),
     best_by_grade=False,
+    splits_ties=True,
 )
 def judged(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top k that has a judgement; of a shorter list, the share of all of it.
@@ -372,6 +376,7 @@ def _rbp_weight(measure: Measure, rank: Int) -> Float:
     additive=_rbp_weight,
     unjudged=GainSum(_rbp_gain, _rbp_weight),
     reads="listed",
+    splits_ties=True,
 )
 def rbp(
     groups: TieGroups,
@@ -401,6 +406,7 @@ def rbp(
     limits=_PERSISTENCE,
     aliases=("rbp_resid",),
     unjudged=Extremes(low="lowest", high=None),
+    splits_ties=True,
 )
 def rbp_residual(groups: TieGroups, cutoff: int | None, p: float = 0.8) -> Outcomes:
     """What RBP may still gain: the weight of ranks that nobody judged, past the end included.
@@ -433,6 +439,7 @@ def rbp_residual(groups: TieGroups, cutoff: int | None, p: float = 0.8) -> Outco
     "counts most.",
     unjudged="ideal gain",
     reads="best",
+    splits_ties=True,
 )
 def ndcg(
     groups: TieGroups,
@@ -504,6 +511,7 @@ def _dcg_weight(measure: Measure, rank: Int) -> Float:
     rising=True,
     unjudged=GainSum(_dcg_gain, _dcg_weight),
     reads="listed",
+    splits_ties=True,
 )
 def dcg(
     groups: TieGroups, cutoff: int | None, gain: Literal["linear", "exp"] = "linear", rel: int = 1

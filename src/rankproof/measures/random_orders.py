@@ -64,7 +64,7 @@ def estimate_expensive(measure: Measure, groups: TieGroups, outcomes: Outcomes) 
     )
     for number, (query, count) in enumerate(zip(queries, orders, strict=True)):
         one = _in_order_of_grade(select_queries(deciding, np.array([number])))
-        key = _content_key(one)
+        key = content_key(one)
         values = _sampled_values(measure, one, int(count), np.random.default_rng([_SEED, key]))
         expected[query] = values.mean()
         deviation = values.std(ddof=1)
@@ -94,7 +94,7 @@ def _in_order_of_grade(groups: TieGroups) -> TieGroups:
     return replace(groups, grade=groups.grade[groups.by_place(groups.place_by_grade)])
 
 
-def _content_key(groups: TieGroups) -> int:
+def content_key(groups: TieGroups) -> int:
     """A number that decides the random orders of a query, the same on every machine."""
     columns = groups.listed, groups.size, groups.first, groups.start, groups.grade
     return zlib.crc32(b"".join(column.astype("<i8").tobytes() for column in columns))

@@ -25,6 +25,7 @@ from rankproof.foundation.errors import MeasureError, shorten
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.properties import Extremes, Reads, UnjudgedEffect
 from rankproof.measures.random_orders import estimate_expensive, sample_powers
+from rankproof.measures.split_ties import split_outcomes
 
 Value = int | float | str | bool | None | Mapping[int, float] | tuple[tuple[int, float], ...]
 
@@ -61,6 +62,7 @@ class Definition:
     best_by_grade: bool
     open_scale: str | None
     reads: Reads
+    splits_ties: bool
 
     @property
     def summary(self) -> str:
@@ -270,6 +272,8 @@ class Measure:
             arguments["cutoff"] = self.cutoff
         if self.cutoff is not None:
             groups = groups.within(self.cutoff)
+        if not self.definition.splits_ties and groups.reaches_past_end:
+            return split_outcomes(self, groups).consistent()
         outcomes = self.definition.function(groups, **arguments)
         if self.definition.geometric and outcomes.powers is None:
             outcomes = sample_powers(outcomes)
@@ -298,6 +302,7 @@ def measure(
     best_by_grade: bool = True,
     open_scale: str | None = None,
     reads: Reads = "all",
+    splits_ties: bool = False,
 ) -> Callable[[Callable[..., Outcomes]], Measure]:
     """Register a function of tie groups as a measure, and declare its properties.
 
@@ -323,6 +328,8 @@ def measure(
     - `best_by_grade=False`: sorting by grade does not give its best value, so it has no ceiling.
     - `open_scale`: the parameter that names the highest grade, if the judgments name it otherwise.
     - `reads`: which judged documents decide it; see `measures/properties.py`.
+    - `splits_ties`: no rank past `groups.listed` counts, also where a group reaches past it: lists
+      that end inside a tie need no other computation.
 
     >>> @rp.measure("Listed", endless=True)
     ... def listed(groups: rp.TieGroups) -> rp.Outcomes:
@@ -366,6 +373,7 @@ def measure(
             best_by_grade=best_by_grade,
             open_scale=open_scale,
             reads=reads,
+            splits_ties=splits_ties,
         )
         return Measure.of(name)
 

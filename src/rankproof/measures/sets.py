@@ -13,7 +13,7 @@ import numpy as np
 from rankproof.data.ties import Pool, TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.measures.linear import counted, linear, places
+from rankproof.measures.linear import counted, last_rank, linear, places
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.properties import CountOverNorm, CountOverRelevant
 from rankproof.measures.registry import measure
@@ -30,6 +30,7 @@ SCALE = (1, 5)
     "graded 1 to 5; those that answer count most, the more so the rarer they are.",
     grades=SCALE,
     unjudged="rarity gain",
+    splits_ties=True,
 )
 def ra_nwg(
     groups: TieGroups, cutoff: int, alpha: float = 1.0, cap4: float = 1.0, cap3: float = 0.25
@@ -88,6 +89,7 @@ def _normalized_recall(groups: TieGroups, cutoff: int, rel: int) -> Outcomes:
     meaning="Of the passages graded 4 or 5 that k places could hold, the share in the top k.",
     grades=SCALE,
     unjudged=CountOverRelevant(_most_that_fit, rel=4),
+    splits_ties=True,
 )
 def n_recall_4(groups: TieGroups, cutoff: int) -> Outcomes:
     """Passages of grade 4 or 5 in the top K over the most that fit, min(K, R4) [R §2.4].
@@ -106,6 +108,7 @@ def n_recall_4(groups: TieGroups, cutoff: int) -> Outcomes:
     meaning="Of the passages graded 5 that k places could hold, the share in the top k.",
     grades=SCALE,
     unjudged=CountOverRelevant(_most_that_fit, rel=5),
+    splits_ties=True,
 )
 def n_recall_5(groups: TieGroups, cutoff: int) -> Outcomes:
     """Passages of grade 5 in the top K over the most that fit, min(K, R5) [R §2.4].
@@ -125,6 +128,7 @@ def n_recall_5(groups: TieGroups, cutoff: int) -> Outcomes:
     grades=SCALE,
     step="1/k",
     unjudged=CountOverNorm(places, grades=(4, 5)),
+    splits_ties=True,
 )
 def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 4 or 5 [R §2.4].
@@ -146,6 +150,7 @@ def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
     step="1/k",
     unjudged=CountOverNorm(places, grades=(1, 2)),
     best_by_grade=False,
+    splits_ties=True,
 )
 def harm(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 1 or 2 [R §2.4]; lower is better.
@@ -166,6 +171,7 @@ def harm(groups: TieGroups, cutoff: int) -> Outcomes:
     grades=SCALE,
     step=1.0,
     unjudged="all relevant",
+    splits_ties=True,
 )
 def hit(groups: TieGroups, cutoff: int) -> Outcomes:
     """1 if every passage of grade 4 or 5 is in the top K, else 0 [R §2.4]: E = C(t, m)/C(g, m).
@@ -180,10 +186,11 @@ def hit(groups: TieGroups, cutoff: int) -> Outcomes:
     """
     wanted = groups.relevant(4)
     g = groups.size
-    t = np.clip(cutoff - groups.first + 1, 0, g)
+    last = last_rank(groups, cutoff)
+    t = np.clip(last[groups.query] - groups.first + 1, 0, g)
     m = np.bincount(groups.doc_group[groups.grade >= 4], minlength=len(g))
     within = groups.sum_by_query(groups.query, m) == wanted
-    counted_in = (groups.grade >= 4) & (groups.rank <= cutoff)
+    counted_in = (groups.grade >= 4) & (groups.rank <= last[groups.doc_query])
     oblivious = np.bincount(groups.doc_query[counted_in], minlength=groups.queries) == wanted
 
     def in_all(chance: Float) -> Float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
+from rankproof.measures.linear import last_rank
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.properties import Extremes
 from rankproof.measures.registry import measure
@@ -32,6 +33,7 @@ _NOTHING = -45.0  # the logarithm of a term that no float64 holds beside 1
     grades=(1, 5),
     unjudged=Extremes(low=3, high=5),  # what nearly answers distracts most
     best_by_grade=False,
+    splits_ties=True,
 )
 def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     """Utility and distraction aware gain (arXiv 2510.21440), from grades: σ of help less harm.
@@ -44,12 +46,12 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     (0.486, 0.554, 0.622)
     """
     size = groups.size
-    fits = np.clip(cutoff - groups.first + 1, 0, size)
+    places = last_rank(groups, cutoff)
+    fits = np.clip(places[groups.query] - groups.first + 1, 0, size)
     helps, near, far = (
         np.bincount(groups.doc_group[chosen], minlength=len(size))
         for chosen in (groups.grade >= 4, groups.grade == 3, groups.grade == 2)
     )
-    places = np.minimum(groups.listed, cutoff)
 
     def score(help_: Array, thirds: Array, places: Array) -> Float:
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -71,7 +73,7 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     neither = size - helps - near - far
     best_help, _, best_far, best_near = filled(helps, neither, far, near)
     worst_near, worst_far, _, worst_help = filled(near, far, neither, helps)
-    inside = groups.rank <= cutoff
+    inside = groups.rank <= places[groups.doc_query]
     stated = [
         np.bincount(groups.doc_group[inside & chosen], minlength=len(size))
         for chosen in (groups.grade >= 4, groups.grade == 3, groups.grade == 2)
