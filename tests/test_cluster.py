@@ -62,7 +62,7 @@ def test_any_number_of_pieces_and_parts_gives_the_figures_of_one_machine(
     same(found, rp.evaluate(judged, folder, EVERY, order=order))
 
 
-def test_what_ray_starts_here_listens_to_this_machine_alone(ray: Any) -> None:
+def test_a_local_ray_listens_only_on_this_machine(ray: Any) -> None:
     ray.get(ray.remote(lambda: None).remote())  # a worker is up, too
     own = psutil.Process()
     listening = [
@@ -77,7 +77,7 @@ def test_what_ray_starts_here_listens_to_this_machine_alone(ray: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["ray", "rankproof"])
-def test_ray_listens_to_this_machine_alone_whoever_loads_it_first(first: str) -> None:
+def test_ray_listens_only_on_this_machine_even_if_loaded_before(first: str) -> None:
     code = f"import {first}; from rankproof.cluster.session import load_ray\n"
     code += "print(load_ray()._private.services.get_node_ip_address())"
     unset = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_ADDRESS"}
@@ -107,7 +107,7 @@ def test_a_dataset_keeps_the_order_of_its_rows(ray: Any) -> None:
     same(found, rp.evaluate(judged, run, EVERY))
 
 
-def test_addresses_that_fsspec_knows_are_shards_too(tmp_path: Path) -> None:
+def test_shards_may_be_addresses_of_fsspec(tmp_path: Path) -> None:
     run, judged = workload(14)
     folder = write_shards(run, tmp_path / "run", 100)
     whole = rp.evaluate(judged, run, EVERY)
@@ -178,7 +178,7 @@ def test_a_damaged_shard_is_named_and_the_cluster_goes_on(tmp_path: Path, ray: A
     same(cluster.evaluate(judged, tmp_path / "run", "nDCG@10"), whole)
 
 
-def test_a_pair_that_two_shards_list_is_named_where_it_stands_again(tmp_path: Path) -> None:
+def test_a_pair_in_two_shards_is_named_with_its_second_place(tmp_path: Path) -> None:
     paths, judged = forty(tmp_path / "run")
     first = pl.read_parquet(paths[2])
     query, doc, _ = first.row(5)
@@ -201,7 +201,7 @@ def test_a_pair_that_two_shards_list_is_named_where_it_stands_again(tmp_path: Pa
         ("nothing://here", "cannot list it"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(tmp_path: Path, source: str, words: str) -> None:
+def test_unreadable_input_is_an_error_of_one_line(tmp_path: Path, source: str, words: str) -> None:
     (tmp_path / "folder").mkdir()
     path = source if "://" in source else str(tmp_path / source)
     with pytest.raises(rp.InputError, match=words) as refused:
@@ -297,7 +297,7 @@ def same_audit(a: rp.Audit, b: rp.Audit) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"])
-def test_no_cluster_at_an_address_is_one_line(tmp_path: Path, address: str) -> None:
+def test_an_address_without_a_cluster_is_an_error_of_one_line(tmp_path: Path, address: str) -> None:
     (tmp_path / "q.txt").write_text("q 0 d 1\n")
     (tmp_path / "r.trec").write_text("q Q0 d 1 0.5 t\n")
     files = (str(tmp_path / "q.txt"), str(tmp_path / "r.trec"))

@@ -95,7 +95,7 @@ def test_only_what_changed_is_embedded_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_embedded_again(tmp_path: Path) -> None:
     made = cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=20, workers=1)
     made.files[1].write_bytes(made.files[1].read_bytes()[:100])
     mended = cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=20, workers=1)
@@ -104,7 +104,7 @@ def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_comes_back_and_does_its_shard_again(tmp_path: Path) -> None:
+def test_a_killed_worker_is_restarted_and_repeats_its_shard(tmp_path: Path) -> None:
     model = Hashes(tmp_path, deadly="text number 33")
     check(cluster.embed(CORPUS, model, tmp_path / "out", shard=10, workers=2))
     assert (tmp_path / "killed").exists()
@@ -124,7 +124,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_killed_driver_loses_only_the_shard_in_work(
+def test_a_killed_driver_loses_only_the_unfinished_shard(
     tmp_path: Path, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
@@ -143,7 +143,7 @@ def test_a_killed_driver_loses_only_the_shard_in_work(
 
 
 @pytest.mark.slow
-def test_a_folder_of_another_model_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=50, workers=1)
     with pytest.raises(rp.InputError, match="what another model made"):
         cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=50, fingerprint="other")
@@ -208,7 +208,7 @@ def test_a_bad_line_of_a_corpus_is_named(tmp_path: Path, text: str, words: str) 
         (lambda texts: [[1.0] * 3], r"an array of shape \(1, 3\) of 2 texts"),
     ],
 )
-def test_what_a_model_makes_is_checked(tmp_path: Path, model: Any, words: str) -> None:
+def test_vectors_and_scores_of_a_model_are_checked(tmp_path: Path, model: Any, words: str) -> None:
     with pytest.raises(rp.InputError, match=words):
         embedding._EmbeddingWorker(model, "bad").work(
             [("a", "x"), ("b", "y")], tmp_path / "part.parquet"
@@ -217,7 +217,7 @@ def test_what_a_model_makes_is_checked(tmp_path: Path, model: Any, words: str) -
 
 
 @pytest.mark.slow
-def test_what_a_worker_refuses_is_one_line_here(tmp_path: Path) -> None:
+def test_an_error_of_a_worker_is_one_line_in_the_driver(tmp_path: Path) -> None:
     with pytest.raises(rp.InputError, match=r"^corpus: id 'a' appears twice; make ids unique$"):
         cluster.embed([("a", "x"), ("a", "y")], Hashes(tmp_path), tmp_path / "out", workers=1)
     with pytest.raises(rp.InputError, match="no rows"):

@@ -115,9 +115,7 @@ def test_a_cut_at_every_row_and_at_every_byte_changes_no_bit(
 
 
 @pytest.mark.parametrize("case", sorted(TWICE))
-def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
-    tmp_path: Path, case: str
-) -> None:
+def test_the_first_repeated_pair_is_named(tmp_path: Path, case: str) -> None:
     rows, pair, line = TWICE[case]
     path = twice(rows, tmp_path)
     for cut in range(1, path.stat().st_size, 17):
@@ -136,7 +134,7 @@ def test_a_run_that_shares_no_query_with_the_judgements_names_its_first(tmp_path
         assert str(refused.value) == str(whole.value)
 
 
-def test_pieces_of_one_row_are_put_together_again(tmp_path: Path) -> None:
+def test_queries_cut_into_pieces_of_one_row_are_joined(tmp_path: Path) -> None:
     run, judged = workload(2)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
     with here(range(run.height + 1)) as ray:
@@ -205,7 +203,7 @@ def test_files_of_every_format_cut_anywhere_have_the_figures_of_streaming(
 
 
 @pytest.mark.parametrize("scattered", ["in a piece", "over pieces"])
-def test_a_query_that_comes_again_sends_the_rows_through_the_shuffle(
+def test_rows_are_sent_by_hash_if_a_query_occurs_again_after_others(
     tmp_path: Path, scattered: str
 ) -> None:
     run, judged = workload(3)
@@ -221,9 +219,7 @@ def test_a_query_that_comes_again_sends_the_rows_through_the_shuffle(
 
 @pytest.mark.parametrize("said", sorted(NOTED))
 @pytest.mark.parametrize("scattered", [False, True])
-def test_what_is_said_of_a_run_is_said_of_its_pieces(
-    tmp_path: Path, said: str, scattered: bool
-) -> None:
+def test_notes_on_a_run_are_those_on_its_pieces(tmp_path: Path, said: str, scattered: bool) -> None:
     name, data, judged, policy = NOTED[said]
     path = tmp_path / name
     rows = data.splitlines(keepends=True)
@@ -246,7 +242,7 @@ def test_a_pair_listed_twice_is_named_wherever_the_pieces_are_cut(tmp_path: Path
         cluster.evaluate({"q1": {"d1": 1}}, path, "RR")
 
 
-def test_what_is_wrong_first_is_told_of_though_queries_come_again_before(tmp_path: Path) -> None:
+def test_the_first_error_in_a_run_is_reported_even_after_repeated_queries(tmp_path: Path) -> None:
     path = tmp_path / "run.trec"
     rows = [f"q{at % 3} Q0 d{at} 1 0.5 t\n" for at in range(30)]
     rows[7], rows[25] = "q1 Q0 d\n", "q1 Q0 d 1 nan t\n"
@@ -285,7 +281,9 @@ def reporting_progress(report: Callable[[float], Any]) -> Iterator[None]:
         show_progress(None)
 
 
-def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Path) -> None:
+def test_progress_adds_up_to_one_run_and_an_empty_run_is_an_error_of_one_line(
+    tmp_path: Path,
+) -> None:
     run, judged = workload(4)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")
     advances: list[float] = []

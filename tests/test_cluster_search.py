@@ -78,7 +78,7 @@ def test_shards_are_searched_as_one_machine_would(settings: dict[str, Any], coar
         assert (whole.cut > 0).any()
 
 
-def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
+def test_ids_and_format_are_read_from_files(tmp_path: Path) -> None:
     queries, documents = made(coarse=True)
     half = documents.astype(np.float16)
     for at, part in enumerate(pieces(half)):
@@ -98,14 +98,14 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
     alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1500), whole)
 
 
-def test_a_row_of_a_shard_without_an_id_is_told(tmp_path: Path) -> None:
+def test_a_row_without_an_id_is_named(tmp_path: Path) -> None:
     shard = tmp_path / "0.parquet"
     pl.DataFrame({"id": ["a", ""], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(shard)
     with pytest.raises(rp.InputError, match=r"0\.parquet: row 1: the row's id is empty"):
         cluster.search(np.eye(2, dtype=np.float32), shard, 1)
 
 
-def test_an_id_that_two_shards_have_is_told(tmp_path: Path) -> None:
+def test_an_id_in_two_shards_is_named(tmp_path: Path) -> None:
     for at in range(2):
         pl.DataFrame({"id": ["a", f"b{at}"], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(
             tmp_path / f"{at}.parquet"
@@ -114,13 +114,13 @@ def test_an_id_that_two_shards_have_is_told(tmp_path: Path) -> None:
         cluster.search(np.eye(2, dtype=np.float32), tmp_path, 2)
 
 
-def test_more_documents_asked_for_than_there_are() -> None:
+def test_more_documents_can_be_requested_than_exist() -> None:
     queries, documents = made(coarse=True)
     whole = precision.search(queries[:3], documents[:40], 100)
     alike(cluster.search(queries[:3], pieces(documents[:40])[:2], 100), whole)
 
 
-def test_merging_counts_what_every_part_left_out() -> None:
+def test_merging_counts_the_tied_documents_that_each_part_cut_off() -> None:
     def best(scores: list[float], first: int, cut: int) -> vectors._Best:
         documents = np.arange(first, first + len(scores))[None]
         return vectors._Best(
@@ -137,7 +137,7 @@ def test_merging_counts_what_every_part_left_out() -> None:
 
 
 @pytest.mark.parametrize("form", get_args(Format))
-def test_a_gpu_finds_of_a_part_what_the_cpu_does(
+def test_a_gpu_finds_the_same_documents_of_a_part_as_the_cpu(
     form: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the GPU's way on a CPU: Ray would wait for a GPU."""
@@ -186,7 +186,9 @@ def test_a_gpu_finds_of_a_part_what_the_cpu_does(
     ],
     ids=str,
 )
-def test_what_cannot_be_searched_is_one_line(change: dict[str, Any], words: str) -> None:
+def test_input_that_cannot_be_searched_is_an_error_of_one_line(
+    change: dict[str, Any], words: str
+) -> None:
     queries, documents = made(coarse=False)
     settings: dict[str, Any] = {"queries": queries, "shards": pieces(documents), "k": 3} | change
     with pytest.raises(rp.InputError, match=words):

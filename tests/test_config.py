@@ -93,15 +93,13 @@ EXPANDING = {
 
 
 @pytest.mark.parametrize("text", EXPANDING.values(), ids=EXPANDING)
-def test_aliases_that_stand_for_more_than_can_be_visited_are_refused(
-    tmp_path: Path, text: str
-) -> None:
+def test_aliases_that_expand_without_limit_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "bomb.yaml").write_text(text)
     with pytest.raises(InputError, match=r"bomb\.yaml: its aliases .* write out what they"):
         read_keys(tmp_path / "bomb.yaml")
 
 
-def test_aliases_repeat_what_a_file_has_room_for(
+def test_aliases_may_repeat_up_to_a_limit_of_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankproof.foundation.config._MOST_ALIASED", 6)
@@ -139,7 +137,7 @@ def test_a_command_ends_on_a_configuration_of_nested_aliases(
     assert "write out what they stand for" in done.stderr
 
 
-def test_a_value_in_a_message_is_visited_no_further_than_it_is_shown() -> None:
+def test_a_value_is_read_only_as_far_as_a_message_shows_it() -> None:
     lists: Any = 1
     mappings: Any = 1
     for _ in range(40):
@@ -156,7 +154,7 @@ def test_a_value_in_a_message_is_visited_no_further_than_it_is_shown() -> None:
         assert shorten(value) == repr(value)
 
 
-def test_a_message_has_an_end_however_long_a_name_is(tmp_path: Path) -> None:
+def test_a_message_is_short_even_if_a_name_is_long(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f"corpus: c\n? {'x' * 100_000}\n: 1\n")
     with pytest.raises(InputError, match="unknown key 'xxx") as error:
         read_config(tmp_path / "s.yaml", SweepSettings)
@@ -167,7 +165,7 @@ def test_the_measure_to_choose_by_is_written_in_one_way() -> None:
     assert SweepSettings(corpus=Path("c"), best_by="RAnWG@010").best_by == "RAnWG@10"
 
 
-def test_a_part_may_be_merged_into_others_and_overridden(tmp_path: Path) -> None:
+def test_yaml_mappings_may_be_merged_and_overridden(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(
         "corpus: c\nindexes:\n  a: &a {type: hnsw, m: 8}\n  b: &b {<<: *a, m: 16}\n"
@@ -200,7 +198,7 @@ def test_a_model_is_a_folder_beside_the_file_or_a_name(tmp_path: Path) -> None:
     assert found["b"]["model"] == "org/theirs"
 
 
-def test_a_file_that_is_absent_or_not_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_config(tmp_path / "none.yaml", SweepSettings)
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
@@ -208,7 +206,7 @@ def test_a_file_that_is_absent_or_not_text_is_named(tmp_path: Path) -> None:
         read_config(tmp_path / "bytes.yaml", SweepSettings)
 
 
-def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_read_only_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "s3cret")
     assert read_secret("SOME_KEY", "judge") == "s3cret"
     assert read_secret(None, "judge") is None
@@ -217,7 +215,7 @@ def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyP
         read_secret("SOME_KEY", "judge")
 
 
-def test_a_key_given_where_its_variable_belongs_is_not_repeated() -> None:
+def test_a_key_in_place_of_its_variable_is_not_printed() -> None:
     with pytest.raises(InputError, match="name an environment variable") as caught:
         read_secret("sk-very-secret", "api.example.com")
     assert "very-secret" not in str(caught.value)

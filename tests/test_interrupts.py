@@ -88,7 +88,7 @@ class Gate:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", list(VERBS))
-def test_ctrl_c_says_what_is_waited_for_and_the_second_leaves_at_once(
+def test_the_first_ctrl_c_names_the_pending_request_and_the_second_exits_at_once(
     verb: str, tmp_path: Path
 ) -> None:
     asked = threading.Event()
@@ -112,7 +112,7 @@ def test_ctrl_c_says_what_is_waited_for_and_the_second_leaves_at_once(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["sweep", "golden"])
-def test_the_answer_that_was_waited_for_is_kept_and_nothing_more_is_asked(
+def test_the_pending_answer_is_stored_and_no_further_request_is_sent(
     verb: str, tmp_path: Path
 ) -> None:
     gate = Gate()
@@ -142,7 +142,7 @@ def stored(folder: Path, verb: str) -> int:
     return int(found)
 
 
-def test_ctrl_c_during_a_rest_that_the_server_asked_for_leaves_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_during_a_pause_that_the_server_requested_exits_at_once(tmp_path: Path) -> None:
     asked = threading.Event()
 
     def busy(request: Request) -> Reply:
@@ -162,7 +162,7 @@ def test_ctrl_c_during_a_rest_that_the_server_asked_for_leaves_at_once(tmp_path:
 
 
 @pytest.mark.parametrize("in_a_class", [False, True])
-def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path, in_a_class: bool) -> None:
+def test_ctrl_c_while_the_command_loads_prints_one_line(tmp_path: Path, in_a_class: bool) -> None:
     text = "import signal\nsignal.raise_signal(signal.SIGINT)\n"
     if in_a_class:  # of which Python 3.11 makes an error of its own
         text = (
@@ -180,7 +180,7 @@ def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path, in_a_c
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "rankproof: stopped\n")
 
 
-def test_ctrl_c_that_a_library_swallows_is_heard_all_the_same(
+def test_ctrl_c_that_a_library_swallows_still_stops_the_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Ends:
@@ -197,7 +197,7 @@ def test_ctrl_c_that_a_library_swallows_is_heard_all_the_same(
     assert capsys.readouterr().err == ""
 
 
-def test_an_error_that_ctrl_c_is_behind_is_told_as_ctrl_c(
+def test_an_error_caused_by_ctrl_c_is_reported_as_ctrl_c(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as stopped, errors_as_one_line():

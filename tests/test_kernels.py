@@ -64,7 +64,7 @@ def test_grouping_is_a_stable_sort_by_query(case: tuple[int, list[int]]) -> None
         assert (list(range(len(codes))) if rows is None else rows.tolist()) == expected
 
 
-def test_rows_that_stand_together_are_not_moved() -> None:
+def test_rows_that_are_sorted_already_are_not_moved() -> None:
     start, rows = kernels.query_groups(np.array([0, 0, 1, 2, 2], np.int32), 3)
     assert rows is None
     assert start.tolist() == [0, 2, 3, 5]
@@ -72,7 +72,7 @@ def test_rows_that_stand_together_are_not_moved() -> None:
 
 @needs_compiled
 @given(LISTS, st.lists(st.tuples(st.integers(-1, 7), IDS), max_size=60), st.integers(1, 3))
-def test_a_document_is_found_in_its_own_list_alone(
+def test_a_document_is_found_only_in_the_list_of_its_query(
     lists: list[list[str]], extra: list[tuple[int, str]], threads: int
 ) -> None:
     doc, start = columns(lists)
@@ -151,7 +151,7 @@ def test_ordering_is_a_stable_sort_by_score_then_document(
 @needs_compiled
 @settings(max_examples=settings().max_examples // 8)
 @given(st.integers(0, 2**32))
-def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
+def test_long_lists_are_sorted_and_searched_correctly(seed: int) -> None:
     random = np.random.default_rng(seed)
     sizes = random.integers(0, 3000, 6)
     start = np.concatenate([[0], np.cumsum(sizes)])
@@ -232,7 +232,7 @@ def test_judged_documents_are_found_in_their_tie_groups(
 @needs_compiled
 @given(st.lists(st.lists(st.integers(0, 1), max_size=9), min_size=1, max_size=6))
 @example([[1], [1, 1, 1]])  # one longer than twice as long: what was made for the first just holds
-def test_ties_of_dicts_go_by_id_however_long_the_lists_before(lists: list[list[int]]) -> None:
+def test_ties_in_dicts_are_broken_by_id_after_lists_of_any_length(lists: list[list[int]]) -> None:
     assert kernels.native is not None
     run = {str(q): {str(d): 1.0 for d in range(len(own))} for q, own in enumerate(lists)}
     qrels = {
@@ -247,7 +247,7 @@ def test_ties_of_dicts_go_by_id_however_long_the_lists_before(lists: list[list[i
 
 @needs_compiled
 @given(st.lists(st.lists(st.integers(1, 6), max_size=12), min_size=1, max_size=6), st.randoms())
-def test_figures_of_tie_groups_are_the_same_to_the_last_bit(
+def test_sums_over_tie_groups_are_the_same_to_the_last_bit(
     lists: list[list[int]], chance: Random
 ) -> None:
     """A list is the sizes of its groups, some of whose documents are judged."""
@@ -288,7 +288,7 @@ def test_figures_of_tie_groups_are_the_same_to_the_last_bit(
 
 
 @needs_compiled
-def test_a_list_too_long_for_narrow_slots_has_wide_ones() -> None:
+def test_a_list_too_long_for_16_bit_slots_has_wider_ones() -> None:
     long = pl.Series([f"d{i}" for i in range(1 << 16)])
     start = np.array([0, len(long)])
     for count in (len(long) - 1, len(long)):
@@ -315,7 +315,7 @@ def test_columns_may_be_slices_or_in_several_chunks() -> None:
 
 
 @needs_compiled
-def test_nothing_is_a_list_too() -> None:
+def test_an_empty_list_is_a_list() -> None:
     none = pl.Series([], dtype=pl.String)
     start = np.zeros(3, np.int64)
     table = kernels.index_documents(none, start)
@@ -325,7 +325,7 @@ def test_nothing_is_a_list_too() -> None:
 
 
 @needs_compiled
-def test_compiled_code_refuses_arrays_it_would_run_out_of() -> None:
+def test_compiled_code_refuses_arrays_that_are_too_short() -> None:
     native = kernels.native
     assert native is not None
     doc, one = pl.Series(["a", "b"]), np.array([0, 3])
@@ -412,17 +412,17 @@ def _said_of_speed(arguments: list[str], folder: Path, many: int = 3, native: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_every_command_says_once_that_a_long_run_is_read_without_compiled_code(
+def test_every_command_warns_once_of_a_long_run_without_compiled_code(
     tmp_path: Path, arguments: list[str]
 ) -> None:
     assert _said_of_speed(arguments, tmp_path) == 1
 
 
-def test_nothing_is_said_of_speed_where_runs_are_short(tmp_path: Path) -> None:
+def test_short_runs_without_compiled_code_give_no_warning(tmp_path: Path) -> None:
     assert _said_of_speed(READING[0], tmp_path, many=4) == 0
     assert kernels.SLOW_ROWS == 1_000_000
 
 
 @needs_compiled
-def test_nothing_is_said_of_speed_where_compiled_code_is_used(tmp_path: Path) -> None:
+def test_long_runs_with_compiled_code_give_no_warning(tmp_path: Path) -> None:
     assert _said_of_speed(READING[0], tmp_path, native="1") == 0

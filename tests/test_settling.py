@@ -55,7 +55,7 @@ def settle(place: Path, url: str, *more: str, price: bool = True) -> tuple[int, 
 
 
 @pytest.mark.slow
-def test_a_chat_model_judges_until_it_is_certain_and_is_never_asked_twice(place: Path) -> None:
+def test_a_chat_model_judges_until_the_lead_is_certain_and_no_document_twice(place: Path) -> None:
     made = place / "made.tsv"
     with loopback(honest) as server:
         code, said, told = settle(
@@ -90,7 +90,7 @@ def test_a_chat_model_judges_until_it_is_certain_and_is_never_asked_twice(place:
     assert pair["lowest"] == pytest.approx(found["lowest"])
 
 
-def test_what_was_answered_before_a_stop_is_not_asked_again(place: Path) -> None:
+def test_grades_from_before_an_interruption_are_reused(place: Path) -> None:
     def breaks(request: Sent) -> Reply:
         return honest(request) if request.number < 9 else Reply.of({"error": "no"}, 401)
 
@@ -107,7 +107,7 @@ def test_what_was_answered_before_a_stop_is_not_asked_again(place: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_width_is_reached_and_what_cannot_be_graded_stays_unjudged(
+def test_judging_ends_at_a_width_and_ungradable_documents_stay_unjudged(
     place: Path,
 ) -> None:
     def mute(request: Sent) -> Reply:
@@ -128,7 +128,7 @@ def test_a_width_is_reached_and_what_cannot_be_graded_stays_unjudged(
 
 
 @pytest.mark.slow
-def test_a_judge_grades_all_holes_of_a_sample_and_the_rest_is_estimated(place: Path) -> None:
+def test_a_judge_grades_a_sample_and_the_other_queries_are_estimated(place: Path) -> None:
     """Eight queries are too few to draw eight from: eight more are made of the same lists."""
     for name in ("qrels.txt", "a.trec", "b.trec"):
         lines = (place / name).read_text().splitlines(keepends=True)
@@ -166,7 +166,7 @@ def test_a_judge_grades_all_holes_of_a_sample_and_the_rest_is_estimated(place: P
         (("--until", "certain", "--judge-next", "5"), "two ways"),
     ],
 )
-def test_half_of_an_order_to_judge_is_refused(
+def test_a_judge_without_a_goal_and_a_goal_without_a_judge_are_refused(
     place: Path, options: tuple[str, ...], words: str
 ) -> None:
     files = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
@@ -176,7 +176,7 @@ def test_half_of_an_order_to_judge_is_refused(
     assert len(done.stderr.decode().splitlines()) == 1
 
 
-def test_a_document_without_a_text_is_refused_before_anything_is_asked(place: Path) -> None:
+def test_a_document_without_a_text_is_refused_before_any_request(place: Path) -> None:
     corpus = place / "corpus" / "corpus.jsonl"
     corpus.write_text("".join(corpus.read_text().splitlines(keepends=True)[:8]))
     with loopback(honest) as server:
@@ -186,7 +186,7 @@ def test_a_document_without_a_text_is_refused_before_anything_is_asked(place: Pa
         assert not server.requests
 
 
-def test_documents_to_judge_are_a_run_that_a_golden_set_pools_and_exports(place: Path) -> None:
+def test_documents_to_judge_can_be_pooled_by_a_golden_set(place: Path) -> None:
     files = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
     todo = place / "next.trec"
     done = rankproof("holes", *files, "-m", "nDCG@10", "--judge-next", "12", "--to", str(todo))
@@ -210,7 +210,7 @@ def test_documents_to_judge_are_a_run_that_a_golden_set_pools_and_exports(place:
     assert judged.height == 12
 
 
-def test_a_judges_grades_are_taken_to_the_scale_of_the_judgements() -> None:
+def test_a_judges_grades_are_mapped_to_the_scale_of_the_judgments() -> None:
     def scale(qrels: dict[str, dict[str, int]], measure: str = "nDCG@10") -> list[int]:
         read = rp.read_qrels(qrels)
         return list(map_judge_grades(parse(measure), read, int(read.grade.max())).values())
@@ -224,7 +224,7 @@ def test_a_judges_grades_are_taken_to_the_scale_of_the_judgements() -> None:
     assert scale({"q": {"a": 1, "b": 3}}, "RAnWG@10") == [1, 2, 3, 4, 5]
 
 
-def test_filling_judges_every_hole_of_every_run_once() -> None:
+def test_filling_judges_each_unjudged_document_of_all_runs_once() -> None:
     qrels = rp.read_qrels({"q": {"a": 1}, "r": {"b": 0}})
     runs = [
         rp.read_run({"q": {"a": 3.0, "x": 2.0, "y": 1.0}}, name="one"),
@@ -252,7 +252,7 @@ def test_filling_judges_every_hole_of_every_run_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_has_the_holes_of_its_grid_judged_before_it_prints_figures(place: Path) -> None:
+def test_a_sweep_has_unjudged_documents_judged_before_it_prints_scores(place: Path) -> None:
     partial = [f"q{q} 0 d{n} {truth(f'q{q}', f'd{n}')}\n" for q in range(8) for n in range(6)]
     (place / "partial.txt").write_text("".join(partial))
     who = {"corpus": "corpus", "judge": {"type": "simulated"}}

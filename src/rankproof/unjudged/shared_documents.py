@@ -144,9 +144,10 @@ class SharedDocuments:
         return WeightGap(gained, lost, most, least)
 
     def ndcg_gap(self, weight: Float, known: Float, levels: Levels, total: Float) -> WeightGap:
-        """The highest and lowest (known + Σ gain · (weight in a − weight in b))/IDCG over all grades.
+        """The highest and lowest (known + Σ gain · (weight in a − weight in b))/IDCG.
 
-        `weight` is that of each rank, `known` (Q,) the gap of the judged documents, `total` W.
+        Over all grades of the unjudged documents. `weight` is that of each rank, `known` (Q,) the
+        gap of the judged documents, `total` W of gains.py.
         """
         high, low = np.empty(len(known)), np.empty(len(known))
         kernels.map_ranges(
