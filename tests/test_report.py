@@ -74,7 +74,7 @@ def opened(demo: Demo, running: Browser) -> Iterator[Tab]:
 
 
 @pytest.mark.slow
-def test_the_demo_finds_five_things(demo: Demo) -> None:
+def test_the_demo_has_five_findings(demo: Demo) -> None:
     assert len(demo.findings) == 5
     for finding in demo.findings:
         assert finding.words.endswith(".")
@@ -82,7 +82,7 @@ def test_the_demo_finds_five_things(demo: Demo) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_says_the_same_to_the_last_digit_the_next_time(demo: Demo, tmp_path: Path) -> None:
+def test_the_demo_prints_the_same_digits_when_it_is_run_again(demo: Demo, tmp_path: Path) -> None:
     """In the same folder it is all there; in another only times may differ."""
     when = re.compile(rb"\d{4}-\d\d-\d\dT[\d:+]+")  # the golden set is exported again
     report = when.sub(b"", demo.report.read_bytes())
@@ -110,7 +110,7 @@ def test_the_demo_says_the_same_to_the_last_digit_the_next_time(demo: Demo, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["evaluation", "comparison", "gate", "audit"])
-def test_what_the_demo_leaves_is_made_again_to_the_last_bit(demo: Demo, name: str) -> None:
+def test_the_files_of_the_demo_are_reproduced_bit_by_bit(demo: Demo, name: str) -> None:
     found = rp.verify(demo.folder / "results" / f"{name}.json", [demo.folder])
     assert found.same
     assert found.unmade is None
@@ -118,14 +118,14 @@ def test_what_the_demo_leaves_is_made_again_to_the_last_bit(demo: Demo, name: st
 
 
 @pytest.mark.slow
-def test_the_demo_is_what_choose_says_of_its_corpus(demo: Demo) -> None:
+def test_the_demo_prints_what_choose_prints_for_its_corpus(demo: Demo) -> None:
     again = rp.choose(demo.folder / "corpus", judge="simulated")
     assert again.words() == demo.chosen.words()
     assert again.simulated
 
 
 @pytest.mark.slow
-def test_the_readme_quotes_what_the_demo_finds(demo: Demo) -> None:
+def test_the_readme_quotes_the_findings_of_the_demo(demo: Demo) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     told = re.findall(r"^\d\. \*\*(.+?)\.\*\*(.+?)(?=^\d\. \*\*|^$)", readme, re.S | re.M)
     assert [title for title, _ in told] == [finding.title for finding in demo.findings]
@@ -138,7 +138,7 @@ def test_the_readme_quotes_what_the_demo_finds(demo: Demo) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a limit of Unix")
-def test_a_demo_that_ran_out_of_room_leaves_whole_files_and_continues(
+def test_a_demo_on_a_full_disk_leaves_complete_files_and_continues(
     demo: Demo, tmp_path: Path
 ) -> None:
     folder = tmp_path / "demo"
@@ -190,7 +190,7 @@ def test_a_folder_that_was_deleted_from_the_demo_is_made_again(
     assert _names(folder) == _names(demo.folder)
 
 
-def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) -> None:
+def test_the_demo_does_not_touch_results_of_others(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "mine.json").write_text("{}")
     done = rankproof("demo", "--out", str(tmp_path))
@@ -202,7 +202,7 @@ def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "name", ["qrels.txt", "corpus/queries.jsonl", "corpus/sweep.yaml", "report.html"]
 )
-def test_the_demo_writes_over_nothing_that_is_not_its_own(tmp_path: Path, name: str) -> None:
+def test_the_demo_overwrites_no_file_of_others(tmp_path: Path, name: str) -> None:
     mine = tmp_path / name
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
@@ -236,7 +236,7 @@ class Checker(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_page_is_one_file_whose_links_lead_somewhere(demo: Demo) -> None:
+def test_the_page_is_one_file_whose_links_have_targets(demo: Demo) -> None:
     text = demo.report.read_text(encoding="utf-8")
     assert len(text.encode()) < 1_000_000
     page = Checker()
@@ -249,7 +249,7 @@ def test_the_page_is_one_file_whose_links_lead_somewhere(demo: Demo) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_opens_without_errors_and_asks_nobody(opened: Tab, demo: Demo) -> None:
+def test_the_page_opens_without_errors_and_without_requests(opened: Tab, demo: Demo) -> None:
     assert opened.errors == []
     asked = [url for url in opened.requests if not url.startswith("data:")]
     assert asked == [demo.report.as_uri()]
@@ -320,7 +320,7 @@ def test_tables_sort_and_filter_and_legends_switch(opened: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_marks_say_their_figures_to_the_keyboard(opened: Tab) -> None:
+def test_marks_of_charts_show_their_values_on_keyboard_focus(opened: Tab) -> None:
     point = opened.page.locator(".point.front").first
     point.focus()
     tip = opened.page.locator("#tip")
@@ -332,7 +332,7 @@ def test_marks_say_their_figures_to_the_keyboard(opened: Tab) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_nothing_runs_over_the_edge_in_light_or_dark(
+def test_nothing_overflows_the_page_in_light_or_dark(
     demo: Demo, running: Browser, width: int
 ) -> None:
     for dark, paper in ((True, "rgb(20, 23, 27)"), (False, "rgb(255, 255, 255)")):
@@ -347,7 +347,7 @@ def test_nothing_runs_over_the_edge_in_light_or_dark(
 
 
 @pytest.mark.slow
-def test_the_page_prints_with_all_that_is_folded(demo: Demo, running: Browser) -> None:
+def test_folded_parts_are_open_in_print(demo: Demo, running: Browser) -> None:
     with tab(running) as shown:
         shown.page.goto(demo.report.as_uri())
         shown.page.emulate_media(media="print")
@@ -477,7 +477,7 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
 
 
 @pytest.mark.slow
-def test_each_slider_asks_what_the_command_below_it_asks(
+def test_each_slider_chooses_what_the_command_below_it_chooses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: Browser
 ) -> None:
     """The command that the page shows, run as it stands: it names what the page names."""
@@ -519,7 +519,7 @@ def test_each_slider_asks_what_the_command_below_it_asks(
         *((12, Limits(budget=0)), (12, Limits(sla_ms=9, memory_mb=1))),
     ],
 )
-def test_a_choice_without_script_is_that_of_the_script(
+def test_the_choice_is_the_same_with_and_without_the_script(
     tmp_path: Path, running: Browser, count: int, limits: Limits
 ) -> None:
     """What Python wrote is what the script says at first, word for word; and it is what
@@ -545,7 +545,9 @@ def test_a_choice_without_script_is_that_of_the_script(
     assert still[1] == recommend(folder, **given).choices[-1].configuration
 
 
-def test_limits_that_nothing_keeps_say_what_comes_closest(tmp_path: Path, running: Browser) -> None:
+def test_limits_that_nothing_meets_name_the_closest_configuration(
+    tmp_path: Path, running: Browser
+) -> None:
     path, _ = write_report(swept(tmp_path / "s", 5))
     with tab(running) as opened:
         opened.page.goto(path.as_uri())
@@ -571,7 +573,7 @@ def test_a_sweep_of_hundreds_stays_below_a_megabyte(
     assert f"{left} more are not shown" in text
 
 
-def test_where_an_evaluation_comes_from_is_told_without_its_figures(tmp_path: Path) -> None:
+def test_the_provenance_of_an_evaluation_leaves_out_its_values(tmp_path: Path) -> None:
     """Those of every query are in the file that the page names."""
     queries = [f"q{i}" for i in range(3_000)]
     (tmp_path / "q.txt").write_text("".join(f"{q} 0 d 1\n" for q in queries))
@@ -585,7 +587,7 @@ def test_where_an_evaluation_comes_from_is_told_without_its_figures(tmp_path: Pa
     assert "q2999" not in text
 
 
-def test_a_large_page_is_made_again_only_where_that_makes_it_shorter(
+def test_a_large_page_is_rebuilt_only_if_that_makes_it_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -609,7 +611,7 @@ def test_a_large_page_is_made_again_only_where_that_makes_it_shorter(
     assert made == [400]
 
 
-def test_a_row_by_name_opens_the_page_in_place_of_the_choice(
+def test_a_named_configuration_opens_the_page_instead_of_the_choice(
     tmp_path: Path, running: Browser
 ) -> None:
     folder = swept(tmp_path / "s", 3)
@@ -647,7 +649,7 @@ def test_a_row_by_name_opens_the_page_in_place_of_the_choice(
     assert f"did you mean {name!r}?" in done.stderr.decode()
 
 
-def test_the_last_sweep_and_what_changed_are_told(tmp_path: Path) -> None:
+def test_the_page_compares_with_the_last_sweep(tmp_path: Path) -> None:
     folder = swept(tmp_path / "s", 7)
     swept(folder / "earlier", 8, count=10)
     text = write_report(folder)[0].read_text(encoding="utf-8")
@@ -657,7 +659,7 @@ def test_the_last_sweep_and_what_changed_are_told(tmp_path: Path) -> None:
     assert text.count('class="decision"') == 1
 
 
-def test_a_page_without_script_says_it_all(tmp_path: Path, running: Browser) -> None:
+def test_a_page_without_script_shows_everything(tmp_path: Path, running: Browser) -> None:
     path, _ = write_report(results(tmp_path / "r"))
     context = running.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -667,7 +669,7 @@ def test_a_page_without_script_says_it_all(tmp_path: Path, running: Browser) -> 
     context.close()
 
 
-def test_a_real_sweep_says_what_ceilings_says_and_what_the_last_one_said(
+def test_a_real_sweep_quotes_ceilings_and_the_last_sweep(
     tmp_path: Path,
 ) -> None:
     place = {"corpus": write_corpus(tmp_path / "corpus"), "modes": ["sparse"], "at": [5, 10]}
@@ -714,7 +716,7 @@ def test_gates_and_leaderboards_have_sections(tmp_path: Path) -> None:
         assert str(escape(sentence)) in text
 
 
-def test_a_question_without_a_value_is_none_on_which_two_configurations_differ(
+def test_configurations_do_not_differ_on_a_question_without_a_value(
     tmp_path: Path,
 ) -> None:
     """Where nothing is relevant RAnWG is undefined for both: their difference is NaN."""
@@ -741,7 +743,7 @@ def test_a_question_without_a_value_is_none_on_which_two_configurations_differ(
     assert asked[0] not in section
 
 
-def test_a_gate_whose_bounds_are_undefined_is_in_the_report(tmp_path: Path) -> None:
+def test_a_gate_with_undefined_bounds_has_a_section(tmp_path: Path) -> None:
     """All queries differ alike in a measure that has no end: there is no interval."""
     qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(8)}
     before = {q: {"r": 2.0, "n": 1.0, "m": 0.5} for q in qrels}
@@ -755,7 +757,7 @@ def test_a_gate_whose_bounds_are_undefined_is_in_the_report(tmp_path: Path) -> N
     assert "nan" not in text[text.index('id="gate-0"') :].partition("</section>")[0]
 
 
-def test_a_difference_that_is_undefined_is_a_dash_wherever_signs_are_written() -> None:
+def test_an_undefined_difference_is_a_dash_in_every_format() -> None:
     undefined = float("nan")
     assert signed(undefined) == signed(None, 1) == "–"
     column = Column("difference", "signed")
@@ -766,7 +768,7 @@ def test_a_difference_that_is_undefined_is_a_dash_wherever_signs_are_written() -
         assert "nan" not in written
 
 
-def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> None:
+def test_a_folder_without_results_and_a_broken_file_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no results in this folder"):
         write_report(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
@@ -792,7 +794,7 @@ def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_file_that_only_looks_like_results_is_left_out(
+def test_a_file_that_only_looks_like_results_is_skipped(
     tmp_path: Path, data: object, message: str
 ) -> None:
     (tmp_path / "odd.json").write_text(json.dumps(data))
@@ -805,7 +807,7 @@ def test_a_file_that_only_looks_like_results_is_left_out(
     assert message in broken[1]
 
 
-def test_without_jinja2_a_report_and_the_demo_say_what_to_install(tmp_path: Path) -> None:
+def test_without_jinja2_the_errors_say_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['jinja2'] = sys.modules['markupsafe'] = None; "
         "from rankproof.cli import run; run()"
@@ -867,7 +869,7 @@ def test_a_page_warns_of_unjudged_documents_and_distinguishes_long_names_of_runs
     assert [label[-5:] for label in labels] == [f"seed{n}" for n in range(4)]
 
 
-def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> None:
+def test_an_id_of_a_megabyte_is_scanned_once_for_right_to_left_letters() -> None:
     from rankproof.report.page_elements import mark_up_sentence
 
     word = "0" * 1_000_000
@@ -875,7 +877,7 @@ def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> Non
     assert mark_up_sentence(f"ש{':' * 1_000_000}") == f"<bdi>ש</bdi>{':' * 1_000_000}"
 
 
-def test_a_name_that_runs_backward_is_one_and_ends_before_the_colon() -> None:
+def test_a_right_to_left_name_is_isolated_without_the_colon_behind_it() -> None:
     """Word by word its words changed places, and the colon went to its other side."""
     from rankproof.report.page_elements import mark_up_sentence
 
@@ -884,7 +886,7 @@ def test_a_name_that_runs_backward_is_one_and_ends_before_the_colon() -> None:
 
 
 @pytest.mark.parametrize("letter", ["W", "8", "x", "模", "Ω"])
-def test_a_label_of_wide_letters_begins_inside_its_chart(
+def test_a_label_of_wide_letters_fits_its_chart(
     letter: str, tmp_path: Path, running: Browser
 ) -> None:
     folder = results(tmp_path, HOSTILE, letter * 60)

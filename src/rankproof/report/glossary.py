@@ -18,7 +18,7 @@ TERMS = {
     "95%": "Where the figure of all such queries lies, with 95% confidence.",
     "judged": "The share of the passages behind the figure that somebody judged. What nobody "
     "judged counts as not relevant.",
-    "alike": "Others that nothing tells apart from it, in quality, latency or cost.",
+    "alike": "Others of no significantly different quality, and of equal latency and cost.",
     "PROC": "The best that any order of the same candidates reaches.",
     "%PROC": "The figure in percent of PROC: what the order makes of its candidates.",
     "ordering headroom": "What a perfect order of the same candidates would add: for a reranker.",
