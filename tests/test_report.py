@@ -711,7 +711,7 @@ def test_gates_and_leaderboards_have_sections(tmp_path: Path) -> None:
     path, broken = write_report(tmp_path)
     text = path.read_text(encoding="utf-8")
     assert not broken
-    assert "RR: b leads with" in text
+    assert "RR over 40 queries: b is best" in text
     for sentence in found.sentences():
         assert str(escape(sentence)) in text
 
