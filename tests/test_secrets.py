@@ -102,7 +102,7 @@ def _known() -> None:
 
 @pytest.mark.usefixtures("_known")
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_secret_is_taken_out_in_every_shape(text: str) -> None:
+def test_a_secret_is_redacted_in_every_spelling(text: str) -> None:
     for shape in shapes(text):
         said = redact(f"the header was <{shape}> and that is wrong")
         assert not leaks(said.encode()), (shape, said)
@@ -111,7 +111,7 @@ def test_a_secret_is_taken_out_in_every_shape(text: str) -> None:
 
 
 @pytest.mark.usefixtures("_known")
-def test_other_words_stay_as_they_are() -> None:
+def test_other_words_are_not_changed() -> None:
     text = (
         "Which of the 3,000 keys… sky, proj-x (https://host/v1?page=2#top) was at 12:30? 0.125 *x*"
     )
@@ -119,32 +119,34 @@ def test_other_words_stay_as_they_are() -> None:
 
 
 @given(st.text(min_size=8, max_size=40).filter(lambda text: text.strip() == text))
-def test_nothing_of_a_secret_is_left_and_twice_is_once(text: str) -> None:
+def test_redacting_leaves_nothing_of_a_secret_and_redacting_again_changes_nothing(
+    text: str,
+) -> None:
     register_secret(text)
     for shape in (text, json.dumps(text), quote(text, safe=""), base64.b64encode(text.encode())):
-        said = redact(f"<{shape!s}>")
-        assert text not in said
-        assert redact(said) == said
+        redacted = redact(f"<{shape!s}>")
+        assert text not in redacted
+        assert redact(redacted) == redacted
 
 
-def test_a_word_of_a_megabyte_is_read_once() -> None:
+def test_a_word_of_a_megabyte_can_be_redacted() -> None:
     register_secret(KEY)
-    word = "☃" * 1_000_000  # looked at from each of its letters on, it would take hours
+    word = "☃" * 1_000_000  # a search from each of its letters would take hours
     assert remove_secrets(word) == word
     assert remove_secrets(f"{word}{KEY[:4]}***{KEY[-4:]}") == f"{word}…"
 
 
 @pytest.mark.parametrize("text", ["=?" + "key" * 300_000, "http://host/" + "?" * 1_000_000])
-def test_a_megabyte_of_what_begins_like_a_secret_is_read_once(text: str) -> None:
+def test_a_megabyte_that_begins_like_a_secret_can_be_redacted(text: str) -> None:
     assert redact(text) == text
 
 
-def test_pieces_of_a_secret_are_taken_out_in_one_pass() -> None:
+def test_pieces_of_a_secret_are_redacted_in_one_pass() -> None:
     register_secret(KEY)
     assert remove_secrets(f"{KEY[:12]} " * 100_000) == "… " * 100_000
 
 
-def test_of_a_value_every_text_is_redacted_and_numbers_are_left() -> None:
+def test_every_text_of_a_value_is_redacted_and_no_number() -> None:
     register_secret(KEY)
     vector = [0.5, 1.5]
     value = {"a": [KEY, {"b": f"x {KEY}"}], KEY: 1, "v": vector, "n": None, "t": (KEY, 1)}
@@ -163,19 +165,19 @@ def test_of_a_value_every_text_is_redacted_and_numbers_are_left() -> None:
         ("https://h/v1?sig=a%2Fb", "https://h/v1?sig=…"),
     ],
 )
-def test_an_address_is_shown_without_its_secrets_known_or_not(url: str, shown: str) -> None:
+def test_an_address_is_shown_without_known_and_unknown_secrets(url: str, shown: str) -> None:
     assert redact(url) == shown
     assert redact({"url": url}) == {"url": shown}
     assert redact_for_publication(url) == shown.split("?")[0].replace("…@", "")
 
 
-def test_what_is_published_names_no_folders() -> None:
+def test_published_text_names_no_folders() -> None:
     config = {"corpus": "/home/me/data/set", "own": Path("/home/me/x.yaml"), "model": "org/model"}
     expected = {"corpus": "set", "own": "x.yaml", "model": "org/model"}
     assert redact_for_publication(config) == manifest("test", config=config)["config"] == expected
 
 
-def test_the_password_of_a_connection_string_is_known_from_where_it_is_read(
+def test_the_password_of_a_connection_string_is_registered_when_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for text in (
@@ -198,9 +200,7 @@ def test_a_long_value_is_redacted_before_it_is_cut() -> None:
 
 
 @pytest.mark.parametrize("written", [KEY, "4f3c2b1a09f8e7d6c5b4a3f2e1d0c9b8"])
-def test_a_key_written_where_its_variable_belongs_is_not_shown(
-    written: str, tmp_path: Path
-) -> None:
+def test_a_key_in_place_of_its_variable_is_not_shown(written: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         JsonClient(Address("http://127.0.0.1:1", written))
     assert written not in str(raised.value)
@@ -211,13 +211,13 @@ def test_a_key_written_where_its_variable_belongs_is_not_shown(
         assert store.meta("config") == {"judge": {"key_env": "MY_KEY_2"}}
 
 
-def test_a_url_without_its_secret_is_not_asked() -> None:
+def test_no_request_is_sent_to_a_url_without_its_secret() -> None:
     with pytest.raises(InputError, match="which keeps no password"):
         JsonClient(Address(redact("http://127.0.0.1:1/v1?api-key=abc")))
 
 
 @pytest.mark.parametrize("field", ["url", "model", "key_env", "timeout_s", "headers", "api_key"])
-def test_a_configuration_that_is_refused_shows_no_secret(field: str) -> None:
+def test_the_error_of_a_refused_configuration_shows_no_secret(field: str) -> None:
     url = f"ftp://me:{quote(PASSWORD, safe='')}@h?token={QUERY}"
     judge = {"type": "llm", "url": url, "model": "m", field: url}
     with pytest.raises(InputError) as raised:
@@ -421,7 +421,7 @@ def viewed(folder: Path, store: str) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) -> None:
+def test_no_command_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) -> None:
     echo = Echo()
     said = {}
     with loopback(echo) as server:
@@ -451,7 +451,7 @@ def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["/embed", "/score", "/rewrite", "/chat", "/hits"])
-def test_no_refusal_shows_a_secret_that_the_server_echoes(place: str, tmp_path: Path) -> None:
+def test_no_error_shows_a_secret_that_the_server_echoes(place: str, tmp_path: Path) -> None:
     echo = Echo()
     echo.refuses = place
     with loopback(echo) as server:
@@ -466,7 +466,9 @@ def test_no_refusal_shows_a_secret_that_the_server_echoes(place: str, tmp_path: 
     assert not [path for path, data in written(tmp_path) if leaks(data)]
 
 
-def test_a_chat_shows_nobody_what_the_server_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chat_does_not_show_secrets_that_the_server_echoes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
     with loopback(Echo()) as server:
         chat = Chat("m", f"{server.url}/rewrite?sig={QUERY}", "MY_KEY")
@@ -476,24 +478,24 @@ def test_a_chat_shows_nobody_what_the_server_echoes(monkeypatch: pytest.MonkeyPa
         chat.close()
 
 
-def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
-    own = {
+def test_secret_settings_of_a_users_component_are_registered() -> None:
+    user_settings = {
         "url": "https://me:hunter2-own-0001@h.example/v1",
         "api_key": "own-key-0002-abcdef",
         "inner": [{"Password": "own-word-0003-abcdef", "auth-token": "own-token-0004-abcd"}],
         "tokenizer": "bert-base-uncased",
         "key_env": "OWN_KEY_NAME",
     }
-    ForeignSettings(type="mine:Index", **own)
-    said = remove_secrets(f"{own} {json.dumps(own)}")
+    ForeignSettings(type="mine:Index", **user_settings)
+    redacted = remove_secrets(f"{user_settings} {json.dumps(user_settings)}")
     for part in ("0001", "0002", "0003", "0004"):
-        assert part not in said
-    assert "bert-base-uncased" in said
-    assert "OWN_KEY_NAME" in said
+        assert part not in redacted
+    assert "bert-base-uncased" in redacted
+    assert "OWN_KEY_NAME" in redacted
 
 
-def test_a_picture_shows_no_secret() -> None:
-    """Whatever names a row or a title: a model may be called by its address."""
+def test_a_chart_shows_no_secret() -> None:
+    """A model may be named by its address, which then is the name of a row or a title."""
     register_secret("chart-key-0005-abcdef")
     rows = [Range("m chart-key-0005-abcdef", 1.0, 0.5, 2.0)]
     title = "https://me:chart-0006-abcdef@h.example/v1"
@@ -508,12 +510,12 @@ def test_the_parameters_of_a_judge_are_stored_without_its_key(tmp_path: Path) ->
     register_secret(KEY)
     with Store(tmp_path / "a.golden", create=True) as store:
         store.add_reply(replace(REPLY, parameters={"api_key": KEY, "level": 4}))
-        (kept,) = store.replies()
-    assert kept.parameters["level"] == 4
+        (reply,) = store.replies()
+    assert reply.parameters["level"] == 4
     assert not leaks(b"".join(path.read_bytes() for path in tmp_path.iterdir()))
 
 
-def test_settings_make_the_secrets_of_an_address_known() -> None:
+def test_settings_register_the_secrets_of_an_address() -> None:
     Endpoint(url=f"https://me:{quote(PASSWORD, safe='')}@h/v1?api-key={QUERY}", model="gpt-4o-x")
     assert redact(f"{PASSWORD} and {QUERY} for gpt-4o-x") == "… and … for gpt-4o-x"
     register_address("https://h/v1?deployment=gpt-4o-mini-2024", frozenset({"gpt-4o-mini-2024"}))
