@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rankproof.comparison.gate import Gate
     from rankproof.comparison.leaderboard import Leaderboard
     from rankproof.comparison.pairs import Comparison
+    from rankproof.comparison.verdict import Verdict
     from rankproof.data import read_qrels, read_run
     from rankproof.data.tables import Qrels, Run
     from rankproof.data.ties import TieGroups
@@ -66,6 +67,7 @@ HOME = {
     "commands.recommend": ("recommend",),
     "commands.sweep": ("sweep",),
     "comparison.pairs": ("Comparison",),
+    "comparison.verdict": ("Verdict",),
     "projects": ("Prepared",),
     "foundation.errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Evaluations", "MeanScore", "Policy", "QuerySet"),
@@ -125,6 +127,7 @@ __all__ = [
     "TieReport",
     "TieStatistics",
     "Unjudged",
+    "Verdict",
     "Verification",
     "__version__",
     "audit_logits",

@@ -35,8 +35,10 @@ _SHORT_CHOICES = 14  # letters of choices that fit beside an option's name
 _WIDEST_NAME = 26
 
 
-def _delivery(name: str, kind: Any, default: Any, help_text: str, option: Option) -> Argument:
-    return Argument(name, kind, default, help_text, "Output", False, False, None, option)
+def _delivery(
+    name: str, kind: Any, default: Any, help_text: str, option: Option, *, is_list: bool = False
+) -> Argument:
+    return Argument(name, kind, default, help_text, "Output", is_list, False, None, option)
 
 
 DELIVERY = (
@@ -52,6 +54,17 @@ DELIVERY = (
         "wide", bool, False, "Print every column whole, however narrow the terminal.", Option()
     ),
     _delivery("explain", bool, False, "Say what each value is and how it was made.", Option()),
+    _delivery(
+        "columns",
+        str,
+        None,
+        "Print these columns only, such as run,nDCG@10; --wide shows their names.",
+        Option(metavar="COLUMN,..."),
+        is_list=True,
+    ),
+    _delivery(
+        "caption", bool, False, "Add a sentence for a paper: measures, queries, policy.", Option()
+    ),
 )
 
 

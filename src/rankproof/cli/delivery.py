@@ -10,8 +10,8 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ from rankproof.commands.recording import (
     to_stored,
 )
 from rankproof.commands.registry import Command, Output
-from rankproof.foundation.errors import InputError
+from rankproof.foundation.errors import InputError, first_few
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
 from rankproof.foundation.lines import pending_paths
 from rankproof.foundation.phrasing import typed
 from rankproof.foundation.redaction import remove_secrets
 from rankproof.presentation.result import INPUTS, Presentation
+from rankproof.presentation.tables import Table
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class _Delivery:
     out: Path | None
     wide: bool
     explain: bool
+    columns: tuple[str, ...]
+    caption: bool
     files: Mapping[Output, Path]
 
     @classmethod
@@ -51,6 +54,8 @@ class _Delivery:
             out=values.get("out"),
             wide=bool(values.get("wide")),
             explain=bool(values.get("explain")),
+            columns=tuple(values.get("columns") or ()),
+            caption=bool(values.get("caption")),
             files={o: values[o.name] for o in command.outputs if values.get(o.name) is not None},
         )
 
@@ -189,8 +194,29 @@ def _print_result(
         terminal.wide = delivery.wide
         is_full = form == "csv" or delivery.wide
         tables = result.full_tables() if is_full else result.tables()
-        presentation = Presentation.assemble(result.kind, result.summary(), tables, result.charts())
+        summary = result.summary()
+        if delivery.columns:
+            tables = [_chosen_columns(result, delivery.columns)]
+        if delivery.caption and hasattr(result, "caption"):
+            summary = replace(summary, caption=result.caption())
+        presentation = Presentation.assemble(result.kind, summary, tables, result.charts())
         terminal.print_presentation(presentation, form, explain=delivery.explain)
+
+
+def _chosen_columns(result: Any, names: Sequence[str]) -> Table:
+    """Return the table that has these columns: the one that is shown, else the one with all."""
+    tables = [*result.tables(), *result.full_tables()]
+    for table in tables:
+        chosen: Table | None = table.named(names)
+        if chosen is not None:
+            return chosen
+    known = dict.fromkeys(column.name for table in tables for column in table.columns)
+    missing = next((name for name in names if name not in known), names[0])
+    raise InputError(
+        f"no column {missing!r}",
+        place="columns",
+        remedy=f"name some of one table: {first_few(list(known), 12)}",
+    )
 
 
 def _append_job_summary(text: str, inputs: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from rankproof.commands.options import (
     Qrels,
     Seed,
 )
-from rankproof.commands.registry import Output, Source, command
+from rankproof.commands.registry import Option, Output, Source, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,12 @@ def leaderboard(
     ],
     measures: Measures = DEFAULT_MEASURES,
     *,
+    baseline: Annotated[
+        str, Option(metavar="RUN"), "Compare every run with this one instead of the best."
+    ] = "",
+    letters: Annotated[
+        bool, "Mark by letters which runs each run is significantly better than."
+    ] = False,
     seed: Seed = 0,
     holes: Holes = None,
     **options: Unpack[EvaluationOptions],
@@ -70,4 +76,11 @@ def leaderboard(
             runs = _expand([os.fspath(path) for path in paths], {"qrels": qrels})
     inputs = EvaluationInputs.of("leaderboard", qrels, runs, measures, options)
     evaluations, view = inputs.evaluate(holes=holes)
-    return rank_evaluations(evaluations, seed=seed, groups=inputs.groups, view=view)
+    return rank_evaluations(
+        evaluations,
+        seed=seed,
+        baseline=baseline,
+        letters=letters,
+        groups=inputs.groups,
+        view=view,
+    )

@@ -24,9 +24,10 @@ from rankproof.comparison.verdict import AHEAD, BEHIND, REASONS, Verdict
 from rankproof.data.sources import is_file, is_folder, is_pipe
 from rankproof.evaluation import Evaluation
 from rankproof.evaluation.checks import merge_notes
+from rankproof.evaluation.presenting import evaluation_caption
 from rankproof.evaluation.query_set import query_set_notes
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError, first_few
+from rankproof.foundation.errors import InputError, first_few, shorten
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures import Measure, parse
 from rankproof.presentation.charts import Chart, Range, RangeChart
@@ -69,28 +70,34 @@ class Standing:
     group_last: Int
     above: Int  # runs that are significantly better
     below: Int
-    wins: Int  # queries on which it beats the best run, ties, and loses
+    wins: Int  # queries on which it beats the reference, ties, and loses
     ties: Int
     losses: Int
     judged: Float  # share of the top k that is judged; NaN: unknown
     queries: int  # that all runs average
     defined: int  # that some run averages
-    best: int  # index of the run that the others are compared with, one of those with rank 1
-    behind_best: tuple[Verdict | None, ...]  # on the best run against each; None for the best
+    best: int  # index of the first run with rank 1
+    reference: int  # index of the run that the others are compared with
+    verdicts: tuple[Verdict | None, ...]  # on the reference against each; None for itself
+    beats: tuple[tuple[int, ...], ...]  # of each run, those that it is significantly better than
 
     def is_worse(self, row: int) -> bool:
-        """True if the run is significantly worse than the best."""
-        verdict = self.behind_best[row]
+        """True if the run is significantly worse than the reference."""
+        verdict = self.verdicts[row]
         return verdict is not None and verdict.label == "ahead"
+
+    def is_different(self, row: int) -> bool:
+        """True if the run is significantly better or worse than the reference."""
+        verdict = self.verdicts[row]
+        return verdict is not None and verdict.label in ("ahead", "behind")
 
 
 _COLUMNS = (
     *("expected", "min", "max", "oblivious", "low", "high", "rank", "rank_low", "rank_high"),
     *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses", "judged"),
 )
-_ARRAYS = tuple(
-    n for n in Standing.__slots__ if n not in ("queries", "defined", "best", "behind_best")
-)
+_SCALARS = ("queries", "defined", "best", "reference", "verdicts", "beats")
+_ARRAYS = tuple(name for name in Standing.__slots__ if name not in _SCALARS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,6 +116,8 @@ class Leaderboard(Displayed):
     evaluations: tuple[Evaluation, ...]  # in the order of rank
     seed: int
     depends_on: frozenset[str]  # what some verdict depends on
+    baseline: str = ""  # that the others are compared with; "" is the best of each measure
+    letters: bool = False  # mark every significant difference by the letters of runs
     notes: tuple[str, ...] = ()
     grades: str = ""  # those that unjudged documents could have, if worst cases were computed
 
@@ -186,7 +195,7 @@ class Leaderboard(Displayed):
         if len(leaders) > 1:
             return f"{over}: {first_few(leaders)} share the lead with {s.expected[s.best]:.4f}."
         others = [row for row in range(len(self.runs)) if row != s.best]
-        rivals = [self.runs[row] for row in others if not s.is_worse(row)]
+        rivals = [self.runs[row] for row in others if row not in s.beats[s.best]]
         if not rivals:
             return f"{over}: {leaders[0]} is best, significantly ahead of all others."
         if len(rivals) == len(others):
@@ -195,11 +204,18 @@ class Leaderboard(Displayed):
 
     def _mark_note(self) -> list[str]:
         """Return what the mark means, if some runs carry it."""
-        marked = [s.is_worse(row) for s in self.measures.values() for row in range(len(self.runs))]
+        rows = range(len(self.runs))
+        marked = [s.is_different(row) for s in self.measures.values() for row in rows]
         if not any(marked):
             return []
+        if self.letters:
+            return [
+                "Letters: significantly better than the runs with these letters, p < .05 over all "
+                "comparisons together."
+            ]
         of = "" if len(self.measures) == 1 else " of the column"
-        return [f"{_MARK} worse than the best{of}, p < .05 over all comparisons together."]
+        claim = f"different from {self.baseline}" if self.baseline else f"worse than the best{of}"
+        return [f"{_MARK} significantly {claim}, p < .05 over all comparisons together."]
 
     def _tie_note(self) -> list[str]:
         """Return which ranks the order of ties as listed would change."""
@@ -208,6 +224,10 @@ class Leaderboard(Displayed):
         if not changed:
             return []
         return [f"As listed, ties would give {plural(changed, 'run')} another rank."]
+
+    def caption(self) -> str:
+        """One sentence for a paper: measures, queries, policy, test, software."""
+        return f"{evaluation_caption(self.evaluations)} {_CAPTION}"
 
     # ------------------------------------------------------------------------------ tables
 
@@ -235,18 +255,20 @@ class Leaderboard(Displayed):
             Column("#"),
             Column("run", "text", folds=True),
             Column(str(measure)),
-            Column("behind best (95% CI)", "text"),
+            Column(f"against {self.baseline} (95% CI)", "text")
+            if self.baseline
+            else Column("behind best (95% CI)", "text"),
             Column("won/tied/lost", "text", drop=1),
         ]
         rows: list[list[Cell]] = [
             [
                 int(s.rank[row]),
-                name,
-                Marked(float(s.expected[row]), bool(s.rank[row] == 1)),
-                _distance(s, row),
-                "" if row == s.best else f"{s.wins[row]}/{s.ties[row]}/{s.losses[row]}",
+                self._labels()[row],
+                self._marked(s, row) if self.letters else self._unmarked(s, row),
+                _distance(s, row, signed_values=bool(self.baseline)),
+                "" if row == s.reference else f"{s.wins[row]}/{s.ties[row]}/{s.losses[row]}",
             ]
-            for row, name in enumerate(self.runs)
+            for row in range(len(self.runs))
         ]
         return Table(columns, rows)
 
@@ -254,11 +276,27 @@ class Leaderboard(Displayed):
         """Return the means on all measures, marked where a run is worse than the best."""
         first = next(iter(self.measures.values()))
         columns = [Column("#"), Column("run", "text", folds=True)]
-        cells: list[list[Cell]] = [first.rank.tolist(), list(self.runs)]
+        cells: list[list[Cell]] = [first.rank.tolist(), self._labels()]
         for number, (measure, s) in enumerate(self.measures.items()):
             columns.append(Column(str(measure), drop=max(0, number - _MEASURES_SHOWN + 1)))
-            cells.append([_marked(s, row) for row in range(len(self.runs))])
+            cells.append([self._marked(s, row) for row in range(len(self.runs))])
         return Table(columns, list(zip(*cells, strict=True)))
+
+    def _labels(self) -> list[Cell]:
+        """Return the names of the runs, with their letters if letters mark differences."""
+        if not self.letters:
+            return list(self.runs)
+        return [f"{name} ({_letter(row)})" for row, name in enumerate(self.runs)]
+
+    def _unmarked(self, s: Standing, row: int) -> Marked:
+        return Marked(float(s.expected[row]), bool(s.rank[row] == 1))
+
+    def _marked(self, s: Standing, row: int) -> Marked:
+        """Return a run's mean, bold for the best, with its marks of significance."""
+        mark = _MARK if s.is_different(row) else ""
+        if self.letters:
+            mark = "".join(f" {_letter(other)}" for other in sorted(s.beats[row]))
+        return Marked(float(s.expected[row]), bool(s.rank[row] == 1), mark)
 
     def to_polars(self) -> pl.DataFrame:
         """Every value of every run as a polars frame."""
@@ -295,6 +333,7 @@ class Leaderboard(Displayed):
         return charts
 
 
+_CAPTION = "Significance: p < .05 over all pairs and measures together (max-T of bootstrap-t)."
 _METHOD = (
     "behind best: mean difference over the queries that both runs average; the 95% CI holds "
     "together for all pairs and measures of the call.",
@@ -302,13 +341,26 @@ _METHOD = (
 )
 
 
-def _distance(s: Standing, row: int) -> str:
-    """Return how far a run is behind the best, with the interval and the mark."""
-    verdict = s.behind_best[row]
+def _letter(row: int) -> str:
+    """Return a, b, …, z, aa, ab, …
+
+    >>> _letter(0), _letter(25), _letter(26)
+    ('a', 'z', 'aa')
+    """
+    return (_letter(row // 26 - 1) if row > 25 else "") + chr(ord("a") + row % 26)
+
+
+def _distance(s: Standing, row: int, *, signed_values: bool) -> str:
+    """Return how far a run is from the reference, with the interval and the mark."""
+    verdict = s.verdicts[row]
     if verdict is None:
         return ""
     ends = verdict.family_ci or verdict.bound
-    mark = _MARK if s.is_worse(row) else ""
+    mark = _MARK if s.is_different(row) else ""
+    if signed_values:
+        reverse = verdict.reversed()
+        span_text = "" if ends is None else f" ({signed(-ends[1])} to {signed(-ends[0])})"
+        return f"{signed(reverse.estimate)}{span_text}{mark}"
     if ends is None:
         return f"{amount(abs(verdict.estimate))}{mark}"
     sign = 1 if verdict.estimate >= 0 else -1
@@ -317,16 +369,10 @@ def _distance(s: Standing, row: int) -> str:
     return f"{abs(verdict.estimate):.4f} ({text}){mark}"
 
 
-def _marked(s: Standing, row: int) -> Marked:
-    """Return a run's mean, bold for the best, with a mark if it is significantly worse."""
-    mark = _MARK if s.is_worse(row) else ""
-    return Marked(float(s.expected[row]), bool(s.rank[row] == 1), mark)
-
-
 def _run_values(s: Standing, row: int) -> dict[str, Any]:
     """Return the values of one run as JSON has them."""
     values = {name: getattr(s, name)[row].item() for name in _ARRAYS}
-    verdict = s.behind_best[row]
+    verdict = s.verdicts[row]
     return dict(
         plain(
             {
@@ -382,6 +428,8 @@ def rank_evaluations(
     evaluations: Sequence[Evaluation],
     *,
     seed: int = 0,
+    baseline: str = "",
+    letters: bool = False,
     groups: Mapping[str, int] | None = None,
     view: WorstCases | None = None,
 ) -> Leaderboard:
@@ -393,10 +441,18 @@ def rank_evaluations(
     if len(evaluations) < 2:
         raise InputError("one run makes no leaderboard", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
+    names = tuple(evaluation.name for evaluation in evaluations)
+    if baseline and baseline not in names:
+        raise InputError(
+            f"no run is called {shorten(baseline)}",
+            place="baseline",
+            remedy=f"name one of {first_few(list(names))}",
+        )
+    reference = names.index(baseline) if baseline else None
     first, second = np.triu_indices(len(evaluations), 1)
     tests = Tests(seed=seed, p_values=False, ties=False)
     figures, _ = difference_columns(evaluations, first, second, tests, groups=groups, view=view)
-    pairs = Pairs(tuple(e.name for e in evaluations), measures, first, second, figures)
+    pairs = Pairs(names, measures, first, second, figures)
     standings = {}
     for m, measure in enumerate(measures):
         values = aligned(evaluations, measure)
@@ -405,7 +461,7 @@ def rank_evaluations(
         queries = pl.concat([e.queries for e in evaluations]).unique().sort()
         group_of = number_groups(queries.filter(pl.Series(is_shared)), groups)
         shared = {name: column[:, is_shared] for name, column in values.items()}
-        standing = _standing(shared, measure, group_of, seed)
+        standing = _standing(shared, measure, group_of, seed=seed, reference=reference)
         defined = int((~np.isnan(values["expected"])).any(axis=0).sum())
         judged = np.array([e.judged.get(measure, math.nan) for e in evaluations])
         standings[measure] = _with_verdicts(
@@ -421,6 +477,8 @@ def rank_evaluations(
         depends_on=frozenset(n for at, n in enumerate(REASONS) if (bits >> at & 1).any()),
         notes=tuple(f"{m}: less is better." for m in measures if m.sign < 0),
         grades="" if view is None else view.grades(measures),
+        baseline=baseline,
+        letters=letters,
     )
 
 
@@ -434,7 +492,12 @@ def _check_shared(is_shared: Bool, measure: Measure) -> None:
 
 
 def _standing(
-    values: dict[str, Float], measure: Measure, groups: Groups | None, seed: int
+    values: dict[str, Float],
+    measure: Measure,
+    groups: Groups | None,
+    *,
+    seed: int,
+    reference: int | None,
 ) -> Standing:
     """Return the values of all runs over the queries that they share, without verdicts."""
     queries = values["expected"].shape[1]
@@ -447,7 +510,8 @@ def _standing(
     rank = ranks_of(sign * means["expected"])
     rank_low, rank_high = rank_intervals(sign * values["expected"], groups, seed)
     best = int(np.argmin(rank))
-    lead = sign * (values["expected"] - values["expected"][best])
+    reference = best if reference is None else reference
+    lead = sign * (values["expected"] - values["expected"][reference])
     none = np.zeros(len(rank), np.int64)
     return Standing(
         **means,
@@ -468,7 +532,9 @@ def _standing(
         queries=queries,
         defined=queries,
         best=best,
-        behind_best=(None,) * len(rank),
+        reference=reference,
+        verdicts=(None,) * len(rank),
+        beats=((),) * len(rank),
     )
 
 
@@ -482,9 +548,10 @@ def _with_verdicts(s: Standing, pairs: Pairs, m: int) -> Standing:
     is_better[pairs.second[behind], pairs.first[behind]] = True
     is_different = is_better | is_better.T
     verdicts: list[Verdict | None] = [None] * runs
-    for row in np.flatnonzero((pairs.first == s.best) | (pairs.second == s.best)).tolist():
+    of_reference = (pairs.first == s.reference) | (pairs.second == s.reference)
+    for row in np.flatnonzero(of_reference).tolist():
         verdict = pairs.verdict(row, m)
-        if pairs.first[row] == s.best:
+        if pairs.first[row] == s.reference:
             verdicts[int(pairs.second[row])] = verdict
         else:
             verdicts[int(pairs.first[row])] = verdict.reversed()
@@ -494,13 +561,22 @@ def _with_verdicts(s: Standing, pairs: Pairs, m: int) -> Standing:
         group_last=np.where(is_different, 0, s.rank).max(axis=1),
         above=is_better.sum(axis=0),
         below=is_better.sum(axis=1),
-        behind_best=tuple(verdicts),
+        verdicts=tuple(verdicts),
+        beats=tuple(tuple(np.flatnonzero(is_better[run]).tolist()) for run in range(runs)),
     )
 
 
 def _reordered(s: Standing, by_rank: Int) -> Standing:
     """Return the values with the runs in another order."""
     columns = {name: getattr(s, name)[by_rank] for name in _ARRAYS}
-    verdicts = tuple(s.behind_best[row] for row in by_rank.tolist())
-    best = int(np.flatnonzero(by_rank == s.best)[0])
-    return replace(s, **columns, best=best, behind_best=verdicts)
+    new_row = np.argsort(by_rank)
+    return replace(
+        s,
+        **columns,
+        best=int(new_row[s.best]),
+        reference=int(new_row[s.reference]),
+        verdicts=tuple(s.verdicts[row] for row in by_rank.tolist()),
+        beats=tuple(
+            tuple(int(new_row[other]) for other in s.beats[row]) for row in by_rank.tolist()
+        ),
+    )

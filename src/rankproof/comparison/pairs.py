@@ -25,6 +25,7 @@ from rankproof.comparison.pair_tables import (
 from rankproof.comparison.verdict import Verdict
 from rankproof.evaluation import Evaluation
 from rankproof.evaluation.checks import merge_notes
+from rankproof.evaluation.presenting import evaluation_caption
 from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.phrasing import plural
@@ -204,6 +205,10 @@ class Comparison(Displayed):
     def summary(self) -> Summary:
         """Describe one pair, or the best of several runs."""
         return comparison_summary(self)
+
+    def caption(self) -> str:
+        """One sentence for a paper: measures, queries, policy, judged share, software."""
+        return evaluation_caption(self.evaluations)
 
     def tables(self) -> list[Table]:
         """Two runs in one table; of more, a matrix for each measure."""

@@ -16,7 +16,6 @@ import polars as pl
 from rankproof.data.tables import Qrels, Run, ids_of
 from rankproof.data.ties import Pool, Ranking, TieGroups, pool_of, rank_run, tie_groups
 from rankproof.evaluation.policy import Policy
-from rankproof.evaluation.query_set import no_queries
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures import Measure, Outcomes
@@ -27,8 +26,8 @@ class MatchedJudgments:
     """A ranked run, and the row of each judged document in it."""
 
     queries: Any  # (Q,) ids, in polars or in the compiled reader
-    missing_queries: pl.Series  # judged, but not in the run
-    unjudged_queries: pl.Series  # in the run, without judgments
+    missing_queries: Any  # ids that are judged, but not in the run
+    unjudged_queries: Any  # ids in the run, without judgments
     ranking: Ranking
     listed: Int  # (Q,) the ranking's index of each query, or −1
     query: Int  # (P,) of each judgment, ascending
@@ -76,12 +75,8 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
     listed = match_queries(qrels, run)
     is_missing = listed < 0
     missing = int(is_missing.sum())
-    missing_queries = qrels.queries.filter(pl.Series(is_missing)) if missing else no_queries()
-    unjudged_queries = no_queries()
-    if len(run.start) - 1 > len(listed) - missing:
-        has_judgments = np.zeros(len(run.start) - 1, np.bool_)
-        has_judgments[listed[~is_missing]] = True
-        unjudged_queries = run.queries.filter(pl.Series(~has_judgments))
+    has_judgments = np.zeros(len(run.start) - 1, np.bool_)
+    has_judgments[listed[~is_missing]] = True
     pool = _full_pool(qrels)
     query, queries, grade = pool.query, ids_of(qrels, "queries"), qrels.grade
     doc = ids_of(run, "doc")
@@ -108,8 +103,8 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
         pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
     return MatchedJudgments(
         queries=queries,
-        missing_queries=missing_queries,
-        unjudged_queries=unjudged_queries,
+        missing_queries=ids_of(qrels, "queries").gather(np.flatnonzero(is_missing)),
+        unjudged_queries=ids_of(run, "queries").gather(np.flatnonzero(~has_judgments)),
         ranking=ranking,
         listed=listed,
         query=query,

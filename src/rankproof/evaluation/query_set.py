@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from rankproof.foundation import kernels
+from rankproof.foundation.arrays import Bool, Int
 from rankproof.foundation.phrasing import plural
 
 EXAMPLES = 10  # ids of each set in JSON
@@ -37,48 +40,99 @@ class QuerySet:
     (['q1', 'q2'], ['q2'])
     """
 
-    averaged: pl.Series  # ids of the queries that the mean is over
-    missing: pl.Series  # judged, but not in the run
-    undefined: pl.Series  # the measure has no value
-    excluded: pl.Series  # the measure has a value, which the policy does not count
-    unjudged: pl.Series  # in the run, without judgments
-    tied: pl.Series  # averaged, with a tie among the listed documents
-    exclusion: str = ""  # why the excluded queries are
+    ids: kernels.Ids  # (Q,) evaluated queries
+    is_averaged: Bool  # (Q,)
+    has_value: Bool  # (Q,) the measure is defined
+    is_tied: Bool  # (Q,) some listed documents tie
+    missing_ids: kernels.Ids  # judged, but not in the run
+    unjudged_ids: kernels.Ids  # in the run, without judgments
+    exclusion: str = ""  # why a value is not counted
     missing_count_zero: bool = True  # else they are skipped
+
+    @property
+    def averaged(self) -> pl.Series:
+        """The queries that the mean is over."""
+        return self._column("averaged")
+
+    @property
+    def missing(self) -> pl.Series:
+        """Judged queries that the run lacks."""
+        return self._column("missing")
+
+    @property
+    def undefined(self) -> pl.Series:
+        """Queries for which the measure has no value."""
+        return self._column("undefined")
+
+    @property
+    def excluded(self) -> pl.Series:
+        """Queries with a value that the policy does not count."""
+        return self._column("excluded")
+
+    @property
+    def unjudged(self) -> pl.Series:
+        """Queries of the run without judgments."""
+        return self._column("unjudged")
+
+    @property
+    def tied(self) -> pl.Series:
+        """Averaged queries with a tie among the listed documents."""
+        return self._column("tied")
 
     def counts(self) -> dict[str, int]:
         """Return the number of queries in each set, by its name."""
-        return {name: len(getattr(self, name)) for name in SETS}
+        return {name: len(self._rows(name)) for name in SETS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts, and up to ten ids of each set, as JSON has them."""
-        data: dict[str, Any] = {
-            name: {
-                "count": len(getattr(self, name)),
-                "queries": getattr(self, name).head(EXAMPLES).to_list(),
+        data: dict[str, Any] = {}
+        for name in SETS:
+            rows = self._rows(name)
+            examples = self._owner(name).gather(rows[:EXAMPLES])
+            data[name] = {
+                "count": len(rows),
+                "queries": [examples[at] for at in range(len(examples))],
             }
-            for name in SETS
-        }
-        if len(self.excluded):
+        if data["excluded"]["count"]:
             data["excluded"]["reason"] = self.exclusion
         return data
+
+    def _owner(self, name: str) -> Any:
+        """Return the ids that the rows of a set belong to."""
+        return {"missing": self.missing_ids, "unjudged": self.unjudged_ids}.get(name, self.ids)
+
+    def _rows(self, name: str) -> Int:
+        """Return the rows of a set among the ids that it belongs to."""
+        if name in ("missing", "unjudged"):
+            return np.arange(len(self._owner(name)))
+        masks = {
+            "averaged": self.is_averaged,
+            "undefined": ~self.has_value,
+            "excluded": self.has_value & ~self.is_averaged,
+            "tied": self.is_averaged & self.is_tied,
+        }
+        return np.flatnonzero(masks[name])
+
+    def _column(self, name: str) -> pl.Series:
+        return kernels.as_polars(self._owner(name).gather(self._rows(name)), "query")
 
     def notes(self) -> list[str]:
         """Return a clause for each set that is not empty and changes how the mean is read."""
         clauses = []
-        if len(self.missing):
+        count = self.counts()
+        if count["missing"]:
             effect = "count 0" if self.missing_count_zero else "are skipped"
-            judged = plural(len(self.missing), "judged query is", "judged queries are")
+            judged = plural(count["missing"], "judged query is", "judged queries are")
             clauses.append(f"{judged} missing from the run; missing queries {effect}")
-        if len(self.undefined):
+        if count["undefined"]:
             clauses.append(
                 f"{plural(len(self.undefined), 'query has', 'queries have')} no value and "
-                f"{'is' if len(self.undefined) == 1 else 'are'} skipped"
+                f"{'is' if count['undefined'] == 1 else 'are'} skipped"
             )
-        if len(self.excluded):
-            clauses.append(f"{plural(len(self.excluded), 'query')} skipped: {self.exclusion}")
-        if len(self.unjudged):
-            own = plural(len(self.unjudged), "query of the run has", "queries of the run have")
+        if count["excluded"]:
+            clauses.append(f"{plural(count['excluded'], 'query')} skipped: {self.exclusion}")
+        if count["unjudged"]:
+            own = plural(count["unjudged"], "query of the run has", "queries of the run have")
             clauses.append(f"{own} no judgments")
         return clauses
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from rankproof.data.tables import as_series, ids_of
+from rankproof.data.tables import Later, as_series, ids_of
 from rankproof.data.ties import TieGroups
 from rankproof.evaluation.checks import ScoreProfile
 from rankproof.evaluation.id_profile import IdProfile
@@ -74,7 +74,11 @@ class MeanScore:
         return values
 
 
-@as_series(queries="query")
+def _no_queries() -> Any:
+    return Later(no_queries)
+
+
+@as_series(queries="query", missing_queries="query", unjudged_queries="query")
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Displayed):
     """The scores of one run; `evaluation["nDCG@10"].expected`.
@@ -91,8 +95,8 @@ class Evaluation(Displayed):
     outcomes: dict[Measure, Outcomes]
     policy: Policy
     dtype: str  # in which the scores were compared
-    missing_queries: pl.Series = field(default_factory=no_queries)  # judged, but not in the run
-    unjudged_queries: pl.Series = field(default_factory=no_queries)  # in the run, without judgments
+    missing_queries: pl.Series = field(default_factory=_no_queries)  # judged, not in the run
+    unjudged_queries: pl.Series = field(default_factory=_no_queries)  # without judgments
     is_tied: Bool | None = None  # (Q,) the list has a tie group of two or more; None: none has
     notes: tuple[str, ...] = ()
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
@@ -121,12 +125,12 @@ class Evaluation(Displayed):
     @property
     def missing(self) -> int:
         """The number of judged queries that the run lacks."""
-        return len(self.missing_queries)
+        return len(ids_of(self, "missing_queries"))
 
     @property
     def unjudged(self) -> int:
         """The number of queries of the run that have no judgments."""
-        return len(self.unjudged_queries)
+        return len(ids_of(self, "unjudged_queries"))
 
     @property
     def tied(self) -> int:
@@ -146,12 +150,12 @@ class Evaluation(Displayed):
         is_tied = np.zeros(len(has_value), np.bool_) if self.is_tied is None else self.is_tied
         listed = "listed " if self.policy.candidates_only else ""
         return QuerySet(
-            averaged=self.queries.filter(pl.Series(is_averaged)),
-            missing=self.missing_queries,
-            undefined=self.queries.filter(pl.Series(~has_value)),
-            excluded=self.queries.filter(pl.Series(has_value & ~is_averaged)),
-            unjudged=self.unjudged_queries,
-            tied=self.queries.filter(pl.Series(is_averaged & is_tied)),
+            ids=ids_of(self, "queries"),
+            is_averaged=is_averaged,
+            has_value=has_value,
+            is_tied=is_tied,
+            missing_ids=ids_of(self, "missing_queries"),
+            unjudged_ids=ids_of(self, "unjudged_queries"),
             exclusion=f"no {listed}document is relevant",
             missing_count_zero=self.policy.missing == "zero",
         )

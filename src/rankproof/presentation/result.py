@@ -32,6 +32,7 @@ class Summary:
     notes: Sequence[str] = field(default=())  # that apply to this result, the weightiest first
     next_step: str = ""  # a command that can be pasted
     details: Sequence[str] = field(default=())  # definitions, policy, method; shown by --explain
+    caption: str = ""  # one sentence for a paper; shown by --caption
 
     @classmethod
     def of(

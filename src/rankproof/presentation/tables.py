@@ -99,6 +99,13 @@ class Table:
             rows=[[row[at] for at in positions] for row in self.rows],
         )
 
+    def named(self, names: Sequence[str]) -> Table | None:
+        """Return the table with the columns of these names, in order; None if one is missing."""
+        positions = {column.name: at for at, column in enumerate(self.columns)}
+        if any(name not in positions for name in names):
+            return None
+        return self.only([positions[name] for name in names])
+
     def shortened(self, limit: int) -> Table:
         """Return at most `limit` rows, with a note that says how many there were."""
         if len(self.rows) <= limit:

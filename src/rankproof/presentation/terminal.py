@@ -58,7 +58,7 @@ def _write(presentation: Presentation, console: Console, width: int, explain: bo
     if summary.answer:
         blocks.append(partial(_write_lines, summary.answer.splitlines(), console, width))
     blocks += [partial(_write_table, table, console, width) for table in presentation.tables]
-    last_lines = list(filter(None, summary.notes))
+    last_lines = list(filter(None, [summary.caption, *summary.notes]))
     if summary.next_step:
         last_lines.append(f"Next: {summary.next_step}")
     if last_lines:

@@ -19,7 +19,8 @@ from rankproof.presentation.tables import Cell, Column, Marked, Table, unmarked
 def to_csv(presentation: Presentation) -> str:
     """Return the tables as CSV; the header is the first line, sentences are comments below."""
     summary = presentation.summary
-    comments = _csv_comments([*summary.answer.splitlines(), *_lines_after(summary)])
+    caption = [summary.caption] if summary.caption else []
+    comments = _csv_comments([*summary.answer.splitlines(), *caption, *_lines_after(summary)])
     # An empty line after the last table would be a row to some readers.
     return "\n".join(filter(None, [_join(map(csv_table, presentation.tables)), comments]))
 
@@ -29,7 +30,8 @@ def to_markdown(presentation: Presentation) -> str:
     summary = presentation.summary
     answer = escape_markdown(escape_controls(summary.answer))
     tables = map(markdown_table, presentation.tables)
-    return _join([answer, *tables, _markdown_lines(_lines_after(summary))])
+    caption = f"*{escape_markdown(summary.caption)}*" if summary.caption else ""
+    return _join([answer, *tables, caption, _markdown_lines(_lines_after(summary))])
 
 
 def to_latex(presentation: Presentation) -> str:
@@ -38,7 +40,12 @@ def to_latex(presentation: Presentation) -> str:
     if tables:
         tables[-1] = replace(tables[-1], notes=[*tables[-1].notes, *filter(None, summary.notes)])
     comments = "\n".join(f"% {escape_controls(line)}" for line in summary.answer.splitlines())
-    return _join([comments, *map(latex_table, tables)])
+    written = list(map(latex_table, tables))
+    if summary.caption:
+        caption = _escape_latex(escape_controls(summary.caption))
+        table = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}"]
+        written = ["\n".join([*table, *written, r"\end{table}"])]
+    return _join([comments, *written])
 
 
 def _join(parts: Iterable[str]) -> str:

@@ -45,6 +45,8 @@ def attach_judged(evaluation: Evaluation, measures: Sequence[Measure]) -> Evalua
     """
     return replace(
         evaluation,
+        missing_queries=ids_of(evaluation, "missing_queries"),
+        unjudged_queries=ids_of(evaluation, "unjudged_queries"),
         queries=ids_of(evaluation, "queries"),  # unread: `replace` would load the ids
         outcomes={m: evaluation.outcomes[m] for m in measures},
         judged={m: evaluation.answered_share(judged_at(m)) for m in measures},
