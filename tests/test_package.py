@@ -22,7 +22,8 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 def test_the_public_names_are_these() -> None:
     measures = "AP ERR F1 Harm Hit Hits Judged NRecall4 NRecall5 P P4 R RAnWG RBP RR Rprec Success"
     measures += " AP11 GMAP IPrec NumRel NumRelRet NumRet RBPResidual SetAP SetF SetP SetR infAP"
-    nouns = "Audit Comparison Evaluation Measure Outcomes Qrels QuerySet Run MeanScore Verdict TieGroups TieStatistics"
+    nouns = "Audit Comparison Evaluation MeanScore Measure Outcomes Qrels QuerySet Run TieGroups"
+    nouns += " TieStatistics Verdict"
     boards = "Gate gate Leaderboard leaderboard"
     whole = "ties TieReport Evaluations Policy Prepared init Chosen choose Health doctor"
     whole += " parts ComponentList search SearchResult ceilings diagnose recommend sweep"
