@@ -62,7 +62,7 @@ def _stem(path: str) -> str:
 
 
 def _split_name(text: str) -> tuple[str | None, str]:
-    """`NAME=path` → both; a path that exists is one, whatever it contains."""
+    """Split `NAME=path` into both; the name is None if the whole text is a path that exists."""
     name, equals, path = text.partition("=")
     if equals and name and "/" not in name and not Path(text).exists():
         return name, path
@@ -72,7 +72,7 @@ def _split_name(text: str) -> tuple[str | None, str]:
 def input_roles(
     command: Command, arguments: Mapping[str, Any], *, digested: bool = False
 ) -> dict[str, str]:
-    """Every file that the arguments name, by its role; with `digested` those of the manifest."""
+    """Every file that the arguments name, by its role; with `digested` only those in a manifest."""
     roles: dict[str, str] = {}
     for argument in source_arguments(command):
         value = arguments.get(argument.name)
@@ -80,7 +80,8 @@ def input_roles(
         if value is None or (digested and not argument.source.digested):
             continue
         if not argument.source.is_named:
-            roles |= {f"{argument.source.role} {at}": os.fspath(p) for at, p in enumerate(value)}
+            paths = enumerate(map(os.fspath, value))
+            roles |= {f"{argument.source.role} {number}": path for number, path in paths}
         elif isinstance(value, Mapping):
             roles |= {_role(argument, name): os.fspath(path) for name, path in value.items()}
         else:
@@ -89,7 +90,7 @@ def input_roles(
 
 
 def _role(argument: Argument, name: str | None = None) -> str:
-    """A run's role is its name; other files of which there are several begin with their role."""
+    """The role of a file: a run's is its name, that of one of several files begins with theirs."""
     from rankproof.foundation.manifest import role_of
 
     assert argument.source is not None
@@ -104,8 +105,7 @@ def make_manifest(
 ) -> dict[str, Any]:
     """The manifest of a result that `command` returned for these arguments.
 
-    `record` is what the command learned while it worked and a repeated call needs, such as the
-    replies of a judge.
+    `record` is what a repeated call needs besides the arguments, such as the replies of a judge.
     """
     from rankproof.foundation.manifest import manifest
 
@@ -189,7 +189,7 @@ def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[st
 
 
 def _split_role(text: str, paths: Mapping[str, Path]) -> tuple[str, str]:
-    """A role, and the "::row" that follows it."""
+    """Split a recorded file into its role and the "::row" that may follow it."""
     if text in paths:
         return text, ""
     role, mark, row = text.partition(ROW)
@@ -197,7 +197,10 @@ def _split_role(text: str, paths: Mapping[str, Path]) -> tuple[str, str]:
 
 
 def _under_name(path: Path, name: str, folder: Path) -> str:
-    """The path of a file under the name that it had: results name runs after their files."""
+    """The path of a file under the name that it had, by a link in `folder` if necessary.
+
+    Results name runs after their files, so a renamed file would give another result.
+    """
     name = "-" if name == "<stdin>" else Path(name).name
     if path.name == name:
         return str(path)
