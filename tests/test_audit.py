@@ -236,7 +236,7 @@ def test_queries_without_judgments_are_skipped_and_counted() -> None:
         document_ids=DOCUMENT_IDS,
     )
     assert result.readings[0].ties.queries == 20
-    assert "5 of 25 queries have no judgements: left out" in result.notes
+    assert "5 of 25 queries have no judgments: skipped" in result.notes
 
 
 # -------------------------------------------------------------------------------------- words

@@ -417,7 +417,7 @@ def _count_open(top: TopK, measures: list[Measure], rescores: bool) -> dict[Meas
 
     Such a list leaves out documents that tie with its last one. They could change a measure if the
     tie begins at its cutoff or before. Where candidates are rescored they always could: documents
-    that were left out of the candidates might have been rescored to any rank.
+    that were not candidates might have been rescored to any rank.
     """
     is_cut = top.cut > 0
     tie_begin = (top.scores == top.scores[:, -1:]).argmax(axis=1) + 1
@@ -509,7 +509,7 @@ def _read_vectors(
     notes = []
     if not is_judged.all():
         unjudged = out_of(int((~is_judged).sum()), len(is_judged), "query", "has", "have")
-        notes.append(f"{unjudged} no judgements: left out")
+        notes.append(f"{unjudged} no judgments: skipped")
     if not is_present.all():
         absent = out_of(int((~is_present).sum()), len(is_present), "judged document", "is", "are")
         notes.append(f"{absent} not among {labels[1]}")
@@ -592,10 +592,10 @@ def _check_float16(values: Array, label: str) -> None:
         )
 
 
-def is_among(ids: pl.Series, others: pl.Series) -> Array:
-    """Return a mask (n,) of the ids that are among the others."""
+def is_among(ids: pl.Series, other_ids: pl.Series) -> Array:
+    """Return a mask (n,) of the ids that are among other ids."""
     frame = pl.DataFrame({"id": ids}).with_row_index("row")
-    rows = frame.join(pl.DataFrame({"id": others}), on="id", how="semi")["row"].to_numpy()
+    rows = frame.join(pl.DataFrame({"id": other_ids}), on="id", how="semi")["row"].to_numpy()
     flags = np.zeros(len(ids), np.bool_)
     flags[rows] = True
     return flags

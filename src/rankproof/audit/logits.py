@@ -280,7 +280,7 @@ def _keep_judged(
         return logits, reference
     total = logits.query.n_unique()
     unjudged = total - logits.query.filter(pl.Series(is_judged)).n_unique()
-    notes.append(f"{out_of(unjudged, total, 'query', 'has', 'have')} no judgements: left out")
+    notes.append(f"{out_of(unjudged, total, 'query', 'has', 'have')} no judgments: skipped")
     return logits.rows(is_judged), None if reference is None else reference.rows(is_judged)
 
 

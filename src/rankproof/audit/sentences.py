@@ -111,13 +111,13 @@ def _count_open_leads(audit: Audit) -> str:
         if lead.is_float32
     }
     open_leads = sum(not lead.certain for lead in audit.leads)
-    turned = sum(
+    reversed_leads = sum(
         sign(lead.expected) * exact_sign.get((lead.a, lead.b, lead.dataset, lead.measure), 0) < 0
         for lead in audit.leads
     )
     return (
         f"Of {len(audit.leads)} comparisons of two models, {open_leads} rest on tie order and in "
-        f"{turned} the format reverses who leads in float32."
+        f"{reversed_leads} the format reverses who leads in float32."
     )
 
 
@@ -178,20 +178,20 @@ def _describe_format(group: list[Reading], audit: Audit) -> str:
         elif len(group) > 2:
             scorings = ", however scored"
         return f"{place}{first.format}{scorings}{cut}: {clauses[0]}."
-    others = [
+    other_clauses = [
         f"{SCORING_PHRASES[reading.scoring]}, {clause}"
         for reading, clause in zip(group[1:], clauses[1:], strict=True)
     ]
     scoring = SCORING_PHRASES[first.scoring]
-    return f"{place}{first.format}, {scoring}{cut}: {'; '.join([clauses[0], *others])}."
+    return f"{place}{first.format}, {scoring}{cut}: {'; '.join([clauses[0], *other_clauses])}."
 
 
 def _describe_reading(reading: Reading, audit: Audit, is_first: bool) -> str:
     """Return what tie order can change in one setting, and the first measure's expected value."""
     evaluation = reading.evaluation
-    moved = {m: evaluation[m] for m in evaluation if evaluation[m].range > ZERO}
-    if moved:
-        spans = _join([f"{m} {_span(summary)}" for m, summary in moved.items()])
+    ranges = {m: evaluation[m] for m in evaluation if evaluation[m].range > ZERO}
+    if ranges:
+        spans = _join([f"{m} {_span(summary)}" for m, summary in ranges.items()])
         text = f"{'' if is_first else 'still '}{spans} depending on tie order"
     else:
         text = "the range is 0" if len(reading.evaluation) == 1 else "every range is 0"

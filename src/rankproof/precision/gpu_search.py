@@ -932,7 +932,7 @@ def merge_blocks(
         if best is not None:
             keys = torch.cat([best, keys], dim=1)
         new_best, new_cut = _top_keys(keys, min(k, keys.shape[1]))
-        if is_full:  # documents left out before may still tie
+        if is_full:  # documents dropped before may still tie
             new_cut = new_cut + torch.where(new_best[:, -1] >> 32 == best[:, -1] >> 32, cut, 0)
         best, cut = new_best, new_cut
     return best, cut

@@ -101,12 +101,12 @@ class Shortlist:
             self._compact()
             if self._score is not None:
                 self._score_exactly(np.arange(self._queries))
-        kept = int(self._count.min(initial=self.k))
+        list_length = int(self._count.min(initial=self.k))
         if native is None:
-            keys = _keys_of(self._low[:, :kept], self._documents[:, :kept])
+            keys = _keys_of(self._low[:, :list_length], self._documents[:, :list_length])
         else:
-            keys = np.empty((self._queries, kept), np.uint64)
-            state = (self._arrays, self.k, self._capacity, keys.view(np.int64), kept)
+            keys = np.empty((self._queries, list_length), np.uint64)
+            state = (self._arrays, self.k, self._capacity, keys.view(np.int64), list_length)
             self._run_on_threads(lambda low, high: native.close(*state, low, high))
         self._run_on_threads(lambda low, high: keys[low:high].sort(axis=1))
         return TopK(*_open_keys(keys[:, ::-1]), self._tied)
@@ -148,15 +148,17 @@ class Shortlist:
         count = int(self._count.max(initial=0))
         earlier = _keys_of(self._low[:, :count], self._documents[:, :count])
         keys = np.sort(np.concatenate([earlier, keys], axis=1), axis=1)[:, ::-1]
-        kept = min(self.k, keys.shape[1])
+        list_length = min(self.k, keys.shape[1])
         if keys.shape[1] >= self.k:
             all_scores, _ = _open_keys(keys)
             threshold = all_scores[:, self.k - 1]
             dropped_ties = (all_scores[:, self.k :] == threshold[:, None]).sum(axis=1)
             self._tied = np.where(threshold == self._threshold, self._tied, 0) + dropped_ties
             self._threshold = threshold
-        self._low[:, :kept], self._documents[:, :kept] = _open_keys(keys[:, :kept])
-        self._count[:] = kept
+        self._low[:, :list_length], self._documents[:, :list_length] = _open_keys(
+            keys[:, :list_length]
+        )
+        self._count[:] = list_length
 
     def _exact_keys(self, scores: Array, documents: Array, slack: Slack) -> Array:
         """Return keys (Q, B) of fixed sums; 0 for documents that cannot be among the k best."""

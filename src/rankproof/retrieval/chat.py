@@ -237,7 +237,8 @@ def read_reply(answer: Any) -> Reply:
     """Read the first choice of an answer of the chat's shape.
 
     Some servers return the text as a list of parts, a refusal beside the text, or the whole answer
-    of a reasoning model as its reasoning. The reasoning of a reply that was cut off is no answer.
+    of a reasoning model as its reasoning. If the reply was cut off, its reasoning is not
+    used as an answer.
     """
     if isinstance(answer, dict) and "choices" not in answer and "error" in answer:
         raise _ServerError(f"the server says{quote_message(answer)}")

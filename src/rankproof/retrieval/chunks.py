@@ -175,7 +175,7 @@ class _SectionCutter:
             next_start = self._overlap_start(end) if self.settings.overlap else None
             if next_start is None:
                 next_start = following
-            # The overlap must leave room for new text in the next chunk.
+            # The next chunk must also contain new text, not the overlap alone.
             next_end = last if last - next_start <= size else self._chunk_end(next_start)[0]
             start = next_start if start < next_start and next_end > end else following
         yield int(start), int(last)
@@ -240,12 +240,12 @@ class _SectionCutter:
 
 def _whole_character(text: str, position: int, lower_bound: int) -> int:
     """Move a position back until no combining mark is separated from its letter."""
-    moved = position
-    while moved > lower_bound and (
-        unicodedata.combining(text[moved]) or text[moved] in "\u200d\ufe0f"
+    boundary = position
+    while boundary > lower_bound and (
+        unicodedata.combining(text[boundary]) or text[boundary] in "\u200d\ufe0f"
     ):
-        moved -= 1
-    return moved if moved > lower_bound else position
+        boundary -= 1
+    return boundary if boundary > lower_bound else position
 
 
 # --------------------------------------------------------------------------------- a corpus

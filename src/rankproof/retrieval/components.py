@@ -451,9 +451,9 @@ def make_component(kind: Kind, chosen: Any, *material: Any, **offered: Any) -> A
     if component.is_builtin:
         return component.make(chosen, *material, **accepted)
     try:
-        made = component.make(chosen, *material, **accepted)
+        instance = component.make(chosen, *material, **accepted)
     except RankproofError:
         raise
     except Exception as error:
         raise user_code_error(component.type, error) from error
-    return GuardedComponent(kind, component.type, made)
+    return GuardedComponent(kind, component.type, instance)

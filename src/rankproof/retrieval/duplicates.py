@@ -128,8 +128,9 @@ class _SimilarSets:
         size = start[candidates + 1] - start[candidates]
         ends = np.cumsum(size)
         rows = np.arange(ends[-1]) + np.repeat(start[candidates] - ends + size, size)
-        others = np.frombuffer(self._shingles, np.int64)[rows]
-        shared = members[np.minimum(np.searchsorted(members, others), len(members) - 1)] == others
+        other_shingles = np.frombuffer(self._shingles, np.int64)[rows]
+        places = np.minimum(np.searchsorted(members, other_shingles), len(members) - 1)
+        shared = members[places] == other_shingles
         count = np.add.reduceat(shared, ends - size, dtype=np.int64)
         similarity = count / (len(members) + size - count)
         best = int(similarity.argmax())

@@ -458,8 +458,8 @@ def _fuse(
     start, row, score = merged.start, merged.row, np.ldexp(merged.score, -_shift(limit))
     cut = np.zeros(len(queries), np.int64)
     if top is not None:
-        start, kept, cut = _cut_lists(score, start, top)
-        row, score = row[kept], score[kept]
+        start, is_kept, cut = _cut_lists(score, start, top)
+        row, score = row[is_kept], score[is_kept]
     documents = take_documents(doc, row)
     for column in (start, score):
         column.flags.writeable = False
@@ -488,11 +488,11 @@ def _cut_lists(score: Float, start: Int, top: int) -> tuple[Int, Bool, Int]:
     """Return the starts of shortened lists, the rows kept, and the ties with each last row."""
     sizes = np.diff(start)
     query = np.repeat(np.arange(len(sizes)), sizes)
-    kept = np.arange(len(score)) - start[query] < top
+    is_kept = np.arange(len(score)) - start[query] < top
     last_score = np.full(len(sizes), np.nan)  # equal to no score, where all rows are kept
     long = sizes > top
     last_score[long] = score[start[:-1][long] + top - 1]
-    tied = ~kept & (score == last_score[query])
+    tied = ~is_kept & (score == last_score[query])
     shorter = np.zeros_like(start)
     np.cumsum(np.minimum(sizes, top), out=shorter[1:])
-    return shorter, kept, np.bincount(query[tied], minlength=len(sizes))
+    return shorter, is_kept, np.bincount(query[tied], minlength=len(sizes))

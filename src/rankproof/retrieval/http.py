@@ -393,7 +393,7 @@ class JsonClient:
         return _httpx().Response(response.status_code, headers=headers, content=bytes(content))
 
     def _failure(self, response: Any) -> Exception:
-        """Return the exception for a response that is no success."""
+        """Return the exception for an unsuccessful response."""
         status = response.status_code
         problem = f"the server answers {status}{_error_message(response)}"
         remedy = self._remedy(status)

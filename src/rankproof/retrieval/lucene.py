@@ -284,8 +284,8 @@ class LuceneEngine:
                 if scores[-1] < scores[k - 1]:
                     break
             order = np.lexsort((self._rows(names), -scores))
-            best, others = order[:k], order[k:]
-            ties.append(int((scores[others] == scores[best[-1]]).sum()) if len(best) else 0)
+            best, outside = order[:k], order[k:]
+            ties.append(int((scores[outside] == scores[best[-1]]).sum()) if len(best) else 0)
             lists.append(([names[position] for position in best], scores[best]))
         cut: Int | None = np.array(ties, np.int64) if is_exact else None
         if self._ids is None:

@@ -83,8 +83,9 @@ def run_from_rows(
 
 def take_documents(ids: pl.Series, rows: Int) -> pl.Series:
     """Return the ids of these rows as a column of documents."""
-    taken = ids[pl.Series(rows.astype(np.uint32))]  # faster than `gather`, which is planned first
-    return (taken if taken.n_chunks() == 1 else taken.rechunk()).alias("doc")
+    # Faster than `gather`, which is planned before it is executed.
+    documents = ids[pl.Series(rows.astype(np.uint32))]
+    return (documents if documents.n_chunks() == 1 else documents.rechunk()).alias("doc")
 
 
 def index_documents(doc: pl.Series, start: Int) -> kernels.DocumentIndex | None:

@@ -142,19 +142,19 @@ class PgvectorIndex:
         others, at the step in which the format selects. With HNSW they are unknown.
         """
         check_queries(queries, k, self.dimensions)
-        wanted = max(k, (self.settings.candidates or 0) if self._rescores else 0)
-        wanted = min(wanted, len(self.document_ids))
+        count = max(k, (self.settings.candidates or 0) if self._rescores else 0)
+        count = min(count, len(self.document_ids))
         is_hnsw = self.settings.method == "hnsw"
-        if is_hnsw and wanted > _MAX_HITS:
+        if is_hnsw and count > _MAX_HITS:
             raise InputError(
-                f"{wanted} passages of one query; pgvector's HNSW returns at most {_MAX_HITS}",
+                f"{count} passages of one query; pgvector's HNSW returns at most {_MAX_HITS}",
                 place=self._place,
                 remedy="ask for fewer, or use method flat",
             )
-        query = self._query(wanted)
+        query = self._query(count)
         with self._connect() as connection:
             if is_hnsw:
-                width = min(_MAX_HITS, max(self.settings.ef_search, wanted))
+                width = min(_MAX_HITS, max(self.settings.ef_search, count))
                 connection.execute(f"SET hnsw.ef_search = {width}")
                 # The planner would read all of a small table instead of the index.
                 connection.execute("SET enable_seqscan = off")
@@ -162,7 +162,7 @@ class PgvectorIndex:
             def search_one(vector: Array) -> tuple[Array, Array, int]:
                 parameters = {"code": self._code(vector), "original": vector}
                 rows = connection.execute(query, parameters, prepare=True).fetchall()
-                return self._best(np.array(rows, np.float64), wanted, k)
+                return self._best(np.array(rows, np.float64), count, k)
 
             best, seconds = time_each(np.ascontiguousarray(queries, np.float32), search_one)
         lists = [(rows, scores) for rows, scores, _ in best]
@@ -175,25 +175,25 @@ class PgvectorIndex:
         with self._connect() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {self.table}")
 
-    def _query(self, wanted: int) -> str:
+    def _query(self, count: int) -> str:
         """Return SQL for (row, distance in the format[, minus inner product of the original])."""
         operator = _OPERATORS[self.settings.format]
         distance = f"code {operator} %(code)s"
         rescored = ", original <#> %(original)s" if self._rescores else ""
         # Only ORDER BY … LIMIT uses the HNSW index, which cannot return ties.
-        limit = f"LIMIT {wanted}"
+        limit = f"LIMIT {count}"
         if self.settings.method == "flat":
-            limit = f"FETCH FIRST {wanted} ROWS WITH TIES"
+            limit = f"FETCH FIRST {count} ROWS WITH TIES"
         return f"SELECT row, {distance}{rescored} FROM {self.table} ORDER BY {distance} {limit}"
 
-    def _best(self, matches: Array, wanted: int, k: int) -> tuple[Array, Array, int]:
+    def _best(self, matches: Array, count: int, k: int) -> tuple[Array, Array, int]:
         """Return rows and scores of the k best, and how many others tie with the last selected.
 
-        `matches` has the columns of `_query`, with all rows that tie at the `wanted`-th.
+        `matches` has the columns of `_query`, with all rows that tie at the `count`-th.
         """
         if not len(matches):
             return np.empty(0, np.int64), np.empty(0, np.float64), 0
-        selected = matches[np.lexsort((matches[:, 0], matches[:, 1]))][:wanted]
+        selected = matches[np.lexsort((matches[:, 0], matches[:, 1]))][:count]
         if self._rescores:
             ties = len(matches) - len(selected)
             selected = selected[np.lexsort((selected[:, 0], selected[:, 2]))][:k]

@@ -126,10 +126,10 @@ def _cut(text: str, language: Language, keep: Keep) -> str:
     cut = language.between.sub(" ", cut)
     sentences = [_cut_aside(sentence, language) for sentence in _split_sentences(cut, language)]
     sentences = list(filter(None, (_cut_ends(sentence, language) for sentence in sentences)))
-    kept = _keep_topical(sentences, language)
+    topical = _keep_topical(sentences, language)
     if keep == "question":
-        kept = _keep_asking(kept, language)
-    cut = " ".join(kept).strip(" ,;")
+        topical = _keep_asking(topical, language)
+    cut = " ".join(topical).strip(" ,;")
     if cut == text or not cut:
         return cut
     return _capitalize(cut) if text[:1].isupper() else cut

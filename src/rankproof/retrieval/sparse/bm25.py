@@ -70,8 +70,8 @@ class Words:
             return list(self._stem([w for w in words if w not in self._stop]))
         if self.language == "fr":
             words = WORD.findall(_ELISION.sub("", text))
-            kept = [w for w in words if _fold_word(w) not in self._stop]
-            return [_fold_word(w) for w in self._stem(kept)]
+            content_words = [w for w in words if _fold_word(w) not in self._stop]
+            return [_fold_word(w) for w in self._stem(content_words)]
         return WORD.findall(_fold(text))
 
 
@@ -219,9 +219,9 @@ def _engine(settings: Bm25Settings) -> Any:
     return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
 
 
-def _select_best(scores: Array, floor: float, k: int) -> tuple[Array, Array, int]:
-    """Return rows and scores of the k best above the floor, and how many tie with the last."""
-    rows = np.flatnonzero(scores > floor)
+def _select_best(scores: Array, minimum: float, k: int) -> tuple[Array, Array, int]:
+    """Return rows and scores of the k best above the minimum, and how many tie with the last."""
+    rows = np.flatnonzero(scores > minimum)
     ties = 0
     if len(rows) > k:
         values = scores[rows]
