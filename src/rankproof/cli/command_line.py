@@ -236,15 +236,17 @@ class GeneratedCommand(click.Command):
             raise InputError("no run is named", place=self.command.name, remedy=f"give {usage}")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print usage, what the command does, its options by panel, and examples."""
+        """Print usage, what the command does, examples, details, and its options by panel."""
         width = shutil.get_terminal_size().columns
         positional = [_heading(a) for a in self.shown if a.is_positional]
-        print(f"\n Usage: {ctx.command_path} [OPTIONS] {' '.join(positional)}\n")
-        paragraphs, examples = _docstring_parts(self.help or "")
-        for paragraph in paragraphs:
-            print("\n".join([*_paragraph(paragraph, width), ""]))
+        print(f"Usage: {ctx.command_path} [OPTIONS] {' '.join(positional)}\n")
+        (first, *details), examples = _docstring_parts(self.help or "")
+        print("\n".join([*_paragraph(first, width), ""]))
         if examples:
-            print("\n".join([" Examples:", *(f"   {line}" for line in examples), ""]))
+            commands = (f"  {line.removeprefix('$ ')}" for line in examples)
+            print("\n".join(["Examples:", *commands, ""]))
+        for paragraph in details:
+            print("\n".join([*_paragraph(paragraph, width), ""]))
         panels: dict[str, list[tuple[str, str]]] = {}
         for argument in self.shown:
             panels.setdefault(argument.panel, []).append((_heading(argument), _meaning(argument)))
@@ -292,23 +294,22 @@ def _meaning(argument: Argument) -> str:
 
 
 def _paragraph(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(20, width - 2), initial_indent=" ", subsequent_indent=" ")
+    return textwrap.wrap(text, max(20, width))
 
 
 def panel_lines(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Draw names and their meanings in two columns, in a frame as wide as the terminal."""
+    """Return a heading, then names and their meanings in two columns, and an empty line."""
     name_width = min(max(len(name) for name, _ in rows), _WIDEST_NAME) + 2
-    text_width = max(16, width - name_width - 4)
+    text_width = max(16, width - name_width - 2)
     lines = []
     for name, text in rows:
         if len(name) > name_width - 2:  # on a line of its own
-            lines.append(f"│ {name:<{name_width + text_width}} │")
+            lines.append(f"  {name}")
             name = ""
         for part in textwrap.wrap(text, text_width, break_on_hyphens=False) or [""]:
-            lines.append(f"│ {name:<{name_width}}{part:<{text_width}} │")
+            lines.append(f"  {name:<{name_width}}{part}".rstrip())
             name = ""
-    rule = "─" * (name_width + text_width - len(title) - 1)
-    return [f"╭─ {title} {rule}╮", *lines, f"╰{'─' * (name_width + text_width + 2)}╯"]
+    return [f"{title}:", *lines, ""]
 
 
 class CommandGroup(click.Group):
@@ -380,7 +381,7 @@ def build_command_line() -> CommandGroup:
     app = CommandGroup(
         "rankproof",
         help="Retrieval evaluation you can trust: exact under ties.",
-        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input.",
+        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 3 undecided.",
     )
     version = click.Option(
         ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version

@@ -35,16 +35,15 @@ def compare(
     holes: Holes = None,
     **options: Unpack[EvaluationOptions],
 ) -> Comparison:
-    """Compare runs pairwise: a − b, its p-value, and what every order of ties would make of it.
+    """Say which run is better, and whether chance, ties or unjudged documents decide that.
 
-    LOWEST and HIGHEST are the extremes of a − b over all orders of both runs' ties; the lead is
-    certain when they agree in sign, and FLIP is the chance that a random order reverses it. P is
-    from a paired randomization test, exact or with 100,000 sign flips, corrected by Holm over all
-    pairs and measures; the interval is 95%, Student's t over queries. Without --holes, the range
-    over unjudged documents is shown where it changes who is ahead.
+    Every pair of runs has one verdict on each measure: ahead, behind, equal or undecided. Its 95%
+    interval is over queries, and holds for all pairs and measures of the call together. p is from a
+    paired randomization test. --wide and CSV have every value.
 
     $ rankproof compare qrels.txt a.trec b.trec
-    $ rankproof compare qrels.txt a.trec b.trec -m nDCG@5,RR --t-test
+    $ rankproof compare qrels.txt a.trec b.trec -m nDCG@5,RR --equal 0.01
+    $ rankproof compare qrels.txt a.trec b.trec c.trec --groups groups.tsv --format csv
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> comparison = rp.compare("try/qrels.txt", runs, ["nDCG@5"])

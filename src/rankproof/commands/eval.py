@@ -93,12 +93,10 @@ def evaluate(
     ] = None,
     **options: Unpack[EvaluationOptions],
 ) -> Any:
-    """Evaluate runs: the mean over all orders of ties, the range, and what one order says.
+    """Score runs: each measure's mean, its 95% interval, and what ties could change.
 
-    Each value is a mean over queries. EXPECTED is over all orders of tied documents, MIN and MAX
-    are the worst and best of them, OBLIVIOUS is the score as listed (one tie-break), BIAS is how
-    far that is from the expectation, STD its standard deviation over orders. JUDGED is the share
-    of the top k that is judged, where that is not all of it.
+    The score is the mean over queries and over every order of tied documents; "as listed" is the
+    value under one tie-break, which other tools print. --wide and CSV have every value.
 
     Python: one run gives an Evaluation, several give Evaluations, a mapping of name to Evaluation.
 

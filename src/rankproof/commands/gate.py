@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from rankproof.commands.options import MAIN_MEASURE, EvaluationOptions, Qrels, Seed
 from rankproof.commands.registry import Option, Output, Source, command
@@ -11,8 +11,37 @@ from rankproof.commands.registry import Option, Output, Source, command
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rankproof.commands.inputs import EvaluationInputs
     from rankproof.comparison.gate import Gate
+    from rankproof.comparison.gate_plan import GatePlan
     from rankproof.measures.registry import Measure
+
+
+@overload
+def gate(
+    qrels: object,
+    baseline: object,
+    candidate: object = ...,
+    measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float] = ...,
+    margin: float | Sequence[float] = ...,
+    *,
+    plan: Literal[True],
+    **options: Unpack[EvaluationOptions],
+) -> GatePlan: ...
+
+
+@overload
+def gate(
+    qrels: object,
+    baseline: object,
+    candidate: object,
+    measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float] = ...,
+    margin: float | Sequence[float] = ...,
+    *,
+    allow_undecided: bool = ...,
+    seed: int = ...,
+    **options: Unpack[EvaluationOptions],
+) -> Gate: ...
 
 
 @command(
@@ -26,7 +55,9 @@ def gate(
         Source("BASELINE", "baseline"),
         "A run, the JSON of an earlier `eval --out` or `gate --out`, or a sweep's folder.",
     ],
-    candidate: Annotated[object, Source("CANDIDATE", "candidate"), "A run, or a sweep's folder."],
+    candidate: Annotated[
+        object, Source("CANDIDATE", "candidate"), "A run, or a sweep's folder."
+    ] = None,
     measures: Annotated[
         str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float],
         Option(("-m", "--measure"), "MEASURE,..."),
@@ -41,10 +72,13 @@ def gate(
     allow_undecided: Annotated[
         bool, "Exit with 0 instead of 3 if the queries cannot decide."
     ] = False,
+    plan: Annotated[
+        bool, "Say what margin these queries can decide, before there is a candidate."
+    ] = False,
     seed: Seed = 0,
     **options: Unpack[EvaluationOptions],
-) -> Gate:
-    """Let a candidate through if it is no worse than the baseline by more than a margin.
+) -> Any:
+    """Say whether a candidate is worse than a baseline, for continuous integration.
 
     Exit code 0 if every measure passed: the low end of the 95% interval of candidate − baseline is
     above −margin. 1 if one is worse, whatever the unjudged documents are. 3 if it is undecided, as
@@ -58,6 +92,8 @@ def gate(
 
     $ rankproof gate qrels.txt old.trec new.trec
     $ rankproof gate qrels.txt old.trec new.trec -m nDCG@10,RR --margin 0.02,0.01
+    $ rankproof gate qrels.txt old.json new.trec --junit gate.xml
+    $ rankproof gate qrels.txt old.trec --plan
 
     >>> before, after = "try/plain.trec", "try/saturated.trec"
     >>> result = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
@@ -67,10 +103,17 @@ def gate(
     from rankproof.commands.inputs import EvaluationInputs
     from rankproof.comparison.gate import gate_sides, margins_of
     from rankproof.comparison.gate_inputs import read_side
+    from rankproof.foundation.errors import InputError
 
     inputs = EvaluationInputs.of("gate", qrels, None, measures, options)
     losses = list(measures.values()) if isinstance(measures, Mapping) else margin
     margins = margins_of(inputs.measures, losses)
+    if plan:
+        return _plan(inputs, baseline, margins)
+    if candidate is None:
+        raise InputError(
+            "no candidate is named", place="gate", remedy="give a run, or --plan without one"
+        )
     sides = [
         read_side(
             source, inputs.qrels, inputs.measures, inputs.policy, name, **inputs.reading_options
@@ -86,3 +129,27 @@ def gate(
         seed=seed,
         groups=inputs.groups,
     )
+
+
+def _plan(inputs: EvaluationInputs, baseline: object, margins: Mapping[Measure, float]) -> GatePlan:
+    """Return what the gate could decide with the queries of the baseline, on the first measure."""
+    import numpy as np
+
+    from rankproof.comparison.differences import number_groups
+    from rankproof.comparison.gate_inputs import read_side
+    from rankproof.comparison.gate_plan import GatePlan
+
+    measure, margin = next(iter(margins.items()))
+    side = read_side(
+        baseline,
+        inputs.qrels,
+        inputs.measures,
+        inputs.policy,
+        "baseline",
+        **inputs.reading_options,
+    )
+    queries = side.evaluation.query_set(measure).averaged
+    groups = number_groups(queries, inputs.groups)
+    if groups is None:
+        return GatePlan(measure, margin, len(queries), "query")
+    return GatePlan(measure, margin, len(np.unique(groups)), "group")

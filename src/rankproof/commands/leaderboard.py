@@ -55,13 +55,14 @@ def leaderboard(
     holes: Holes = None,
     **options: Unpack[EvaluationOptions],
 ) -> Leaderboard:
-    """Rank runs: expected values, ranks with their intervals, and which runs differ significantly.
+    """Rank runs, and mark which are significantly worse than the best.
 
     The first measure orders the rows. * marks runs that are significantly worse than the best of
     the column; all pairs and measures are tested together, as in `compare`.
 
     $ rankproof leaderboard qrels.txt runs/
-    $ rankproof leaderboard qrels.txt runs/*.trec -m nDCG@10,RR --format latex
+    $ rankproof leaderboard qrels.txt runs/*.trec -m nDCG@10,RR --format latex --caption
+    $ rankproof leaderboard qrels.txt runs/ -m nDCG@10 --baseline bm25
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"]).runs
