@@ -9,7 +9,8 @@ grade of the whole qrels. A measure that is undefined for the query is NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, permutations, product
 
 Ranked = Sequence[int | None]
@@ -349,6 +350,131 @@ def udcg(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, penalty: float
     utility = {5: 1.0, 4: 1.0, 3: -penalty * 2 / 3, 2: -penalty / 3, 1: 0.0, None: 0.0}
     return 1 / (1 + math.exp(-sum(utility[grade] for grade in context) / len(context)))
 
+
+# ------------------------------------------------------------------------------------- aspects
+
+# Here `ranked` and `pool` hold a mapping of aspect to grade for each judged document; the pool
+# has the documents by descending id. Nuggets that a passage supports in part have grade 0 and
+# those that it does not support −1; `vital` are the vital ones, None for aspects.
+
+Aspects = Mapping[str, int]
+
+
+def covered(document: Aspects | None, rel: int) -> list[str]:
+    return sorted(aspect for aspect, grade in (document or {}).items() if grade >= rel)
+
+
+def aspects_of(pool: Sequence[Aspects], rel: int) -> list[str]:
+    return sorted({aspect for document in pool for aspect in covered(document, rel)})
+
+
+def novelty(
+    ranked: Sequence[Aspects | None], cutoff: int | None, rel: int, alpha: float, by: str
+) -> float:
+    value, seen = 0.0, Counter[str]()
+    for rank, document in enumerate(ranked[:cutoff], 1):
+        gain = sum((1 - alpha) ** seen[aspect] for aspect in covered(document, rel))
+        value += gain / (rank if by == "rank" else math.log2(rank + 1))
+        seen.update(covered(document, rel))
+    return value
+
+
+def greedy(pool: Sequence[Aspects], rel: int, alpha: float) -> list[Aspects]:
+    """Of equal documents the first of the pool, which is sorted by descending id."""
+    left, order = list(pool), list[Aspects]()
+    while left:
+        seen = Counter(aspect for document in order for aspect in covered(document, rel))
+        gains = [
+            sum((1 - alpha) ** seen[aspect] for aspect in covered(document, rel))
+            for document in left
+        ]
+        order.append(left.pop(gains.index(max(gains))))
+    return order
+
+
+def alpha_dcg(
+    ranked: Sequence[Aspects | None],
+    pool: Sequence[Aspects],
+    cutoff: int,
+    alpha: float = 0.5,
+    rel: int = 1,
+    by: str = "log",
+) -> float:
+    """As ndeval: over a list in which every document covers every aspect, which @1 leaves out."""
+    aspects = aspects_of(pool, rel)
+    if not aspects:
+        return math.nan
+    full = novelty([dict.fromkeys(aspects, rel)] * cutoff, cutoff, rel, alpha, by)
+    return novelty(ranked, cutoff, rel, alpha, by) / (full if cutoff > 1 else 1.0)
+
+
+def alpha_ndcg(
+    ranked: Sequence[Aspects | None],
+    pool: Sequence[Aspects],
+    cutoff: int,
+    alpha: float = 0.5,
+    rel: int = 1,
+    by: str = "log",
+) -> float:
+    ideal = novelty(greedy(pool, rel, alpha), cutoff, rel, alpha, by)
+    return novelty(ranked, cutoff, rel, alpha, by) / ideal if ideal else math.nan
+
+
+def mean_over_aspects(
+    measure: Callable[..., float],
+    ranked: Sequence[Aspects | None],
+    pool: Sequence[Aspects],
+    cutoff: int | None,
+    rel: int,
+) -> float:
+    values = [
+        measure(
+            [int(aspect in covered(document, rel)) for document in ranked],
+            [int(aspect in covered(document, rel)) for document in pool],
+            cutoff,
+            1,
+        )
+        for aspect in aspects_of(pool, rel)
+    ]
+    return sum(values) / len(values) if values else math.nan
+
+
+def subtopic_recall(
+    ranked: Sequence[Aspects | None],
+    pool: Sequence[Aspects],
+    cutoff: int,
+    rel: int = 1,
+    nuggets: str = "all",
+    partial: int = 0,
+    vital: Collection[str] | None = None,
+) -> float:
+    least = 0 if partial else rel
+
+    def chosen(aspects: Iterable[str]) -> set[str]:
+        return {aspect for aspect in aspects if nuggets == "all" or aspect in (vital or ())}
+
+    all_of = chosen(aspects_of(pool, least))
+    if not all_of:
+        return math.nan
+    if vital is not None:
+        all_of = chosen(aspects_of(pool, -1))
+    top = {aspect for document in ranked[:cutoff] for aspect in covered(document, least)}
+    return len(chosen(top)) / len(all_of)
+
+
+ASPECT_ORACLES: dict[str, Callable[..., float]] = {
+    "AP_IA": lambda ranked, pool, cutoff, rel=1: mean_over_aspects(
+        average_precision, ranked, pool, cutoff, rel
+    ),
+    "ERR_IA": lambda ranked, pool, k, rel=1: alpha_dcg(ranked, pool, k, rel=rel, by="rank"),
+    "P_IA": lambda ranked, pool, cutoff, rel=1: mean_over_aspects(
+        precision, ranked, pool, cutoff, rel
+    ),
+    "StRecall": subtopic_recall,
+    "alpha_DCG": alpha_dcg,
+    "alpha_nDCG": alpha_ndcg,
+    "nERR_IA": lambda ranked, pool, k, rel=1: alpha_ndcg(ranked, pool, k, rel=rel, by="rank"),
+}
 
 ORACLES: dict[str, Callable[..., float]] = {
     "AP": average_precision,

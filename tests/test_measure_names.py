@@ -35,7 +35,10 @@ SPELLINGS = [
     "SetP", "SetP(rel=2)", "SetR", "SetR(rel=2)", "SetF", "SetF(rel=2,beta=0.5)", "SetAP",
     "SetAP(rel=2)", "IPrec@0", "IPrec@0.1", "IPrec(rel=2)@0.25", "IPrec@1", "AP11", "AP11(rel=2)",
     "IPrec(rounding='nearest')@0.2", "AP11(rounding='nearest')",
-    "GMAP", "GMAP(rel=2)",
+    "GMAP", "GMAP(rel=2)", "nDCG(gain=exp)@10",
+    "alpha_nDCG@10", "alpha_nDCG(alpha=0.3,rel=2)@5", "alpha_DCG(alpha=0,rel=2)@5",
+    "ERR_IA(rel=2)@20", "nERR_IA(rel=2)@20", "P_IA(rel=2)@5", "AP_IA", "AP_IA(rel=2)@100",
+    "StRecall(rel=2)@10", "StRecall(nuggets=vital)@5", "StRecall(nuggets='vital',partial=1)@5",
 ]  # fmt: skip
 
 
@@ -45,7 +48,7 @@ def refusal(spelling: object) -> str:
         rp.parse(spelling)  # type: ignore[arg-type]
     message = str(caught.value)
     assert "\n" not in message
-    assert len(message) < 300
+    assert len(message) < 350
     return message
 
 
@@ -313,7 +316,6 @@ def test_a_wrong_parameter_is_refused(wrong: str, said: str) -> None:
         "AP(rel=[x for x in (1,)])",
         "AP(rel=f'{1}')",
         "AP(rel=1 if 1 else 2)",
-        "AP(rel=rel)",
         "AP(rel:=2)",
         "AP(2)",
         "AP(*[2])",

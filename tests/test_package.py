@@ -21,6 +21,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 def test_the_public_names_are_these() -> None:
     measures = "AP ERR F1 Harm Hit Hits Judged NRecall4 NRecall5 P P4 R RAnWG RBP RR Rprec Success"
+    measures += " alpha_DCG alpha_nDCG AP_IA ERR_IA nERR_IA P_IA StRecall"
     measures += " AP11 GMAP IPrec NumRel NumRelRet NumRet RBPResidual SetAP SetF SetP SetR infAP"
     nouns = "Audit Comparison Evaluation MeanScore Measure Outcomes Qrels QuerySet Run TieGroups"
     nouns += " TieStatistics Verdict"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracles import ORACLES, Pool, Ranked, enumerate_orderings
+from oracles import ASPECT_ORACLES, ORACLES, Pool, Ranked, enumerate_orderings
 from rankproof_cli import rankproof
 
 import rankproof as rp
@@ -276,7 +276,7 @@ def test_with_ties_the_bounds_of_a_difference_of_set_measures_hold_for_all_grade
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_every_measure_declares_how_unjudged_documents_move_it(name: str) -> None:
     assert rule_of(Measure.of(name)) is not None, f"{name} declares neither rising nor unjudged"
-    assert name in ("Judged", "RBPResidual", "GMAP") or any(
+    assert name in ("Judged", "RBPResidual", "GMAP", *ASPECT_ORACLES) or any(
         parse(spec).name == name for spec in GRADED + SETS
     )
 

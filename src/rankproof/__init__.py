@@ -94,9 +94,9 @@ HOME = {
     "commands.verify": ("verify",),
 }
 MEASURES = """
-    AP AP11 DCG ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel
-    NumRelRet NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success
-    UDCG bpref infAP measure nDCG parse
+    AP AP11 AP_IA DCG ERR ERR_IA F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel
+    NumRelRet NumRet Outcomes P P4 P_IA R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR
+    StRecall Success UDCG alpha_DCG alpha_nDCG bpref infAP measure nDCG nERR_IA parse
 """.split()  # noqa: SIM905
 PACKAGES = ("audit", "golden")  # whose functions are reached by the package
 _MODULE = {name: module for module, names in HOME.items() for name in names}

@@ -193,7 +193,7 @@ def audit_embeddings(
     parsed = parse_means(measures)
     formats, rescorings = check_formats(formats), tuple(dict.fromkeys(rescore))
     _check_search(k, metric, rescorings, candidates_factor)
-    judged = read_qrels(qrels)
+    judged = read_qrels(qrels, aspects=any(m.needs_aspects for m in parsed))
     inputs = _Inputs(queries, documents, query_ids, document_ids, stored, ranges, labels)
     vectors, is_kept, notes = _read_vectors(inputs, judged, formats)
     candidate_run = None if candidates is None else read_run(candidates)

@@ -188,7 +188,7 @@ def audit_logits(
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)
     formats, places = check_formats(formats), _check_decimals(decimals, margin)
-    judged = read_qrels(qrels)
+    judged = read_qrels(qrels, aspects=any(m.needs_aspects for m in parsed))
     table = logits if isinstance(logits, Logits) else read_logits(logits)
     table.check()
     if "float16" in formats:

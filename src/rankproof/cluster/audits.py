@@ -44,7 +44,8 @@ def audit_logits(
     >>> audit.reading("bfloat16").evaluation["RR"].range
     0.5
     """
-    judged, parsed = read_qrels(qrels), parse_means(measures)
+    parsed = parse_means(measures)
+    judged = read_qrels(qrels, aspects=any(m.needs_aspects for m in parsed))
     with connected(address) as ray:
         if is_dataset(source):
             rows = read_logits(_read_dataset(source, ray))
@@ -82,7 +83,8 @@ def audit_embeddings(
     >>> audit.reading("bit").evaluation["RR"].expected
     1.0
     """
-    judged, parsed = read_qrels(qrels), parse_means(measures)
+    parsed = parse_means(measures)
+    judged = read_qrels(qrels, aspects=any(m.needs_aspects for m in parsed))
     query_vectors, query_ids = _read_vectors(queries, query_ids)
     document_vectors, document_ids = _read_vectors(documents, document_ids)
     with connected(address) as ray:

@@ -97,12 +97,14 @@ def evaluate(
     >>> round(evaluation["nDCG@5"].expected, 4)
     0.4771
     """
+    parsed = parse_all(measures)
+    judged = read_qrels(qrels, aspects=any(m.needs_aspects for m in parsed))
     policy = Policy.of(**settings)
     with connected(address):
         return evaluate_shards(
             run,
-            read_qrels(qrels),
-            parse_all(measures),
+            judged,
+            parsed,
             policy,
             name=name,
             rows_per_task=rows_per_task,
@@ -127,7 +129,8 @@ def compare(
     >>> round(comparison["saturated", "plain"][rp.nDCG @ 5].expected, 4)
     -0.1103
     """
-    judged, parsed = read_qrels(qrels), parse_all(measures)
+    parsed = parse_all(measures)
+    judged = read_qrels(qrels, aspects=any(m.needs_aspects for m in parsed))
     policy = Policy.of(**settings)
     measures_with_judged = with_judged(parsed)
     evaluations = []

@@ -166,7 +166,8 @@ def _with_annotators(
     from rankproof.commands.inputs import read_judgments
     from rankproof.evaluation.annotator_estimates import estimate_with_annotators
 
-    labels = read_judgments(human, inputs.options.get("qrels_format"))
+    form = inputs.options.get("qrels_format")
+    labels = read_judgments(human, form, measures=inputs.measures)
     scale = labels.scale_beside(inputs.qrels.scale)
     rescaled = {m: m.rescaled(inputs.qrels.scale, scale) for m in inputs.measures}
     by_annotators = replace(inputs, qrels=labels)

@@ -161,6 +161,8 @@ def holes(
     inputs = EvaluationInputs.of("holes", qrels, runs, measures, options)
     if goal is not None:
         _check_pair(inputs.runs)
+    if goal is not None or any(x is not None for x in (judge_next, judge_sample, judged)):
+        _check_one_grade(inputs.measures)
     since = None if judged is None else read_judgments(judged)
     with reading(inputs.runs):
         tables = [
@@ -210,6 +212,18 @@ def _check_pair(runs: Mapping[str, Any]) -> None:
 
     if len(runs) != 2:
         raise InputError(f"{plural(len(runs), 'run')} to settle", remedy="name two")
+
+
+def _check_one_grade(measures: list[Measure]) -> None:
+    """Refuse measures of aspects, for which one grade does not judge a document."""
+    from rankproof.foundation.errors import MeasureError
+
+    for measure in measures:
+        if measure.needs_aspects:
+            raise MeasureError(
+                f"which documents to judge next for {measure} is not known",
+                remedy="ask for a measure without aspects, P@10 say",
+            )
 
 
 def _settle(measure: Measure, goal: Any, judge: Any, view: WorstCases) -> Settled:

@@ -8,7 +8,7 @@ this module to name files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -92,21 +92,29 @@ def reading(runs: Mapping[str, Any]) -> AbstractContextManager[None]:
 
 
 def read_judgments(
-    qrels: QrelsLike, qrels_format: str | None = None, memory: int | str | None = None
+    qrels: QrelsLike,
+    qrels_format: str | None = None,
+    memory: int | str | None = None,
+    *,
+    measures: Iterable[Measure] = (),
 ) -> Qrels:
-    """Read judgments, which must fit into `memory` as a whole, if it is given."""
+    """Read judgments, which must fit into `memory` as a whole, if it is given.
+
+    Their aspects are read where one of the `measures` needs them.
+    """
     from rankproof.data import read_qrels
     from rankproof.data.beir import chosen_among, qrels_file
     from rankproof.data.sources import Source
     from rankproof.foundation.memory import parse_memory
     from rankproof.foundation.progress import progress
 
+    aspects = any(measure.needs_aspects for measure in measures)
     if not is_path(qrels):
-        return read_qrels(qrels, format=qrels_format)
+        return read_qrels(qrels, format=qrels_format, aspects=aspects)
     file = qrels_file(qrels)  # type: ignore[arg-type]
     with progress("reading judgments", size_of([file])):
         source = Source(file, limit=None if memory is None else parse_memory(memory))
-        table = read_qrels(source, format=qrels_format)
+        table = read_qrels(source, format=qrels_format, aspects=aspects)
     choice_notes = chosen_among(qrels, file)  # type: ignore[arg-type]
     return replace(table, notes=(*choice_notes, *table.notes)) if choice_notes else table
 
@@ -216,7 +224,8 @@ class EvaluationInputs:
         leveled = at_level([parse_measure(measure) for measure in listed], options.get("level"))
         parsed = (parse or parse_means)(leveled)
         runs_by_name = name_runs(runs) if runs is not None else {}
-        judged = read_judgments(qrels, options.get("qrels_format"), options.get("memory"))
+        reading_options = options.get("qrels_format"), options.get("memory")
+        judged = read_judgments(qrels, *reading_options, measures=parsed)
         if are_defaults:
             parsed = [measure.on_scale(judged.scale) for measure in parsed]
         if not isinstance(qrels, Qrels):

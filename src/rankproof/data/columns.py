@@ -16,7 +16,7 @@ import polars as pl
 
 from rankproof.data.tables import GroupedRows
 from rankproof.foundation import kernels
-from rankproof.foundation.arrays import Array, Float
+from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.foundation.phrasing import plural
 
@@ -43,6 +43,8 @@ class Columns:
     notes: tuple[str, ...] = ()  # what the reader assumed
     plain: bool = False  # all values are below 2⁵³ in size, and grades whole
     grouped: Callable[[], GroupedRows] | None = None  # if a thread is already grouping the rows
+    aspect: pl.Series | None = None  # (N,) that the grade is for, if aspects are read
+    vital: Bool | None = None  # (N,) importance, if the aspects are nuggets
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:

@@ -26,7 +26,8 @@ from rankproof.foundation.errors import InputError, shorten
 
 GROUP = "rankproof.readers"
 FORMATS: list[Format] = [
-    *("trec", "plain", "msmarco", "csv", "tsv", "json", "jsonl", "mteb", "parquet", "arrow"),
+    *("trec", "plain", "msmarco", "csv", "tsv", "json", "jsonl", "mteb", "nuggets"),
+    *("parquet", "arrow"),
 ]
 """The formats that can be read; `register` adds to them.
 
@@ -34,6 +35,7 @@ FORMATS: list[Format] = [
 >>> "trec" in FORMATS
 True
 """
+_NUGGETS = re.compile(rb'\{.*"nuggets"\s*:\s*\[')
 REGISTERED: dict[Format, Callable[[bytes, Kind], Any]] = {}
 
 # Notes about guesses; the reader of TREC files writes its own.
@@ -98,6 +100,8 @@ def format_of(source: Source, kind: Kind = "run") -> Format:
     head = source.head.lstrip()
     if form in (None, "json") and re.match(rb'\{\s*"mteb_model_meta"', head):
         return "mteb"
+    if form in (None, "json", "jsonl") and _NUGGETS.match(head.split(b"\n", 1)[0]):
+        return "nuggets"
     if len(source.head) + source.bom == HEAD:  # its last line may be cut
         head = head[: head.rfind(b"\n") + 1] or head
     if form == "csv":

@@ -176,7 +176,7 @@ def read_rows(source: Any, kind: Kind) -> Columns:
         queries.append(query)
         documents.append(doc)
         values.append(value)
-    return _columns_of_rows(
+    return columns_of_rows(
         queries, documents, values, kind, kind, lambda row: f"{kind}: row {row + 1}"
     )
 
@@ -189,7 +189,7 @@ def _unreadable(value: Any, kind: Kind, place: str) -> InputError:
     )
 
 
-def _columns_of_rows(
+def columns_of_rows(
     queries: list[Any],
     documents: list[Any],
     values: list[Any],
@@ -197,6 +197,7 @@ def _columns_of_rows(
     label: str,
     place: Place,
 ) -> Columns:
+    """Return the columns of rows, or raise the error of the first invalid one."""
     if not queries:
         raise no_rows(label)
 
@@ -267,7 +268,7 @@ def read_json(source: Source, kind: Kind) -> Columns:
         return _read_exactly(source, lambda loaded: _from_json(loaded, kind, source))
     data = source.read(source.report)
     with suppress(InputError):
-        loaded = _parse(source.decode(data), source.label)
+        loaded = parse_json(source.decode(data), source.label)
         columns = read_mapping(loaded, kind, source.label, first=False)
         if not is_inexact(columns):
             return columns
@@ -281,7 +282,7 @@ def read_json(source: Source, kind: Kind) -> Columns:
 def _read_exactly(source: Source, read: Callable[[Any], Columns]) -> Columns:
     """Return `read` of the value in a file that is one JSON text."""
     text = source.text(source.report)
-    return exactly(lambda exact: read(_parse(text, source.label, exact=exact)))
+    return exactly(lambda exact: read(parse_json(text, source.label, exact=exact)))
 
 
 def exactly(read: Callable[[bool], Columns]) -> Columns:
@@ -306,7 +307,7 @@ def _from_json(loaded: Any, kind: Kind, source: Source) -> Columns:
     if isinstance(loaded, list) and all(isinstance(row, dict) for row in loaded):
         names = choose_columns(loaded[0], kind, source.label) if loaded else []
         query, doc, number = ([row.get(name) for row in loaded] for name in names or ("", "", ""))
-        return _columns_of_rows(
+        return columns_of_rows(
             query, doc, number, kind, source.label, lambda row: f"{source.label}[{row}]"
         )
     if not isinstance(loaded, dict):
@@ -403,7 +404,7 @@ class JsonLines:
         def place(row: int) -> str:
             return f"{self._label}:{rows.lines[row]}"
 
-        columns = _columns_of_rows(
+        columns = columns_of_rows(
             rows.queries, rows.documents, rows.values, self._kind, self._label, place
         )
         if syntax_error is not None:  # all rows before it are valid
@@ -421,7 +422,7 @@ class JsonLines:
             except (ValueError, RecursionError):
                 end = -1
             if end != len(line):
-                row = _parse(line, self._label, number, exact)
+                row = parse_json(line, self._label, number, exact)
             if not isinstance(row, dict):
                 raise InputError(
                     f"a JSON {type(row).__name__} where an object belongs",
@@ -640,7 +641,7 @@ def _number(text: str) -> float | Written:
     return Written(text) if abs(value) >= LARGE else value
 
 
-def _parse(text: str, label: str, line: int | None = None, exact: bool = False) -> Any:
+def parse_json(text: str, label: str, line: int | None = None, exact: bool = False) -> Any:
     """Return the value of a JSON text; `line` is its line in the file."""
     place = label if line is None else f"{label}:{line}"
     try:

@@ -9,6 +9,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rankproof.data.aspect_rows import (
+    ASPECT_MEASURES,
+    build_aspect_qrels,
+    read_file_aspects,
+    read_nuggets,
+    read_object_aspects,
+)
 from rankproof.data.beir import chosen_among, qrels_file
 from rankproof.data.columns import LARGE, Columns, Kind, invalid_id, not_a_number
 from rankproof.data.foreign_tables import swapped, unpacked
@@ -89,16 +96,24 @@ def read_qrels(
     *,
     format: Format | None = None,  # noqa: A002
     name: str | None = None,
+    aspects: bool = False,
 ) -> Qrels:
     """Read judgments from a path (`-` is standard input), a dict of dicts, a frame or rows.
 
     Grades are whole numbers; a negative one means "pooled, but not judged". The meaning of the
-    grades is read from a file of the same name with `.scale` added, if there is one.
+    grades is read from a file of the same name with `.scale` added, if there is one. With `aspects`
+    the second column of TREC's format, of tuples, or a column `aspect` says which aspect of the
+    query a grade is for; a document's own grade is then the highest of them.
 
     >>> rp.read_qrels("try/qrels.txt").queries.len()
     30
     """
     if isinstance(source, Qrels):
+        if aspects and source.aspects is None:
+            raise InputError(
+                f"the judgments {source.name} were read without aspects",
+                remedy="read them with read_qrels(…, aspects=True)",
+            )
         return source if name is None else replace(source, name=name)
     if isinstance(source, Run):
         raise swapped("qrels", "a run")
@@ -106,14 +121,24 @@ def read_qrels(
     if isinstance(source, str | os.PathLike):
         file = qrels_file(source)
         source, choice_notes = file, chosen_among(source, file)
-    source_name, columns = _read(source, "qrels", format)
+    source_name, columns = _read(source, "qrels", format, aspects)
     if choice_notes:
         columns = replace(columns, notes=(*choice_notes, *columns.notes))
     if not columns.plain:
         _check_whole(columns)
+    qrels = _built(name or source_name, columns)
+    path = source.path if isinstance(source, Source) else source
+    scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
+    return qrels if scale is None else replace(qrels, scale=scale)
+
+
+def _built(name: str, columns: Columns) -> Qrels:
+    """Return the judgments in some columns; refuse a document that is judged twice."""
+    if columns.aspect is not None:
+        return build_aspect_qrels(name, columns)
     try:
         qrels = build_qrels(
-            name or source_name,
+            name,
             columns.queries,
             columns.codes,
             columns.doc,
@@ -122,11 +147,7 @@ def read_qrels(
         )
     except (kernels.RepeatedDocument, kernels.InvalidId) as error:
         raise _row_error("judges", columns, error) from None
-    path = source.path if isinstance(source, Source) else source
-    scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
-    if scale is None and not columns.notes:
-        return qrels
-    return replace(qrels, scale=scale, notes=columns.notes)
+    return replace(qrels, notes=columns.notes) if columns.notes else qrels
 
 
 def _check_whole(columns: Columns) -> None:
@@ -153,38 +174,48 @@ def _row_error(
     query, doc = columns.queries[int(columns.codes[row])], columns.doc[row]
     if isinstance(error, kernels.InvalidId):
         return invalid_id(doc, "document", columns.place(row))
+    remedy = "keep one of the two"
+    if verb == "judges":
+        remedy += f"; if they judge aspects of the query, ask for {', '.join(ASPECT_MEASURES)}"
     return InputError(
         f"query {shorten(query)} {verb} document {shorten(doc)} a second time",
         place=columns.place(row),
-        remedy="keep one of the two",
+        remedy=remedy,
     )
 
 
-def _read(source: Any, kind: Kind, form: Format | None) -> tuple[str, Columns]:
+def _read(
+    source: Any, kind: Kind, form: Format | None, aspects: bool = False
+) -> tuple[str, Columns]:
     """Return a name for the input, and its columns."""
     check_format(form)
     if isinstance(source, str | os.PathLike | Source):
         file = source if isinstance(source, Source) else Source(source)
         actual_format = form or format_of(file, kind)
-        columns = _read_file(file, kind, actual_format)
+        columns = _read_file(file, kind, actual_format, aspects)
         file.check_unchanged()
         guess = GUESSED.get((actual_format, kind)) if form is None else None
         notes = [f"{file.name}: {note}" for note in (*columns.notes, guess) if note]
         return file.name, replace(columns, notes=tuple(notes))
     name, table = unpacked(source, kind)
-    return name or kind, _read_object(table, kind)
+    return name or kind, _read_object(table, kind, aspects)
 
 
-def _read_object(table: Any, kind: Kind) -> Columns:
+def _read_object(table: Any, kind: Kind, aspects: bool) -> Columns:
+    if aspects:
+        return read_object_aspects(table)
     if isinstance(table, Mapping):
         return read_mapping(table, kind)
     return read_frame(table, kind) if is_frame(table) else read_rows(table, kind)
 
 
-def _read_file(source: Source, kind: Kind, form: Format) -> Columns:
+def _read_file(source: Source, kind: Kind, form: Format, aspects: bool) -> Columns:
     if form in REGISTERED:
-        columns = _read_object(REGISTERED[form](source.read(source.report), kind), kind)
+        table = REGISTERED[form](source.read(source.report), kind)
+        columns = _read_object(table, kind, aspects)
         return replace(columns, place=lambda row: f"{source.label}: row {row + 1}")
+    if aspects and form != "nuggets":  # which always have them
+        return read_file_aspects(source, form)
     if form in ("csv", "tsv", "parquet", "arrow"):
         return read_table(source, kind, form)  # type: ignore[arg-type]
     return READERS[form](source, kind)
@@ -197,4 +228,5 @@ READERS: dict[Format, Callable[[Source, Kind], Columns]] = {
     "json": read_json,
     "jsonl": read_json_lines,
     "mteb": read_mteb,
+    "nuggets": read_nuggets,
 }

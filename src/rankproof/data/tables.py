@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from rankproof.data.aspects import Aspects
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.foundation.errors import shorten
@@ -185,6 +186,8 @@ class Qrels:
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
     scale: Scale | None = None  # if stated
     notes: tuple[str, ...] = ()  # what the reader assumed
+    aspects: Aspects | None = None  # if they were read; `grade` is then the highest of them
+    aspect_row: Int | None = None  # (N,) row of each judgment in `aspects`
 
     def __len__(self) -> int:
         return len(self.grade)
@@ -193,6 +196,13 @@ class Qrels:
         """Return the scale of annotators' labels: theirs, or the judge's if they seem to use it."""
         uses_judge_scale = self.scale is None and judge is not None and judge.fits(self.grade)
         return judge if uses_judge_scale else self.scale
+
+    def content(self) -> list[Any]:
+        """Return the rows and their aspects, for digests."""
+        rows: list[Any] = self.to_frame().rows()
+        if self.aspects is None or self.aspect_row is None:
+            return rows
+        return [rows, self.aspects.rows(self.aspect_row)]
 
     @property
     def negative(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from rankproof.data.aspects import Aspects
 from rankproof.data.tables import Later, Run, ids_of
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Bool, Float, Int
@@ -168,6 +169,9 @@ class Pool:
     start: Int  # (Q+1,) query q owns documents start[q]:start[q+1]
     max_grade: int  # the highest in all judgments
     unsorted: Int  # (P,) grades by query, in input order
+    aspects: Aspects | None = None  # of all judgments
+    judgment: Int | None = None  # (P,) row of each document in `aspects`
+    original: Pool | None = None  # that this one repeats
 
     @cached_property
     def query(self) -> Int:
@@ -201,11 +205,25 @@ class Pool:
         queries, size = len(self.start) - 1, len(self.unsorted)
         block = np.arange(copies)[:, None]
         start = np.append((self.start[:-1] + block * size).ravel(), copies * size)
-        pool = Pool(start, self.max_grade, np.tile(self.unsorted, copies))
+        judgment = None if self.judgment is None else np.tile(self.judgment, copies)
+        unsorted = np.tile(self.unsorted, copies)
+        pool = Pool(start, self.max_grade, unsorted, self.aspects, judgment, original=self)
         pool.__dict__["query"] = (self.query + block * queries).ravel()
         pool.__dict__["grade"] = np.tile(self.grade, copies)
         pool.__dict__["place"] = np.tile(self.place, copies)
         return pool
+
+    @property
+    def copies(self) -> int:
+        """How often it repeats `original`."""
+        return (
+            1 if self.original is None else (len(self.start) - 1) // (len(self.original.start) - 1)
+        )
+
+    @cached_property
+    def results(self) -> dict[Any, Any]:
+        """What measures compute from the pool alone, by keys of their own."""
+        return {}
 
     @cached_property
     def _counts(self) -> dict[tuple[int, int | None], Int]:
@@ -247,6 +265,7 @@ class TieGroups:
     # The same groups including documents that were pooled but not judged (grade −1), if there are
     # any; infAP needs them.
     sampled: TieGroups | None = None
+    judgment: Int | None = None  # (J,) row of each document in `pool.aspects`, if there are any
 
     @property
     def queries(self) -> int:
@@ -286,7 +305,10 @@ class TieGroups:
         if chosen.all():
             return self
         columns = self.size, self.first, self.query, self.start, self.grade, self.rank
-        return TieGroups(self.listed, *kernels.select_groups(chosen, *columns), self.pool)
+        selected = TieGroups(self.listed, *kernels.select_groups(chosen, *columns), self.pool)
+        if self.judgment is None:
+            return selected
+        return replace(selected, judgment=self.judgment[np.repeat(chosen, self.judged)])
 
     @cached_property
     def alone(self) -> bool:
@@ -368,14 +390,22 @@ def pool_of(query: Int, grade: Int, queries: int, max_grade: int) -> Pool:
     return Pool(start, max_grade, grade)
 
 
+def subset_of(pool: Pool, rows: Bool | Int, query: Int, queries: int) -> Pool:
+    """Return the pool of some rows of another; `query` has the new query of each, ascending."""
+    subset = pool_of(query, pool.unsorted[rows], queries, pool.max_grade)
+    if pool.judgment is None:
+        return subset
+    return replace(subset, aspects=pool.aspects, judgment=pool.judgment[rows])
+
+
 def joined(parts: Sequence[TieGroups], query_numbers: Sequence[Int], queries: int) -> TieGroups:
     """Return the groups of several parts of a run as those of the whole run.
 
     `query_numbers` has, for each part, the number of each of its queries in the whole.
     """
 
-    def concatenate(columns: Iterable[Array]) -> Int:
-        return np.concatenate([np.empty(0, np.int64), *columns])
+    def concatenate(columns: Iterable[Array | None]) -> Int:
+        return np.concatenate([np.empty(0, np.int64), *(c for c in columns if c is not None)])
 
     listed = np.zeros(queries, np.int64)
     pairs = list(zip(parts, query_numbers, strict=True))
@@ -394,6 +424,11 @@ def joined(parts: Sequence[TieGroups], query_numbers: Sequence[Int], queries: in
     pooled = np.argsort(pool_query, kind="stable")
     grades = concatenate(part.pool.unsorted for part in parts)[pooled]
     max_grade = max((part.pool.max_grade for part in parts), default=0)
+    pool, judgment = pool_of(pool_query[pooled], grades, queries, max_grade), None
+    if parts and parts[0].judgment is not None:
+        judgment = concatenate(part.judgment for part in parts)[documents]
+        of_pool = concatenate(part.pool.judgment for part in parts)[pooled]
+        pool = replace(pool, aspects=parts[0].pool.aspects, judgment=of_pool)
     return TieGroups(
         listed=listed,
         size=concatenate(part.size for part in parts)[by_query],
@@ -402,8 +437,9 @@ def joined(parts: Sequence[TieGroups], query_numbers: Sequence[Int], queries: in
         start=start,
         grade=concatenate(part.grade for part in parts)[documents],
         rank=concatenate(part.rank for part in parts)[documents],
-        pool=pool_of(pool_query[pooled], grades, queries, max_grade),
+        pool=pool,
         sampled=sampled,
+        judgment=judgment,
     )
 
 
@@ -415,19 +451,21 @@ def tie_groups(
     grade: Int,
     pool: Pool,
     sampled: tuple[Int, Int] | None = None,
+    judgment: Int | None = None,
 ) -> TieGroups:
     """Return the tie groups of the judged documents.
 
     `listed` (Q,) is the ranking's index of each evaluated query, or −1. `query`, `row` and `grade`
-    (P,) describe the judgments; `row` is the run's row of the document, or −1. `sampled` has query
-    and row of the documents that were pooled but not judged.
+    (P,) describe the judgments; `row` is the run's row of the document, or −1; `judgment` (P,) are
+    their rows in `pool.aspects`. `sampled` has query and row of the documents that were pooled but
+    not judged.
     """
     if sampled is not None:
         # One number for query and row, since queries may share a list and so a row.
         factor = int(ranking.start[-1]) + 1
         is_judged = np.isin(sampled[0] * factor + sampled[1], query * factor + row)
         added = ~is_judged & (sampled[1] >= 0)
-        judged = tie_groups(ranking, listed, query, row, grade, pool)
+        judged = tie_groups(ranking, listed, query, row, grade, pool, judgment=judgment)
         if not added.any():
             return judged
         query = np.concatenate([query, sampled[0][added]])
@@ -437,8 +475,13 @@ def tie_groups(
     if (query[1:] < query[:-1]).any():
         by_query = np.argsort(query, kind="stable")
         query, row, grade = query[by_query], row[by_query], grade[by_query]
+        judgment = None if judgment is None else judgment[by_query]
     sizes = np.append(np.diff(ranking.start), 0)  # index −1 is a query without a list
+    carried = grade if judgment is None else np.arange(len(grade))
     columns = kernels.group_judged(
-        query, row, grade, listed, ranking.start, ranking.position, ranking.group_start
+        query, row, carried, listed, ranking.start, ranking.position, ranking.group_start
     )
-    return TieGroups(sizes[listed], *columns, pool)
+    groups = TieGroups(sizes[listed], *columns, pool)
+    if judgment is None:
+        return groups
+    return replace(groups, grade=grade[groups.grade], judgment=judgment[groups.grade])

@@ -32,14 +32,15 @@ from rankproof.data.hits import unwrapped
 from rankproof.data.sources import stem
 from rankproof.data.tables import Qrels, Run
 from rankproof.data.ties import in_order
-from rankproof.evaluation.checks import check_scale as check_scale
 from rankproof.evaluation.checks import (
+    bound_notes,
     check_scales,
     input_notes,
     pair_warnings,
     profile_scores,
     score_warnings,
 )
+from rankproof.evaluation.checks import check_scale as check_scale
 from rankproof.evaluation.checks import example_ids as example_ids
 from rankproof.evaluation.checks import grade_like_scores as grade_like_scores
 from rankproof.evaluation.checks import merge_notes as merge_notes
@@ -188,6 +189,7 @@ def evaluate_some(
         groups = groups.until(policy.depth)
     outcomes = measure_all(groups, measures, policy)
     notes += sampling_notes(run.name, outcomes)
+    notes += bound_notes(outcomes)
     if kept is not None:
         evaluated = EvaluatedRun(run, policy, matched, groups, outcomes)
         kept.append(evaluated if policy.depth is None else _cut_lists(evaluated, qrels))

@@ -8,7 +8,7 @@ large run can merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, shorten
 from rankproof.foundation.phrasing import plural
-from rankproof.measures import Measure
+from rankproof.measures import Measure, Outcomes
 from rankproof.measures.parsing import alias_notes
+from rankproof.measures.registry import without_aspects
 
 if TYPE_CHECKING:
     from rankproof.evaluation.result import Evaluation
@@ -165,6 +166,17 @@ def input_notes(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
     return [*notes, *scale_notes(qrels.name, qrels.scale, measures)]
 
 
+def bound_notes(outcomes: Mapping[Measure, Outcomes]) -> list[str]:
+    """Return a note on each measure whose extremes over tie orders are bounds for some queries."""
+    counts = {m: int(o.is_bound.sum()) for m, o in outcomes.items() if o.is_bound is not None}
+    return [
+        f"{measure}: lowest and highest are bounds for {plural(count, 'query', 'queries')} whose "
+        "ties are too large to search"
+        for measure, count in counts.items()
+        if count
+    ]
+
+
 def check_scale(measure: Measure, grade: Int, place: Callable[[int], str]) -> None:
     """Refuse grades outside the scale that a measure is defined on."""
     scale = measure.definition.grades
@@ -181,8 +193,10 @@ def check_scale(measure: Measure, grade: Int, place: Callable[[int], str]) -> No
 
 
 def check_scales(qrels: Qrels, measures: Sequence[Measure]) -> None:
-    """Refuse judgments outside the scale of one of the measures."""
+    """Refuse judgments outside the scale of a measure, or without the aspects that it reads."""
     for measure in measures:
+        if measure.needs_aspects and qrels.aspects is None:
+            raise without_aspects(measure)
         check_scale(measure, qrels.grade, qrels.place)
 
 

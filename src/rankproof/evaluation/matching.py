@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.data.tables import Qrels, Run, ids_of
-from rankproof.data.ties import Pool, Ranking, TieGroups, pool_of, rank_run, tie_groups
+from rankproof.data.ties import Pool, Ranking, TieGroups, rank_run, subset_of, tie_groups
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
@@ -35,6 +35,7 @@ class MatchedJudgments:
     grade: Int  # (P,)
     pool: Pool
     sampled: tuple[Int, Int] | None = None  # query and row of what was pooled and not judged
+    judgment: Int | None = None  # (P,) row of each judgment in the pool's aspects, if there are any
 
     def relevant_listed(self) -> Int:
         """Return (Q, G) how many documents of grade 1, 2, … or higher the run lists."""
@@ -56,6 +57,7 @@ class MatchedJudgments:
             grade=self.grade,
             pool=self.pool,
             sampled=self.sampled,
+            judgment=self.judgment,
         )
 
 
@@ -98,9 +100,10 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
         is_kept = is_listed[query]
         queries, listed = queries.gather(np.flatnonzero(is_listed)), listed[is_listed]
         query, row, grade = number[query[is_kept]], row[is_kept], grade[is_kept]
-        pool = pool_of(query, grade, len(listed), pool.max_grade)
+        pool = subset_of(pool, is_kept, query, len(listed))
+    judgment = pool.judgment
     if policy.candidates_only:
-        pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
+        pool = subset_of(pool, row >= 0, query[row >= 0], len(listed))
     return MatchedJudgments(
         queries=queries,
         missing_queries=ids_of(qrels, "queries").gather(np.flatnonzero(is_missing)),
@@ -112,6 +115,7 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
         grade=grade,
         pool=pool,
         sampled=sampled,
+        judgment=judgment,
     )
 
 
@@ -130,9 +134,11 @@ def _condense(run: Run, row: Int) -> tuple[Run, Int]:
 def _full_pool(qrels: Qrels) -> Pool:
     """Return the pool of all judgments; all runs evaluated on them share it."""
     if "pool" not in qrels.cache:
-        qrels.cache["pool"] = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
-    pool: Pool = qrels.cache["pool"]
-    return pool
+        highest = int(qrels.grade.max(initial=0))
+        pool = Pool(qrels.start, highest, qrels.grade, qrels.aspects, qrels.aspect_row)
+        qrels.cache["pool"] = pool
+    full_pool: Pool = qrels.cache["pool"]
+    return full_pool
 
 
 def match_queries(qrels: Qrels, run: Run) -> Int:
@@ -167,7 +173,8 @@ def measure_all(
 
 def averaged_queries(groups: TieGroups, measure: Measure) -> Bool:
     """Return (Q,) whether a mean includes the query: it has a relevant document."""
-    if measure.definition.grades is not None:  # a measure with its own scale has its own rule
+    # A measure with its own scale, or of aspects, has its own rule.
+    if measure.definition.grades is not None or measure.needs_aspects:
         return np.ones(groups.queries, np.bool_)
     return np.asarray(groups.relevant(measure.threshold) > 0, np.bool_)
 

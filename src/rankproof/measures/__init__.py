@@ -13,6 +13,7 @@ linear.py       counts, precision, recall, RBP, nDCG: sums of a weight times a g
 split_ties.py   lists that end inside a tie
 average_precision.py, first_relevant.py, expected_reciprocal_rank.py, preference.py,
 inferred_precision.py, interpolated_precision.py    measures with mathematics of their own
+diversity.py    lists whose documents cover aspects of their query, or nuggets
 counts.py, sets.py, utility.py    a list as a set; sets of passages for a generator
 padded_rows.py, hypergeometric.py    sums over rows of unequal length; drawing without replacement
 """
@@ -28,6 +29,13 @@ from rankproof.measures.counts import set_average_precision as SetAP
 from rankproof.measures.counts import set_f as SetF
 from rankproof.measures.counts import set_precision as SetP
 from rankproof.measures.counts import set_recall as SetR
+from rankproof.measures.diversity import alpha_dcg as alpha_DCG
+from rankproof.measures.diversity import alpha_ndcg as alpha_nDCG
+from rankproof.measures.diversity import average_precision_ia as AP_IA
+from rankproof.measures.diversity import err_ia as ERR_IA
+from rankproof.measures.diversity import n_err_ia as nERR_IA
+from rankproof.measures.diversity import precision_ia as P_IA
+from rankproof.measures.diversity import subtopic_recall as StRecall
 from rankproof.measures.expected_reciprocal_rank import err as ERR
 from rankproof.measures.first_relevant import reciprocal_rank as RR
 from rankproof.measures.first_relevant import success as Success
@@ -60,11 +68,14 @@ from rankproof.measures.utility import udcg as UDCG
 __all__ = [
     "AP",
     "AP11",
+    "AP_IA",
     "DCG",
     "ERR",
+    "ERR_IA",
     "F1",
     "GMAP",
     "P4",
+    "P_IA",
     "RBP",
     "REGISTRY",
     "RR",
@@ -95,10 +106,14 @@ __all__ = [
     "SetF",
     "SetP",
     "SetR",
+    "StRecall",
     "Success",
+    "alpha_DCG",
+    "alpha_nDCG",
     "bpref",
     "infAP",
     "measure",
     "nDCG",
+    "nERR_IA",
     "parse",
 ]  # fmt: skip

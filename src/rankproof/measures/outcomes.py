@@ -29,6 +29,8 @@ class Outcomes:
     expensive: Bool | None = None  # (Q,) whose mean and variance are missing: closed form too slow
     sampling: Sampling | None = None  # of the expensive queries
     powers: Float | None = None  # (Q, POWERS) E[M^s], for a geometric mean over queries
+    # (Q,) queries whose min and max are bounds that no order need reach; None: none
+    is_bound: Bool | None = None
 
     def power_mean(self, exponent: float) -> Float:
         """(Q,) E[M^s] for an exponent s in (0, 2]; of stored values without `powers`, E[M]^s."""
@@ -63,13 +65,14 @@ class Outcomes:
         def column(statistic: str) -> Array:
             return np.concatenate([getattr(part, statistic) for part in parts])
 
-        counted = None
-        if any(part.counted is not None for part in parts):
-            columns = [
-                np.ones(len(part.expected), np.bool_) if part.counted is None else part.counted
-                for part in parts
-            ]
-            counted = np.concatenate(columns)
+        def flags(name: str, default: bool) -> Bool | None:
+            columns = [getattr(part, name) for part in parts]
+            if all(flag is None for flag in columns):
+                return None
+            lengths = [len(part.expected) for part in parts]
+            filled = zip(columns, lengths, strict=True)
+            return np.concatenate([np.full(n, default) if c is None else c for c, n in filled])
+
         has_variance = all(part.variance is not None for part in parts)
         has_powers = all(part.powers is not None for part in parts)
         return Outcomes(
@@ -78,7 +81,8 @@ class Outcomes:
             column("max"),
             column("oblivious"),
             variance=column("variance") if has_variance else None,
-            counted=counted,
+            counted=flags("counted", default=True),
+            is_bound=flags("is_bound", default=False),
             sampling=Sampling.concatenate(parts),
             powers=column("powers") if has_powers else None,
         )
@@ -106,6 +110,7 @@ class Outcomes:
             variance,
             sampling=self.sampling,
             powers=self.powers,
+            is_bound=self.is_bound,
         )
 
 

@@ -87,12 +87,25 @@ def _parameters(text: str, inside: str) -> dict[str, Value]:
         names = [keyword.arg for keyword in call.keywords]
         if None in names or len(set(names)) < len(names):
             raise ValueError  # noqa: TRY301
-        return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        return {str(k.arg): _literal(k.value) for k in call.keywords}
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise MeasureError(
             f"{shorten(text)}: cannot read the parameters {shorten(inside)}",
             remedy="write them as AP(rel=2) or nDCG(gain='exp')",
         ) from None
+
+
+class _Word(str):
+    """Text that is written without quotation marks."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _literal(value: ast.expr) -> Value:
+    """A literal, or a bare word: gain=exp is gain='exp'."""
+    literal: Value = _Word(value.id) if isinstance(value, ast.Name) else ast.literal_eval(value)
+    return literal
 
 
 # ------------------------------------------------------------------------- names of other tools

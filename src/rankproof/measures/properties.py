@@ -82,6 +82,8 @@ Algorithm = Literal[
     "set share",
     "relevant count",
     "all relevant",
+    "covered aspects",
+    "covered aspects, ideal",
 ]
 # A function of a measure and an `unjudged.RunLists`, which returns `unjudged.Ends`.
 UnjudgedEffect = (
@@ -94,4 +96,5 @@ UnjudgedEffect = (
 #   best      of those the k best, and those that are listed
 #   listed    those above grade 0 that are listed
 #   first     the first relevant document
-Reads = Literal["all", "relevant", "best", "listed", "first"]
+#   aspects   every judged document, and which aspects of the query each covers
+Reads = Literal["all", "relevant", "best", "listed", "first", "aspects"]

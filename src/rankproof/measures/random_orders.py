@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankproof.data.ties import TieGroups, pool_of
+from rankproof.data.ties import TieGroups, pool_of, subset_of
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.measures.outcomes import Outcomes, Sampling, root_powers
 
@@ -161,9 +161,8 @@ def select_queries(groups: TieGroups, queries: Int) -> TieGroups:
         start=start,
         grade=groups.grade[documents],
         rank=groups.rank[documents],
-        pool=pool_of(
-            place[pool.query[pooled]], pool.unsorted[pooled], len(queries), pool.max_grade
-        ),
+        pool=subset_of(pool, pooled, place[pool.query[pooled]], len(queries)),
+        judgment=None if groups.judgment is None else groups.judgment[documents],
     )
 
 
@@ -171,7 +170,7 @@ def break_ties(groups: TieGroups, copies: int, generator: np.random.Generator) -
     """Repeat the queries `copies` times, each time with all ties broken at random."""
     owner = groups.doc_group
     position = np.tile(groups.rank - groups.first[owner], (copies, 1))
-    grade = np.tile(groups.grade, (copies, 1))
+    document = np.tile(np.arange(len(groups.grade)), (copies, 1))
     tied = np.flatnonzero(groups.size > 1)
     for many in np.unique(groups.judged[tied]).tolist():
         alike = tied[groups.judged[tied] == many]
@@ -179,7 +178,7 @@ def break_ties(groups: TieGroups, copies: int, generator: np.random.Generator) -
         places = _distinct_places(groups.size[alike], many, copies, generator)
         by_place = np.argsort(places, axis=2)
         position[:, at] = np.take_along_axis(places, by_place, axis=2)
-        grade[:, at] = groups.grade[at][np.arange(len(alike))[None, :, None], by_place]
+        document[:, at] = at[np.arange(len(alike))[None, :, None], by_place]
     block = np.arange(copies)[:, None]
     rank = (position + groups.first[owner]).ravel()
     return TieGroups(
@@ -188,9 +187,10 @@ def break_ties(groups: TieGroups, copies: int, generator: np.random.Generator) -
         first=rank,
         query=(groups.doc_query + block * groups.queries).ravel(),
         start=np.arange(len(rank) + 1),
-        grade=grade.ravel(),
+        grade=groups.grade[document].ravel(),
         rank=rank,
         pool=groups.pool.repeated(copies),
+        judgment=None if groups.judgment is None else groups.judgment[document].ravel(),
     )
 
 

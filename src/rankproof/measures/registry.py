@@ -53,7 +53,7 @@ class Definition:
     grades: tuple[int, int] | None
     geometric: bool
     less_is_better: bool
-    upper: float
+    upper: float | Callable[[Measure], float]
     step: float | Literal["1/k"]
     rising: bool
     additive: Callable[[Measure, Int], Float] | None
@@ -182,7 +182,8 @@ class Measure:
     @property
     def upper(self) -> float:
         """The highest possible value; infinite for counts."""
-        return self.definition.upper
+        upper = self.definition.upper
+        return upper(self) if callable(upper) else upper
 
     @property
     def step(self) -> float:
@@ -197,6 +198,11 @@ class Measure:
         """True if the highest grade in the judgments changes what every other grade is worth."""
         name = self.definition.open_scale
         return name is not None and self.parameters[name] is None
+
+    @property
+    def needs_aspects(self) -> bool:
+        """True if it asks which aspects of its query a document covers."""
+        return self.definition.reads == "aspects"
 
     @property
     def threshold(self) -> int:
@@ -267,6 +273,8 @@ class Measure:
     def outcomes(self, groups: TieGroups) -> Outcomes:
         """Compute the measure for every query of some tie groups."""
         self.require_cutoff()
+        if self.needs_aspects and groups.judgment is None:
+            raise without_aspects(self)
         arguments = self.parameters
         if self.definition.takes_cutoff:
             arguments["cutoff"] = self.cutoff
@@ -282,6 +290,15 @@ class Measure:
         return outcomes.consistent()
 
 
+def without_aspects(measure: Measure) -> MeasureError:
+    """Return the error for judgments that do not say which aspects a document covers."""
+    return MeasureError(
+        f"{measure} needs judgments with aspects",
+        remedy="name a file or a table of query, aspect, document and grade; in Python "
+        "read_qrels(…, aspects=True)",
+    )
+
+
 def measure(
     name: str,
     *,
@@ -293,7 +310,7 @@ def measure(
     geometric: bool = False,
     less_is_better: bool = False,
     endless: bool = False,
-    upper: float = 1.0,
+    upper: float | Callable[[Measure], float] = 1.0,
     step: float | Literal["1/k"] = 0.0,
     rising: bool = False,
     additive: Callable[[Measure, Int], Float] | None = None,
@@ -316,7 +333,8 @@ def measure(
     - `grades`: the lowest and highest grade it is defined on, if that is not 0 and up.
     - `geometric`: its mean over queries is the geometric mean, so runs are not compared by it.
     - `less_is_better`: the run with the lower value is ahead.
-    - `upper`: its highest value, where intervals end; `endless=True` means there is none.
+    - `upper`: its highest value, where intervals end, or a function of the measure; `endless=True`
+      means there is none.
     - `step`: values of a query are multiples of this ("1/k": of one over the cutoff).
     - `rising`: never falls when the grade of a listed document rises, and is defined for queries
       without a relevant document. Worst cases over unjudged documents follow from this alone.

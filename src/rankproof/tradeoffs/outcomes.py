@@ -454,7 +454,7 @@ class Evaluator:
         names = [[str(measure) for measure in measures] for measures in roles]
         inputs = [names, list_digest(ranked.final), list_digest(ranked.pool), __version__]
         if "digest" not in self.qrels.cache:
-            self.qrels.cache["digest"] = digest(self.qrels.to_frame().rows())
+            self.qrels.cache["digest"] = digest(self.qrels.content())
         key = digest([*inputs, self.qrels.cache["digest"], repr(self.qrels.scale)])
         text, arrays = (cache.get_many("figures", role, [key])[0] for role in ("row", "values"))
         if text is None or arrays is None:

@@ -214,7 +214,8 @@ class Results:
         own_list = lists[chosen]
         # Configurations that differ in their prompt alone have the same list.
         rivals = [name for name in rivals if name in lists and not lists[name].equals(own_list)]
-        judgments = replace(read_qrels(self.judgements), scale=self.scale)
+        aspects = parse(measure).needs_aspects
+        judgments = replace(read_qrels(self.judgements, aspects=aspects), scale=self.scale)
         runs = [read_run(lists[name], name=name) for name in (chosen, *rivals)]
         view, parsed = WorstCases(runs, judgments, Policy()), parse(measure)
         bounds = {name: view.reversal(0, at, parsed) for at, name in enumerate(rivals, start=1)}
@@ -229,10 +230,11 @@ class Results:
 
     def assumed_grades(self, measure: str) -> str:
         """Return the grades assumed possible for unjudged passages, in brackets; "" if declared."""
-        has_scale = parse(_at_one(measure)).definition.grades
-        if self.judgements is None or self.scale is not None or has_scale:
+        parsed = parse(_at_one(measure))
+        if self.judgements is None or self.scale is not None or parsed.definition.grades:
             return ""
-        return f" (grades {grades_of(read_qrels(self.judgements))})"
+        judgments = read_qrels(self.judgements, aspects=parsed.needs_aspects)
+        return f" (grades {grades_of(judgments)})"
 
     def _by_highest(self, measure: str, names: Sequence[str]) -> list[str]:
         """Sort by the quality that a configuration's own unjudged passages could lift it to.

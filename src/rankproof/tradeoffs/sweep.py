@@ -26,6 +26,7 @@ from rankproof.data.beir import Corpus, read_answers, read_corpus
 from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE, Qrels
 from rankproof.data.trec import write_trec
+from rankproof.evaluation.streaming.merging import select_queries
 from rankproof.foundation.errors import InputError, first_few, first_line, shorten
 from rankproof.foundation.files import WriteError, claim_folder, write_atomically
 from rankproof.foundation.locks import Lock
@@ -292,7 +293,7 @@ def sweep(
     """
     corpus = read_corpus(settings.corpus, settings.qrels)
     inputs = {**corpus.files, "qrels": corpus.qrels}
-    qrels = read_qrels(corpus.qrels)
+    qrels = read_qrels(corpus.qrels, aspects=any(m.needs_aspects for m in settings.all_measures))
     return sweep_texts(settings, corpus, qrels, inputs, out, judge=judge, notes=notes)
 
 
@@ -395,7 +396,7 @@ class _Work:
             value_identity(self.settings),
             self.passages.digest,
             self.questions.digest,
-            digest(self.qrels.to_frame().rows()),
+            digest(self.qrels.content()),
             repr(self.qrels.scale),
             environment_digest(PACKAGES),
             __version__,
@@ -786,7 +787,27 @@ def _select_judgments(
         notes.append(f"{plural(corpus.empty, 'passage is', 'passages are')} empty")
     scale = qrels.scale if settings.grades is None else None
     scale = SET_SCALE if settings.at else scale
-    return replace(read_qrels(frame, name=qrels.name), scale=scale), notes
+    if qrels.aspects is None:
+        return replace(read_qrels(frame, name=qrels.name), scale=scale), notes
+    _check_aspects_stay(settings, qrels)
+    selected = qrels.queries.is_in(frame["query"].unique().implode()).to_numpy()
+    return replace(select_queries(qrels, selected), scale=scale), notes
+
+
+def _check_aspects_stay(settings: SweepSettings, qrels: Qrels) -> None:
+    """Raise InputError for settings that make judgments of their own, without aspects."""
+    makes_own = {
+        "grades": settings.grades is not None,
+        "chunkings": set(settings.chunkings) != {NONE},
+        "holes: judge": settings.holes == "judge",
+    }
+    setting = next((name for name, is_set in makes_own.items() if is_set), None)
+    if setting is not None:
+        raise InputError(
+            f"{setting}, and judgments of aspects",
+            place=qrels.name,
+            remedy="leave it out, or use measures without aspects",
+        )
 
 
 def _regraded(settings: SweepSettings, qrels: Qrels) -> pl.DataFrame:

@@ -189,6 +189,7 @@ def _drop_judgments(qrels: Qrels, dropped: pl.DataFrame) -> tuple[Qrels, int]:
         start=remaining_before[qrels.start],
         doc=qrels.doc.filter(pl.Series(remains)).rechunk(),
         grade=qrels.grade[remains],
+        aspect_row=None if qrels.aspect_row is None else qrels.aspect_row[remains],
         cache={},
     )
     return reduced, int((~remains).sum())

@@ -306,6 +306,20 @@ def _highest_err(measure: Measure, run: PartlyJudged, grade: int, top: int) -> F
     return value
 
 
+@rule("covered aspects")
+@rule("covered aspects, ideal")
+def covered_aspects(measure: Measure, run: PartlyJudged) -> QueryBounds:
+    """Bound measures of aspects, of which an unjudged document may cover any that are known.
+
+    One that covers all aspects makes StRecall 1. A measure over an ideal order, or over the
+    relevant documents, may fall when more documents cover an aspect.
+    """
+    now = run.reported(measure)
+    falls = measure.definition.unjudged == "covered aspects, ideal"
+    low, high = now.min * (0.0 if falls else 1.0), np.maximum(now.max, measure.upper)
+    return QueryBounds(low, np.where(np.isnan(now.max), np.nan, high), measure.name == "StRecall")
+
+
 # ------------------------------------------------------------- a share of what there is to find
 
 

@@ -20,6 +20,7 @@ from rankproof.data.tables import Qrels, Run, Sampled, build_run
 from rankproof.data.ties import Pool, TieGroups, joined
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, sampling_notes
 from rankproof.evaluation.checks import (
+    bound_notes,
     input_notes,
     merge_profiles,
     no_common_query,
@@ -99,6 +100,10 @@ class PartwiseEvaluation:
         }
         if self.policy.missing == "skip":
             queries = queries.filter(pl.Series(is_listed))
+        outcomes = {
+            m: Outcomes.concatenate([part.outcomes[m] for part in parts]).select(order)
+            for m in self.measures
+        }
         return replace(
             parts[0],
             name=name,
@@ -113,6 +118,7 @@ class PartwiseEvaluation:
                 *input_notes(qrels, self.measures),
                 *notes,
                 *score_warnings(name, dtype, profile),
+                *bound_notes(outcomes),
                 *pair_warnings(profile, qrels),
                 *sampling_notes(name, outcomes),
             ),
@@ -153,7 +159,8 @@ def select_queries(qrels: Qrels, selected: Bool) -> Qrels:
     rows = np.repeat(selected, sizes)
     start = np.zeros(int(selected.sum()) + 1, np.int64)
     np.cumsum(sizes[selected], out=start[1:])
-    grade = qrels.grade[rows]
+    grade, highest = qrels.grade[rows], int(qrels.grade.max(initial=0))
+    aspect_row = None if qrels.aspect_row is None else qrels.aspect_row[rows]
     sampled = qrels.sampled
     if sampled is not None:
         number, kept = np.cumsum(selected) - 1, np.flatnonzero(selected[sampled.query])
@@ -165,7 +172,9 @@ def select_queries(qrels: Qrels, selected: Bool) -> Qrels:
         qrels.doc.filter(pl.Series(rows)).rechunk(),
         grade,
         sampled,
-        cache={"pool": Pool(start, int(qrels.grade.max(initial=0)), grade)},
+        cache={"pool": Pool(start, highest, grade, qrels.aspects, aspect_row)},
+        aspects=qrels.aspects,
+        aspect_row=aspect_row,
     )
 
 
