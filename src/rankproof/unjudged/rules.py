@@ -371,7 +371,8 @@ def count_over_relevant(measure: Measure, run: PartlyJudged) -> QueryBounds:
     """
     effect = cast(CountOverRelevant, measure.definition.unjudged)
     rel = effect.rel or measure.threshold
-    cutoff = last_rank(run.groups, measure.cutoff)
+    # The norm has the cutoff itself, also where a list is shorter.
+    cutoff = run.groups.listed if measure.cutoff is None else np.asarray(measure.cutoff)
     relevant = run.groups.relevant(rel)
     is_possible = run.top >= rel
     unlisted = run.unlisted * is_possible
