@@ -77,8 +77,10 @@ def test_one_query_in_each_group_changes_no_bit() -> None:
         assert np.array_equal(single, grouped, equal_nan=True)
     first, second = np.triu_indices(5, 1)
     values = [np.nan_to_num(d[:5])]
-    alone = family.critical_value(values, first, second)
-    assert alone == family.critical_value(values, first, second, groups) > 0
+    (alone,) = family.critical_values(values, first, second)
+    (grouped,) = family.critical_values(values, first, second, groups)
+    assert np.array_equal(alone, grouped)
+    assert (alone > 2).all()
     few = np.where(np.arange(31) < 4, d[0], 0.0)
     assert few_changes_bound(few) == few_changes_bound(few, groups)
 
@@ -172,78 +174,100 @@ def test_samples_of_queries_are_nested() -> None:
 # ------------------------------------------------------------------------------------- families
 
 
-def largest_by_definition(
-    measures: list[Float], pairs: list[tuple[int, int]], groups: Int, times: Array
-) -> list[float]:
-    """max |d̄* − d̄|/max(se*, .6·se) of each resample of groups, in plain loops."""
-    largest = []
-    for row in times:
-        best = 0.0
-        for values in measures:
-            for a, b in pairs:
-                d = values[a] - values[b]
-                known = ~np.isnan(d)
-                names = np.unique(groups)
-                sums = np.array([np.nansum(d[groups == g]) for g in names])
-                sizes = np.array([known[groups == g].sum() for g in names])
-                units = (sizes > 0).sum()
-                mean = sums.sum() / sizes.sum()
+def t_by_definition(d: Float, groups: Int, times: Array) -> list[float]:
+    """|d̄* − d̄|/max(se*, .6·se) of each resample of groups, in plain loops."""
+    known = ~np.isnan(d)
+    names = np.unique(groups)
+    sums = np.array([np.nansum(d[groups == g]) for g in names])
+    sizes = np.array([known[groups == g].sum() for g in names])
+    units = (sizes > 0).sum()
 
-                def error(times: Float, mean: float, sums: Float, sizes: Int, units: int) -> float:
-                    n = float(times @ sizes)
-                    return math.sqrt(times @ (sums - sizes * mean) ** 2 * units / (units - 1)) / n
+    def mean_and_error(row: Array) -> tuple[float, float]:
+        n = float(row @ sizes)
+        mean = float(row @ sums) / n
+        return mean, math.sqrt(row @ (sums - sizes * mean) ** 2 * units / (units - 1)) / n
 
-                drawn = float(row @ sums) / float(row @ sizes)
-                observed = error(np.ones(len(names)), mean, sums, sizes, units)
-                spread = error(row, drawn, sums, sizes, units)
-                best = max(best, abs(drawn - mean) / max(spread, 0.6 * observed))
-        largest.append(best)
-    return largest
+    mean, error = mean_and_error(np.ones(len(names)))
+    return [
+        abs(drawn - mean) / max(spread, 0.6 * error) for drawn, spread in map(mean_and_error, times)
+    ]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_the_critical_value_is_that_of_the_largest_studentized_difference(
+def test_critical_values_step_down_from_the_largest_studentized_difference(
     grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(6)
     groups = np.array([0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 7]) if grouped else np.arange(12)
+    units = len(np.unique(groups))
     measures = [rng.random((4, 12)), rng.random((4, 12))]
+    measures[0][0] += 0.9  # far from the others: claimed at once
     measures[0][1, 3] = np.nan
     measures[1][3] = measures[1][2]  # a copy never differs
-    times = rng.multinomial(
-        8 if grouped else 12, np.ones(8 if grouped else 12) / (8 if grouped else 12), 400
-    )
+    times = rng.multinomial(units, np.ones(units) / units, 400)
+
+    def draws(count: int, seed: int, resamples: int) -> Iterator[Array]:
+        yield times[:150].astype(float)
+        yield times[150:].astype(float)
+
+    monkeypatch.setattr(family, "draw_counts", draws)
+    monkeypatch.setattr(family, "_STEPS", 100)
+    first, second = np.triu_indices(4, 1)
+    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+    members = [(m, p) for m in range(2) for p in range(6) if (m, p) != (1, 5)]
+    d = {(m, p): measures[m][pairs[p][0]] - measures[m][pairs[p][1]] for m, p in members}
+    means = {key: means_of(row[None], groups) for key, row in d.items()}
+    t = {key: float(abs(m.mean / m.error)[0]) for key, m in means.items()}
+    drawn = {key: t_by_definition(row, groups, times) for key, row in d.items()}
+    expected: dict[tuple[int, int], float] = {}
+    remaining = sorted(members, key=lambda key: -t[key])
+    while remaining:
+        largest = np.max([drawn[key] for key in remaining], axis=0)
+        limit = float(np.quantile(largest, 0.95, method="higher"))
+        claimed = t[remaining[0]] > limit
+        expected |= dict.fromkeys(remaining[:1] if claimed else remaining, limit)
+        remaining = remaining[1:] if claimed else []
+    values = family.critical_values(measures, first, second, groups)
+    assert {key: float(values[key[0]][key[1]]) for key in members} == pytest.approx(expected)
+    assert values[1][5] == pytest.approx(max(expected.values()))
+    assert len({round(limit, 9) for limit in expected.values()}) > 2
+
+
+def test_the_best_row_is_chosen_in_each_resample_and_worse_ones_step_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(13)
+    values = rng.random((4, 15))
+    values[3] *= 0.1
+    times = rng.multinomial(15, np.ones(15) / 15, 300)
 
     def draws(count: int, seed: int, resamples: int) -> Iterator[Array]:
         yield times.astype(float)
 
     monkeypatch.setattr(family, "draw_counts", draws)
-    first, second = np.triu_indices(4, 1)
-    value = family.critical_value(measures, first, second, groups)
-    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
-    largest = largest_by_definition(measures[:1], pairs, groups, times)
-    others = largest_by_definition(measures[1:], pairs[:-1], groups, times)
-    both = np.maximum(largest, others)
-    assert value == pytest.approx(float(np.quantile(both, 0.95, method="higher")))
-    monkeypatch.setattr(family, "_CELLS", 100)
-    assert family.critical_value(measures, first, second, groups) == pytest.approx(value)
 
-    best = (np.stack([row - row.mean() for row in measures[1][:3]]) @ np.eye(12)).T
-    sums = np.stack([best[groups == g].sum(axis=0) for g in np.unique(groups)])
-    chosen = (times @ sums).argmax(axis=1)
-    largest = [
-        largest_by_definition([measures[1][:3]], [(b, o) for o in range(3) if o != b], groups, t)[0]
-        for b, t in zip(chosen.tolist(), times[:, None], strict=True)
-    ]
-    value = family.critical_value_of_best(measures[1][:3], groups)
-    assert value == pytest.approx(float(np.quantile(largest, 0.95, method="higher")))
+    def limit(rows: list[int]) -> float:
+        centered = values[rows] - values[rows].mean(axis=1, keepdims=True)
+        largest = []
+        for row in times:
+            best = int((centered @ row).argmax())
+            others = [centered[best] - c for at, c in enumerate(centered) if at != best]
+            largest.append(max(t_by_definition(d, np.arange(15), row[None])[0] for d in others))
+        return float(np.quantile(largest, 0.95, method="higher"))
+
+    best = int(values.mean(axis=1).argmax())
+    critical = family.critical_values_of_best(values)
+    assert critical[best] == 0.0
+    assert critical[3] == pytest.approx(limit([0, 1, 2, 3]))
+    others = [row for row in range(3) if row != best]
+    assert critical[others] == pytest.approx(limit([0, 1, 2]))
 
 
 def test_one_difference_is_no_family_and_its_interval_is_that_of_a_single_one() -> None:
     values = np.random.default_rng(7).random((3, 20))
     values[2] = values[1]
-    assert family.critical_value([values[:2]], np.array([0]), np.array([1])) == 0.0
-    assert family.critical_value_of_best(values[:2]) == 0.0
+    assert family.critical_values([values[:2]], np.array([0]), np.array([1])) == [0.0]
+    assert (family.critical_values_of_best(values[:2]) == 0.0).all()
     d = (values[0] - values[1])[None]
     assert np.array_equal(difference_intervals(d, 1.0, critical=0.0), difference_intervals(d, 1.0))
     wider = difference_intervals(d, 1.0, critical=4.0)[0]
@@ -261,9 +285,9 @@ def test_families_of_equal_runs_rarely_have_a_false_claim(grouped: bool) -> None
     for _ in range(rounds):
         noise = correlated(rng, 6, np.arange(40) if groups is None else groups, 0.4)
         values = 0.5 + 0.1 * rng.normal(size=40) + 0.1 * noise
-        critical = family.critical_value([values], first, second, groups)
+        (critical,) = family.critical_values([values], first, second, groups)
         d = values[first] - values[second]
-        for counted, level in ((False, critical), (True, 0.0)):
+        for counted, level in ((False, critical), (True, np.zeros(15))):
             ends = difference_intervals(d, 1.0, groups, level)
             claim = bool(((ends[:, 0] > 0) | (ends[:, 1] < 0)).any())
             alone += claim and counted
@@ -272,17 +296,18 @@ def test_families_of_equal_runs_rarely_have_a_false_claim(grouped: bool) -> None
     assert alone / rounds > 0.2
 
 
-def test_a_near_copy_and_a_run_of_zeros_hardly_change_the_critical_value() -> None:
+def test_a_near_copy_and_a_run_of_zeros_hardly_change_the_critical_values() -> None:
     rng = np.random.default_rng(9)
     values = np.clip(rng.normal(0.5, 0.2, 40) + rng.normal(0, 0.15, (6, 40)), 0, 1)
     copy = values[0].copy()
     copy[:6] += 0.01
     first, second = np.triu_indices(6, 1)
-    alone = family.critical_value([values], first, second)
+    (alone,) = family.critical_values([values], first, second)
     for extra in (np.zeros(40), copy):
         more = np.concatenate([values, extra[None]])
         a, b = np.triu_indices(7, 1)
-        assert family.critical_value([more], a, b) < 1.1 * alone
+        (critical,) = family.critical_values([more], a, b)
+        assert (critical[b < 6] < 1.1 * alone).all()
 
 
 # ---------------------------------------------------------------------------------------- ranks

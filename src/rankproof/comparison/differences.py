@@ -30,7 +30,7 @@ from rankproof.foundation.progress import advance
 from rankproof.measures import Measure, Outcomes
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics import flips
-from rankproof.statistics.family import critical_value
+from rankproof.statistics.family import critical_values
 from rankproof.statistics.groups import Groups, means_of
 from rankproof.statistics.intervals import (
     MIN_QUERIES,
@@ -80,10 +80,10 @@ def difference_columns(
     queries = _all_queries(evaluations)
     group_of = number_groups(queries, groups)
     expected = [v["expected"] for v in values]
-    critical = critical_value(expected, first, second, group_of, tests.seed)
+    critical = critical_values(expected, first, second, group_of, tests.seed)
     parts, exact = [], True
-    for measure, of_measure in zip(measures, values, strict=True):
-        columns = _MeasureColumns(evaluations, measure, of_measure, queries, group_of, critical)
+    for measure, of_measure, limits in zip(measures, values, critical, strict=True):
+        columns = _MeasureColumns(evaluations, measure, of_measure, queries, group_of, limits)
         part, is_exact = columns.compute(first, second, tests, view, share=1 / len(measures))
         parts.append(part)
         exact &= is_exact
@@ -159,14 +159,14 @@ class _MeasureColumns:
         values: dict[str, Float],
         queries: pl.Series,
         groups: Groups | None,
-        critical: float,
+        critical: Float,
     ):
         self._evaluations = evaluations
         self._measure = measure
         self._values = values
         self._queries = queries
         self._groups = groups
-        self._critical = critical
+        self._critical = critical  # (P,) of F
         smallest, largest = possible_range(values["expected"], measure.upper)
         self._span = largest - smallest
         self._relevant = _relevant_listed(evaluations, queries)
@@ -181,7 +181,8 @@ class _MeasureColumns:
         for low in range(0, len(first), step):
             a, b = first[low : low + step], second[low : low + step]
             _check_shared_queries(self._values, a, b, self._measure, self._evaluations)
-            block, is_exact = self._block(a, b, tests, orders, view)
+            critical = self._critical[low : low + step]
+            block, is_exact = self._block(a, b, tests, orders, view, critical=critical)
             blocks.append(block)
             exact &= is_exact
             advance(len(a) / len(first) * share)
@@ -189,12 +190,19 @@ class _MeasureColumns:
         return {name: np.concatenate([block[name] for block in blocks]) for name in names}, exact
 
     def _block(
-        self, a: Int, b: Int, tests: Tests, orders: _TieOrders, view: WorstCases | None
+        self,
+        a: Int,
+        b: Int,
+        tests: Tests,
+        orders: _TieOrders,
+        view: WorstCases | None,
+        *,
+        critical: Float,
     ) -> tuple[dict[str, Float], bool]:
         values = self._values
         difference = values["expected"][a] - values["expected"][b]
         difference[np.abs(difference) < ZERO] = 0.0  # equal but for rounding
-        columns = self._differences(difference, a, b)
+        columns = self._differences(difference, a, b) | {"critical": critical}
         columns["flip"] = orders.flips(a, b, columns) if tests.ties else np.full(len(a), np.nan)
         exact = True
         if tests.p_values:
@@ -235,7 +243,7 @@ class _MeasureColumns:
 
     def _intervals(self, difference: Float, columns: Mapping[str, Float]) -> dict[str, Float]:
         """Return the ends of I and F, the bounds of few changes, and the queries still needed."""
-        single, family = self._interval_ends(difference)
+        single, family = self._interval_ends(difference, columns["critical"])
         means = means_of(difference, self._groups)
         differing = count_differing(difference, self._groups)
         needed = queries_needed_range(
@@ -251,12 +259,12 @@ class _MeasureColumns:
             "differing_units": differing.astype(np.float64),
         }
 
-    def _interval_ends(self, difference: Float) -> tuple[Float, Float]:
+    def _interval_ends(self, difference: Float, critical: Float) -> tuple[Float, Float]:
         """Return (P, 2) the ends of I, and of F."""
         single = difference_intervals(difference, self._span, self._groups)
-        if not self._critical:
+        if not critical.any():
             return single, single
-        return single, difference_intervals(difference, self._span, self._groups, self._critical)
+        return single, difference_intervals(difference, self._span, self._groups, critical)
 
     def _few_changes(self, difference: Float, differing: Array) -> Float:
         """Return (P, 2) the bounds of means on which queries of fewer than six groups differ."""
@@ -353,7 +361,7 @@ class _MeasureColumns:
         opposite = np.sign(columns["oblivious"]) * np.sign(columns["expected"]) < 0
         reasons: dict[str, Array] = {
             "queries": label == UNDECIDED,
-            "unjudged": self._label_changes(label, bounds, equal_within),
+            "unjudged": self._label_changes(label, bounds, columns["critical"], equal_within),
             "ties": (columns["flip"] >= FLIP_LIMIT) | opposite,
             "missing": (columns["only_a"] > 0) | (columns["only_b"] > 0),
             "candidates": flattered,
@@ -362,14 +370,14 @@ class _MeasureColumns:
         columns["label"], columns["reasons"] = label.astype(np.float64), np.asarray(bits, float)
 
     def _label_changes(
-        self, label: Int, bounds: _Bounds | None, equal_within: float | None
+        self, label: Int, bounds: _Bounds | None, critical: Float, equal_within: float | None
     ) -> Bool:
         """Return (P,) whether the label would be another with l or with u in place of d."""
         changes = np.zeros(len(label), np.bool_)
         for difference in [] if bounds is None else [bounds.low, bounds.high]:
             differing = count_differing(difference, self._groups)
             changes |= label != label_codes(
-                self._interval_ends(difference)[1],
+                self._interval_ends(difference, critical)[1],
                 differing,
                 self._few_changes(difference, differing),
                 self._measure.sign,

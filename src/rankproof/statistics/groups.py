@@ -89,6 +89,11 @@ def numbered(groups: Groups | None) -> Int | None:
     return None if len(unique) == len(groups) else np.asarray(numbers, np.int64).ravel()
 
 
+def count_units(queries: int, groups: Groups | None) -> int:
+    """Return the number of groups, or of queries without any."""
+    return queries if groups is None else len(np.unique(groups))
+
+
 def group_sums(values: Float, groups: Groups | None) -> Float:
     """(…, G) sums of (…, Q) over the queries of each group; without groups the values."""
     numbers = numbered(groups)

@@ -75,12 +75,12 @@ def interval_or_none(ci: Interval) -> list[float] | None:
     return None if any(map(math.isnan, ci)) else list(ci)
 
 
-def t_halfwidth(means: Means, critical: float = 0.0) -> Float:
+def t_halfwidth(means: Means, critical: float | Float = 0.0) -> Float:
     """(C,) t_df · √V, with max(t_df, critical) in place of t_df."""
     degrees, at = np.unique(means.df, return_inverse=True)
     level = (1.0 + CONFIDENCE) / 2.0
     t = np.array([t_quantile(level, df) if df > 0 else math.nan for df in degrees.tolist()])
-    t = np.maximum(t, critical)[at].reshape(means.df.shape)
+    t = np.maximum(t[at].reshape(means.df.shape), critical)
     with np.errstate(invalid="ignore", divide="ignore"):
         width: Float = t * means.deviation / np.sqrt(means.n)
     return width
@@ -134,13 +134,16 @@ def _logit_ends(means: Means, least: float, most: float) -> Float:
 
 
 def difference_intervals(
-    differences: Float, span: float, groups: Groups | None = None, critical: float = 0.0
+    differences: Float,
+    span: float,
+    groups: Groups | None = None,
+    critical: float | Float = 0.0,
 ) -> Float:
     """(C, 2) intervals of mean differences, of rows (C, Q), in a measure that spans `span`.
 
-    `critical` is that of a family (`family.critical_value`): the intervals then hold together, and
-    none is narrower than without it. NaN where queries of fewer than six groups differ, and where
-    all differ alike in a measure whose span is above 1: it has no end.
+    `critical`, one or (C,), are those of a family (`family.critical_values`): the intervals then
+    hold together, and none is narrower than without them. NaN where queries of fewer than six
+    groups differ, and where all differ alike in a measure whose span is above 1: it has no end.
     """
     means = means_of(differences, groups)
     half = t_halfwidth(means, critical)
@@ -184,7 +187,7 @@ def _with_unseen_values(
     means: Means,
     possible: Interval,
     groups: Groups | None,
-    critical: float = 0.0,
+    critical: float | Float = 0.0,
 ) -> Float:
     """Widen the ends (C, 2), in place, where hardly a value differs from the others."""
     if not values.shape[-1]:
@@ -195,9 +198,9 @@ def _with_unseen_values(
     nearly_constant = (means.n > 0) & (unlike < MIN_QUERIES) & (3 * unlike <= means.units)
     for at in np.argwhere(nearly_constant):
         mean, units, df = float(means.mean[*at]), int(means.units[*at]), float(means.df[*at])
-        alpha = 1.0 - CONFIDENCE
-        if critical > 0.0 and df > 0.0:
-            alpha = min(alpha, float(t_tail(np.array(critical), df)))
+        alpha, limit = 1.0 - CONFIDENCE, np.broadcast_to(critical, means.n.shape)[*at]
+        if limit > 0.0 and df > 0.0:
+            alpha = min(alpha, float(t_tail(limit, df)))
         unseen = constant_interval(mean, units, *possible, alpha=alpha)
         if not unlike[*at]:
             ends[*at] = unseen

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from rankproof.foundation.arrays import Float, Int
-from rankproof.statistics.groups import Groups, count_groups
+from rankproof.statistics.groups import Groups, count_groups, count_units
 from rankproof.statistics.intervals import MIN_QUERIES, NO_DIFFERENCE, percentile_intervals
 from rankproof.statistics.resampling import JOINT_RESAMPLES, resampled_means
 
@@ -35,7 +35,7 @@ def rank_intervals(gain: Float, groups: Groups | None = None, seed: int = 0) -> 
     With fewer than six queries, or groups of them, every rank is possible.
     """
     rows, queries = gain.shape
-    units = queries if groups is None else len(np.unique(groups))
+    units = count_units(queries, groups)
     if units < MIN_QUERIES:
         return np.ones(rows, np.int64), np.full(rows, rows)
     observed = gain.mean(axis=1)
