@@ -135,9 +135,9 @@ def _plan(inputs: EvaluationInputs, baseline: object, margins: Mapping[Measure, 
     """Return what the gate could decide with the queries of the baseline, on the first measure."""
     import numpy as np
 
-    from rankproof.comparison.differences import number_groups
     from rankproof.comparison.gate_inputs import read_side
     from rankproof.comparison.gate_plan import GatePlan
+    from rankproof.data.query_groups import number_groups
 
     measure, margin = next(iter(margins.items()))
     side = read_side(

@@ -246,7 +246,6 @@ class EvaluationInputs:
         self, *, holes: bool | None = False, measures: Sequence[Measure] | None = None
     ) -> tuple[list[Evaluation], WorstCases | None]:
         """Evaluate every run; with `holes` also all of them whole, for bounds (see there)."""
-        from rankproof.comparison.differences import number_groups
         from rankproof.unjudged.judged_share import evaluate_named
 
         evaluations, view = evaluate_named(
@@ -259,6 +258,8 @@ class EvaluationInputs:
             **self.reading_options,
         )
         if self.groups is not None:
+            from rankproof.data.query_groups import number_groups
+
             evaluations = [
                 replace(e, groups=number_groups(e.queries, self.groups)) for e in evaluations
             ]

@@ -23,6 +23,7 @@ from rankproof.comparison.verdict import (
     UNDECIDED,
     label_codes,
 )
+from rankproof.data.query_groups import number_groups
 from rankproof.evaluation import Evaluation
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, MeasureError
@@ -92,16 +93,6 @@ def difference_columns(
     if tests.p_values:
         figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     return figures, exact
-
-
-def number_groups(queries: pl.Series, groups: Mapping[str, int] | None) -> Groups | None:
-    """Return (Q,) the number of each query's group; an unlisted query is its own group."""
-    if groups is None:
-        return None
-    offset = max(groups.values(), default=-1) + 1
-    return np.array(
-        [groups.get(q, offset + at) for at, q in enumerate(queries.to_list())], np.int64
-    )
 
 
 def _all_queries(evaluations: Sequence[Evaluation]) -> pl.Series:

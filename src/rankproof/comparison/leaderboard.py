@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from rankproof.comparison.differences import Tests, aligned, difference_columns, number_groups
+from rankproof.comparison.differences import Tests, aligned, difference_columns
 from rankproof.comparison.pair_tables import id_problems, next_step
 from rankproof.comparison.pairs import Pairs, missing_queries, query_sets_dict
 from rankproof.comparison.verdict import AHEAD, BEHIND, REASONS, Verdict
+from rankproof.data.query_groups import number_groups
 from rankproof.data.sources import is_file, is_folder, is_pipe
 from rankproof.evaluation import Evaluation
 from rankproof.evaluation.checks import merge_notes

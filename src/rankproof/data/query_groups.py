@@ -12,7 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+import polars as pl
+
 from rankproof.data.frames import is_frame
+from rankproof.foundation.arrays import Int
 from rankproof.foundation.errors import InputError, shorten
 
 GroupsLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, str | int] | Any"
@@ -76,3 +80,13 @@ def _numbered(rows: Iterable[tuple[str, Any, Any]], label: str) -> dict[str, int
     if not group_of:
         raise InputError("no query", place=label, remedy="give two columns: query and group")
     return group_of
+
+
+def number_groups(queries: pl.Series, groups: Mapping[str, int] | None) -> Int | None:
+    """Return (Q,) the number of each query's group; an unlisted query is its own group."""
+    if groups is None:
+        return None
+    offset = max(groups.values(), default=-1) + 1
+    return np.array(
+        [groups.get(q, offset + at) for at, q in enumerate(queries.to_list())], np.int64
+    )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 
 from rankproof.foundation.arrays import Array, Float
 
-_NORMAL = NormalDist()
 _MAX_STEPS = 300  # of the continued fraction; it converges in O(√max(a, b))
 _SMALLEST = 1e-300  # stands in for 0 in a denominator
 
@@ -23,7 +21,9 @@ def normal_cdf(x: Array) -> Float:
 
 def normal_quantile(p: float) -> float:
     """Φ⁻¹(p)."""
-    return _NORMAL.inv_cdf(p)
+    from statistics import NormalDist  # takes longer to load than a small evaluation
+
+    return NormalDist().inv_cdf(p)
 
 
 def beta_cdf(x: Array, a: float, b: float) -> Float:
