@@ -53,6 +53,7 @@ from rankproof.presentation.judged_column import judged_note
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.presentation.result import Presentation, Summary
 from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.terminal import shorten_middle
 from rankproof.presentation.text_formats import to_markdown
 from rankproof.statistics.intervals import MIN_QUERIES, Interval, queries_needed_range
 
@@ -64,6 +65,8 @@ GateLabel = Literal["passed", "worse", "undecided"]
 MARGIN = 0.01
 _EXIT_CODES = {"passed": 0, "worse": 1, "undecided": 3}
 _NAMED_QUERIES = 3  # in a note
+_NAME_WIDTH = 24  # to which names are shortened in sentences on a terminal
+_NOTE_WIDTH = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Gated:
 
     def sentence(self, candidate: str, measure: Measure) -> str:
         """Return the verdict on this measure as one sentence with its number."""
-        low, high = gains(self.bounds, measure.sign)
+        low, _ = gains(self.bounds, measure.sign)
         gain = measure.sign * self.difference.expected
         if self.obstacle:
             return f"{self.obstacle}."
@@ -119,26 +122,26 @@ class Gated:
                 return f"no query differs on {measure}."
             loss = f"{max(0.0, -low):.4f}"
             return f"{candidate} loses at most {loss} on {measure} (margin {self.margin:g})."
-        ends = f"95% CI {signed(low)} to {signed(high)}, margin {self.margin:g}"
         if self.label == "worse":
-            return f"{candidate} loses {-gain:.4f} on {measure} ({ends})."
+            return f"{candidate} loses {-gain:.4f} on {measure} (margin {self.margin:g})."
         if self.is_final:
-            return (
-                f"{candidate} loses {-gain:.4f} on {measure} as judged, but "
-                f"{self._unjudged_clause()}."
-            )
+            return f"{candidate} loses {-gain:.4f} on {measure}, but only as judged."
         if math.isnan(low):
-            return f"all queries change alike on {measure}, so that there is no interval."
-        return (
-            f"{plural(self.verdict.queries, 'query')} cannot show that {candidate} loses less than "
-            f"{self.margin:g} on {measure} ({signed(gain)}, {ends.split(', margin')[0]})."
-        )
+            return f"all queries change alike on {measure}: no interval."
+        return f"{candidate} may lose more than {self.margin:g} on {measure}."
 
-    def _unjudged_clause(self) -> str:
+    def unjudged_note(self, measure: Measure) -> str:
+        """Return what unjudged documents could do to a pass, or to a loss as judged; else ""."""
         worst = self.verdict.worst_case
-        if worst is None:
-            return "what unjudged documents could change is unknown"
-        return f"grades of unjudged documents allow {signed(worst[0])} to {signed(worst[1])}"
+        if self.is_final and not self.obstacle and worst is None:
+            return "What unjudged documents could change is unknown."
+        if worst is None or self.obstacle:
+            return ""
+        is_open = self.label == "passed" and gains(worst, measure.sign)[0] <= -self.margin
+        if not is_open and not self.is_final:
+            return ""
+        span = f"{signed(worst[0])} to {signed(worst[1])}"
+        return f"Grades of unjudged documents could make it {span} on {measure}."
 
 
 def gains(ends: Interval, sign: int) -> Interval:
@@ -200,23 +203,35 @@ class Gate(Displayed):
 
     def summary(self) -> Summary:
         """The verdict with its reasons, what changed most, and what would decide it."""
-        evaluations = self.comparison.evaluations
-        sets = {e.name: {str(m): e.query_set(m) for m in e} for e in evaluations}
-        notes = [
-            *self._changed_notes(),
-            *self._unjudged_notes(),
-            *self._tie_notes(),
-            *query_set_notes(sets),
-            *self.evaluation.policy.changes(),
-        ]
+        notes, next_step = self._notes(), self._next_step()
+        shown = 1 if next_step else 2
         return Summary.of(
-            "\n".join(self.sentences()),
-            notes,
-            next_step=self._next_step(),
-            details=[*self.evaluation.policy.definitions(self.evaluation.dtype), *_METHOD],
+            "\n".join(self.sentences(shorten_middle(self.candidate, _NAME_WIDTH))),
+            notes[:shown],
+            next_step=next_step,
+            details=[
+                *notes[shown:],
+                *self.evaluation.policy.definitions(self.evaluation.dtype),
+                *_METHOD,
+            ],
         )
 
-    def sentences(self) -> list[str]:
+    def _notes(self) -> list[str]:
+        """Return what else changes how the verdict is read, the weightiest first."""
+        evaluations = self.comparison.evaluations
+        sets = {e.name: {str(m): e.query_set(m) for m in e} for e in evaluations}
+        judged = {e.name: e.judged for e in evaluations}
+        policy = self.evaluation.policy
+        notes = [
+            *query_set_notes(sets),
+            *self._unjudged_notes(),
+            *self._tie_notes(),
+            *judged_note(judged, policy.condensed),
+            *policy.changes(),
+        ]
+        return list(dict.fromkeys(notes))
+
+    def sentences(self, candidate: str = "") -> list[str]:
         """Return the verdict, with a sentence for each measure that decides it."""
         lead = self.verdict.upper()
         if self.exit_code:
@@ -224,33 +239,32 @@ class Gate(Displayed):
         if self.labels.stale:
             return [f"{lead}: {self.labels.why}"]
         deciding = [(m, g) for m, g in self.measures.items() if g.label == self.verdict]
-        sentences = list(dict.fromkeys(g.sentence(self.candidate, m) for m, g in deciding))
+        name = candidate or self.candidate
+        sentences = list(dict.fromkeys(g.sentence(name, m) for m, g in deciding))
         return [f"{lead}: {sentences[0]}", *sentences[1:]]
 
-    def _changed_notes(self) -> list[str]:
+    def _changed_note(self) -> list[str]:
+        """Return how many queries changed, and as many of those that changed most as fit a line."""
         measure, gated = next(iter(self.measures.items()))
         d = gated.difference
         if not d.differing:
             return []
-        most = ", ".join(f"{q} {signed(x, 3)}" for q, x in gated.changed_most[:_NAMED_QUERIES])
         of = f" on {measure}" if len(self.measures) > 1 else ""
-        changed = out_of(d.differing, d.queries, "query", "changed", "changed")
-        return [f"{changed}{of}; most: {most}."]
+        note = f"{out_of(d.differing, d.queries, 'query', 'changed', 'changed')}{of}"
+        separator = "; most: "
+        for query, change in gated.changed_most[:_NAMED_QUERIES]:
+            longer = f"{note}{separator}{shorten_middle(query, _NAME_WIDTH)} {signed(change, 3)}"
+            if len(longer) > _NOTE_WIDTH:
+                break
+            note, separator = longer, ", "
+        return [note]
 
     def _unjudged_notes(self) -> list[str]:
-        """Return that unjudged documents could undo a pass, and how much is judged."""
-        evaluations = self.comparison.evaluations
-        judged = judged_note(
-            {e.name: e.judged for e in evaluations}, self.evaluation.policy.condensed
-        )
-        for measure, gated in self.measures.items():
-            worst = gated.verdict.worst_case
-            if gated.label != "passed" or worst is None or is_mostly_unjudged(evaluations):
-                continue
-            if gains(worst, measure.sign)[0] <= -gated.margin:
-                span = f"{signed(worst[0])} to {signed(worst[1])}"
-                return [f"Grades of unjudged documents could make it {span} on {measure}."]
-        return judged
+        """Return what unjudged documents could do to a verdict, if enough is judged to say so."""
+        if is_mostly_unjudged(self.comparison.evaluations):
+            return []
+        notes = [gated.unjudged_note(measure) for measure, gated in self.measures.items()]
+        return [note for note in notes if note][:1]
 
     def _tie_notes(self) -> list[str]:
         for measure, gated in self.measures.items():
@@ -327,12 +341,14 @@ class Gate(Displayed):
         rows = [
             (
                 *(str(m), g.baseline, g.candidate, g.difference.expected),
-                f"{signed(g.bounds[0])} to {signed(g.bounds[1])}",
+                None
+                if math.isnan(g.bounds[0])
+                else f"{signed(g.bounds[0])} to {signed(g.bounds[1])}",
                 g.label,
             )
             for m, g in self.measures.items()
         ]
-        return [Table(columns, rows)]
+        return [Table(columns, rows, notes=self._changed_note())]
 
     def full_tables(self) -> list[Table]:
         """A row for each measure, with every value."""
@@ -522,7 +538,7 @@ def _gated(comparison: Comparison, measure: Measure, margin: float) -> Gated:
     lost = int(comparison.pairs.figures["lost_a"][0, m])
     obstacle = _obstacle(comparison, measure, values, lost)
     label, is_final = _decide(verdict, measure.sign, margin, bounds, comparison)
-    if (obstacle and label == "passed") or verdict.only_b:
+    if obstacle and (verdict.only_b or label != "worse"):
         label, is_final = "undecided", True
     else:
         obstacle = ""
