@@ -9,7 +9,7 @@ intervals.py        the interval of a mean, of a difference and of other statist
 family.py           many differences at once: the critical value of intervals that hold together
 ranks.py            ranks of means and their intervals
 resampling.py       bootstrap and samples of queries
-randomization.py    the paired sign-flip test, Holm's correction, Tukey's HSD
+randomization.py    the paired sign-flip test, Student's, Holm's correction
 flips.py            whether a random order of ties would turn the sign of a difference
 rank_similarity.py  how alike two rankings are; correlations with intervals
 agreement.py        how far annotators agree beyond chance

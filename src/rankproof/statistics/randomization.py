@@ -26,7 +26,6 @@ from functools import lru_cache, partial
 import numpy as np
 
 from rankproof.foundation.arrays import Array, Bool, Float, Int
-from rankproof.foundation.progress import advance
 from rankproof.statistics.distributions import t_tail
 from rankproof.statistics.groups import Groups, group_sums, means_of, numbered
 from rankproof.statistics.intervals import NO_DIFFERENCE, ROUNDING
@@ -244,38 +243,3 @@ def holm(p: Array) -> Float:
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(stepped, 1.0)
     return adjusted
-
-
-def tukey_ranges(values: list[Float], *, seed: int = 0, permutations: int) -> Float:
-    """(M, permutations) ascending ranges of the runs' means when runs are shuffled by query.
-
-    `values` are (R, Q) for each of M measures, all defined. Randomized Tukey HSD: if all runs were
-    alike, a query's values could have belonged to any of them; a difference is significant if it is
-    larger than the range between the best and the worst run in 95% of the shuffles. All measures
-    share the shuffles. Progress advances by 1 in all.
-    """
-    runs, queries = values[0].shape
-    generator = np.random.default_rng([seed, runs, queries])
-    ranges = np.empty((len(values), permutations))
-    columns = [np.ascontiguousarray(v.T) for v in values]
-    block = max(1, (CELLS >> 1) // runs)
-    for low in range(0, permutations, block):
-        size = min(block, permutations - low)
-        sums = np.zeros((len(values), size, runs))
-        order = np.broadcast_to(np.arange(runs, dtype=np.int32), (size, runs)).copy()
-        for query in range(queries):
-            generator.permuted(order, axis=1, out=order)
-            for at, column in enumerate(columns):
-                sums[at] += column[query][order]
-        ranges[:, low : low + size] = np.ptp(sums, axis=2) / queries
-        advance(size / permutations)
-    ranges.sort(axis=1)
-    return ranges
-
-
-def tukey_p(differences: Array, ranges: Float) -> Float:
-    """p of each difference: how often the range of shuffled means (B,) reaches it; never 0."""
-    size = np.abs(differences)
-    least = size - 1e-9 * np.maximum(size, float(ranges[-1]))  # sums equal but for rounding
-    above = len(ranges) - np.searchsorted(ranges, least, side="left")
-    return np.asarray((above + 1.0) / (len(ranges) + 1.0), np.float64)
