@@ -517,7 +517,7 @@ def test_a_file_read_in_a_format_it_has_not_is_refused(tmp_path: Path) -> None:
     assert refused(path, format="csv").startswith(f"{path}: no column 'query'; there are: 'q1 Q0")
     assert refused(path, format="xml") == (
         "format 'xml' is unknown; use one of trec, plain, msmarco, csv, tsv, json, jsonl, mteb, "
-        "parquet, arrow"
+        "nuggets, parquet, arrow"
     )
 
 
