@@ -107,7 +107,7 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
     return MatchedJudgments(
         queries=queries,
         missing_queries=ids_of(qrels, "queries").gather(np.flatnonzero(is_missing)),
-        unjudged_queries=ids_of(run, "queries").gather(np.flatnonzero(~has_judgments)),
+        unjudged_queries=_sorted_ids(run, np.flatnonzero(~has_judgments)),
         ranking=ranking,
         listed=listed,
         query=query,
@@ -117,6 +117,12 @@ def match_judgments(run: Run, qrels: Qrels, policy: Policy) -> MatchedJudgments:
         sampled=sampled,
         judgment=judgment,
     )
+
+
+def _sorted_ids(run: Run, queries: Int) -> Any:
+    """Return the ids of some of a run's queries, sorted: parts of a run come in any order."""
+    ids = ids_of(run, "queries").gather(queries)
+    return ids.gather(np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64))
 
 
 def _condense(run: Run, row: Int) -> tuple[Run, Int]:

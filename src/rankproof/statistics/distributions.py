@@ -71,20 +71,19 @@ def t_tail(t: Array, df: float) -> Float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(p: float, df: float) -> float:
-    """The p-quantile of Student's t, p ≥ ½, by bisection of its tail."""
+    """The p-quantile of Student's t, p ≥ ½, by Newton's method.
 
-    def is_below(t: float) -> bool:
-        return float(t_tail(np.array(t), df)) > 2.0 * (1.0 - p)
-
-    low, high = 0.0, 2.0
-    while is_below(high):
-        low, high = high, 2.0 * high
-    for _ in range(200):
-        middle = (low + high) / 2.0
-        if middle in (low, high):
+    The tail is convex, so that steps from 0 approach the quantile from below.
+    """
+    log_height = math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0) - math.log(df * math.pi) / 2
+    t = 0.0
+    for _ in range(100):
+        density = math.exp(log_height - (df + 1.0) / 2.0 * math.log1p(t * t / df))
+        step = (float(t_tail(np.array(t), df)) - 2.0 * (1.0 - p)) / (2.0 * density)
+        t += step
+        if step <= 1e-15 * t:
             break
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-    return (low + high) / 2.0
+    return t
 
 
 @lru_cache(maxsize=4096)

@@ -110,7 +110,7 @@ class PartwiseEvaluation:
             queries=queries,
             outcomes=outcomes,
             missing_queries=qrels.queries.filter(pl.Series(~is_listed)),
-            unjudged_queries=pl.concat(part.unjudged_queries for part in parts),
+            unjudged_queries=pl.concat(part.unjudged_queries for part in parts).sort(),
             is_tied=np.concatenate([_tied(part) for part in parts])[order],
             policy=self.policy,
             dtype=self.policy.score_dtype or dtype,
