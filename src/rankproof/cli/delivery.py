@@ -128,6 +128,10 @@ def _name_several_files(command: Command, arguments: dict[str, Any]) -> None:
                 continue
             paths = expand(paths, arguments) if expand else [resolve_row(path) for path in paths]
             arguments[argument.name] = name_files(paths)
+        elif paths and argument.source.expand:  # one file, or a pattern that names several
+            files = argument.source.expand([str(paths)], arguments)
+            if len(files) > 1:
+                arguments[argument.name] = name_files(files)
 
 
 def check_stdin(paths: Iterable[str]) -> None:

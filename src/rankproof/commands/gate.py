@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from rankproof.commands.options import MAIN_MEASURE, EvaluationOptions, Qrels, Seed
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from rankproof.comparison.gate import Gate
     from rankproof.comparison.gate_plan import GatePlan
     from rankproof.measures.registry import Measure
+
+
+def _expand_pattern(paths: list[str], arguments: Mapping[str, Any]) -> list[str]:
+    """Replace a pattern by its files; a folder stays."""
+    from rankproof.comparison.leaderboard import expand
+
+    return [f for path in paths for f in ([path] if Path(path).is_dir() else expand([path]))]
 
 
 @overload
@@ -52,11 +60,14 @@ def gate(
     qrels: Qrels,
     baseline: Annotated[
         object,
-        Source("BASELINE", "baseline"),
+        Source("BASELINE", "baseline", expand=_expand_pattern),
         "A run, the JSON of an earlier `eval --out` or `gate --out`, or a sweep's folder.",
     ],
     candidate: Annotated[
-        object, Source("CANDIDATE", "candidate"), "A run, or a sweep's folder."
+        object,
+        Source("CANDIDATE", "candidate", expand=_expand_pattern),
+        "A run, or a sweep's folder. A folder of runs or a quoted pattern names repeats, which are "
+        "averaged.",
     ] = None,
     measures: Annotated[
         str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float],
@@ -87,7 +98,8 @@ def gate(
 
     Python: both sides are runs, or results that hold values of every query: the JSON that
     `eval --out` or `gate --out` wrote, a sweep's folder (its best configuration, or
-    `folder::configuration`), what `sweep` or `recommend` returned. `measures` may be
+    `folder::configuration`), what `sweep` or `recommend` returned. A list of runs are repeats of
+    one system: they are averaged for each query, and the verdict is for them. `measures` may be
     {measure: margin}. The result is true where the candidate passes: `assert rp.gate(…)`.
 
     $ rankproof gate qrels.txt old.trec new.trec

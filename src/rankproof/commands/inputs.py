@@ -57,6 +57,8 @@ def name_runs(runs: Any) -> dict[str, Any]:
 
     if is_path(runs):
         runs = [runs]
+    if isinstance(runs, Mapping):
+        runs = _number_repeats(runs)
     if isinstance(runs, list | tuple) and runs and all(map(is_path, runs)):
         return name_files([resolve_row(os.fspath(path)) for path in runs])
     named = dict(runs) if are_named_paths(runs) else several(runs)
@@ -65,6 +67,19 @@ def name_runs(runs: Any) -> dict[str, Any]:
     return {
         name: resolve_row(os.fspath(run)) if is_path(run) else run for name, run in named.items()
     }
+
+
+def _number_repeats(runs: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return {name: [run, run]} as {name@1: run, name@2: run}."""
+    from rankproof.comparison.repeats import is_list_of_runs
+
+    numbered: dict[Any, Any] = {}
+    for name, value in runs.items():
+        if is_list_of_runs(value):
+            numbered |= {f"{name}@{number}": run for number, run in enumerate(value, 1)}
+        else:
+            numbered[name] = value
+    return numbered
 
 
 def is_single_run(runs: Any) -> bool:
@@ -212,6 +227,7 @@ class EvaluationInputs:
         Default measures are adapted to the scale of the grades.
         """
         from rankproof.commands.options import DEFAULT_MEASURES
+        from rankproof.comparison.repeats import system_of
         from rankproof.data.tables import Qrels
         from rankproof.evaluation import at_level, parse_means
         from rankproof.measures import Measure
@@ -233,6 +249,8 @@ class EvaluationInputs:
                 name: _checked_table(command, run, name, judged)
                 for name, run in runs_by_name.items()
             }
+        # Repeats stand one after the other.
+        runs_by_name = {name: runs_by_name[name] for name in system_of(runs_by_name)}
         groups = read_query_groups(options.get("groups"), judged)
         return cls(judged, runs_by_name, parsed, policy, options, groups)
 

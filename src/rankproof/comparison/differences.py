@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ from rankproof.evaluation import Evaluation
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.foundation.progress import advance
-from rankproof.measures import Measure, Outcomes
+from rankproof.measures import Measure
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics import flips
 from rankproof.statistics.family import critical_values
@@ -74,7 +75,8 @@ def difference_columns(
     """Return the columns (P, M) of the pairs first[i] − second[i], and whether every p is exact.
 
     All measures of all pairs are one family. `groups` numbers the source of each query; `view`
-    has the same runs in the same order, for worst cases over unjudged documents.
+    has the same runs in the same order, for worst cases over unjudged documents: of an average of
+    repeats all of them, one after the other.
     """
     measures = tuple(evaluations[0].outcomes)
     values = [aligned(evaluations, measure) for measure in measures]
@@ -161,6 +163,7 @@ class _MeasureColumns:
         smallest, largest = possible_range(values["expected"], measure.upper)
         self._span = largest - smallest
         self._relevant = _relevant_listed(evaluations, queries)
+        self._repeats = _rows_of_repeats(evaluations)
 
     def compute(
         self, first: Int, second: Int, tests: Tests, view: WorstCases | None, share: float
@@ -197,15 +200,19 @@ class _MeasureColumns:
         columns["flip"] = orders.flips(a, b, columns) if tests.ties else np.full(len(a), np.nan)
         exact = True
         if tests.p_values:
-            columns["p"], is_exact = randomization_test(difference, seed=tests.seed)
+            columns["p"], is_exact = randomization_test(difference, self._groups, seed=tests.seed)
             exact = bool(is_exact.all())
         if tests.t_test:
-            columns["p_t"] = t_test(difference)
+            columns["p_t"] = t_test(difference, self._groups)
         columns |= self._intervals(difference, columns)
         columns |= self._relevant_counts(a, b)
         bounds = self._bounds_by_query(a, b, difference, view)
         columns |= self._worst_cases(columns, bounds)
-        self._decide(columns, bounds, tests.equal_within)
+        label = self._label_codes(columns, tests.equal_within)
+        columns["repeats_changed"] = self._repeats_changed(
+            a, b, label, critical, tests.equal_within
+        )
+        self._decide(label, columns, bounds, tests.equal_within)
         return columns, exact
 
     def _differences(self, difference: Float, a: Int, b: Int) -> dict[str, Float]:
@@ -276,21 +283,33 @@ class _MeasureColumns:
             return self._stored_bounds(a, b, difference)
         try:
             view.check([self._measure])
-            pairs = [view.pair_bounds_by_query(i, j, self._measure) for i, j in _numbers(a, b)]
+            pairs = [self._pair_bounds(view, *numbers) for numbers in _numbers(a, b)]
         except MeasureError:
             return None
-        overall = [view.pair_bound(i, j, self._measure) for i, j in _numbers(a, b)]
         at = view.qrels.queries.search_sorted(self._queries).to_numpy()
         low, high = difference.copy(), difference.copy()
-        for row, (bounds, (i, j)) in enumerate(zip(pairs, _numbers(a, b), strict=True)):
+        for row, pair in enumerate(pairs):
             # Where every document is judged only ties are left, and ties never change a verdict.
-            is_open = (view.unjudged([i, j], self._measure).count > 0)[at]
-            is_open &= ~np.isnan(difference[row])
-            low[row] = np.where(is_open, np.fmin(bounds.low[at], low[row]), low[row])
-            high[row] = np.where(is_open, np.fmax(bounds.high[at], high[row]), high[row])
-        ends = np.array([(bound.lowest, bound.highest) for bound in overall])
-        exact = np.array([bound.exact for bound in overall], np.float64)
+            is_open = pair.is_open[at] & ~np.isnan(difference[row])
+            low[row] = np.where(is_open, np.fmin(pair.low[at], low[row]), low[row])
+            high[row] = np.where(is_open, np.fmax(pair.high[at], high[row]), high[row])
+        ends = np.array([pair.ends for pair in pairs])
+        exact = np.array([pair.exact for pair in pairs], np.float64)
         return _Bounds(low, high, ends, exact)
+
+    def _pair_bounds(self, view: WorstCases, a: int, b: int) -> _PairBounds:
+        """Return the bounds of a pair; of averages the mean over all pairs of their repeats."""
+        pairs = list(product(self._repeats[a], self._repeats[b]))
+        by_query = [view.pair_bounds_by_query(i, j, self._measure) for i, j in pairs]
+        overall = [view.pair_bound(i, j, self._measure) for i, j in pairs]
+        counts = [view.unjudged(list(pair), self._measure).count for pair in pairs]
+        return _PairBounds(
+            low=np.mean([bounds.low for bounds in by_query], axis=0),
+            high=np.mean([bounds.high for bounds in by_query], axis=0),
+            is_open=np.any(np.array(counts) > 0, axis=0),
+            ends=tuple(np.mean([(b.lowest, b.highest) for b in overall], axis=0).tolist()),
+            exact=len(pairs) == 1 and overall[0].exact,
+        )
 
     def _stored_bounds(self, a: Int, b: Int, difference: Float) -> _Bounds | None:
         """Return bounds from those of single runs; None unless both evaluations have them."""
@@ -334,16 +353,24 @@ class _MeasureColumns:
 
     # ---------------------------------------------------------------- the label
 
+    def _label_codes(self, columns: Mapping[str, Float], equal_within: float | None) -> Int:
+        """Return (P,) the codes of the labels, whatever relevant documents both list."""
+        return label_codes(
+            np.stack([columns["family_low"], columns["family_high"]], axis=1),
+            columns["differing_units"].astype(np.int64),
+            np.stack([columns["bound_low"], columns["bound_high"]], axis=1),
+            self._measure.sign,
+            equal_within,
+        )
+
     def _decide(
-        self, columns: dict[str, Float], bounds: _Bounds | None, equal_within: float | None
+        self,
+        label: Int,
+        columns: dict[str, Float],
+        bounds: _Bounds | None,
+        equal_within: float | None,
     ) -> None:
         """Add the label of each pair, and what it depends on."""
-        family = np.stack([columns["family_low"], columns["family_high"]], axis=1)
-        few = np.stack([columns["bound_low"], columns["bound_high"]], axis=1)
-        sign = self._measure.sign
-        label = label_codes(
-            family, columns["differing_units"].astype(np.int64), few, sign, equal_within
-        )
         fewer_a, fewer_b = columns["fewer_a"] > 0, columns["fewer_b"] > 0
         flattered = (label == EQUAL) & (fewer_a | fewer_b)
         flattered |= (label == AHEAD) & fewer_a
@@ -366,15 +393,38 @@ class _MeasureColumns:
         """Return (P,) whether the label would be another with l or with u in place of d."""
         changes = np.zeros(len(label), np.bool_)
         for difference in [] if bounds is None else [bounds.low, bounds.high]:
-            differing = count_differing(difference, self._groups)
-            changes |= label != label_codes(
-                self._interval_ends(difference, critical)[1],
-                differing,
-                self._few_changes(difference, differing),
-                self._measure.sign,
-                equal_within,
-            )
+            changes |= label != self._labels_of(difference, critical, equal_within)
         return changes
+
+    def _labels_of(self, difference: Float, critical: Float, equal_within: float | None) -> Int:
+        """Return (P,) the codes of the labels that other differences (P, Q) would have."""
+        differing = count_differing(difference, self._groups)
+        return label_codes(
+            self._interval_ends(difference, critical)[1],
+            differing,
+            self._few_changes(difference, differing),
+            self._measure.sign,
+            equal_within,
+        )
+
+    def _repeats_changed(
+        self, a: Int, b: Int, label: Int, critical: Float, equal_within: float | None
+    ) -> Float:
+        """Return (P,) the share of (pairs of) repeats whose label is another; NaN for none."""
+        shares = np.full(len(label), np.nan)
+        if not any(e.repeats for e in self._evaluations):
+            return shares
+        for row, (i, j) in enumerate(_numbers(a, b)):
+            pair = [self._evaluations[k] for k in (i, j)]
+            if not any(e.repeats for e in pair):
+                continue
+            of_a, of_b = (_expected(e.repeats or (e,), self._measure, self._queries) for e in pair)
+            difference = (of_a[:, None] - of_b[None]).reshape(-1, len(self._queries))
+            difference[np.abs(difference) < ZERO] = 0.0
+            limits = np.full(len(difference), critical[row])
+            alone = self._labels_of(difference, limits, equal_within)
+            shares[row] = (alone != label[row]).mean()
+        return shares
 
     def _relevant_counts(self, a: Int, b: Int) -> dict[str, Float]:
         """Return on how many queries each run lists fewer relevant documents than the other."""
@@ -396,6 +446,37 @@ class _Bounds:
     high: Float  # (P, Q)
     ends: Float  # (P, 2) of the mean
     exact: Float  # (P,) 1 if some grades reach them
+
+
+@dataclass(frozen=True, slots=True)
+class _PairBounds:
+    """The bounds of one pair, by the queries of the judgments."""
+
+    low: Float  # (Q,)
+    high: Float  # (Q,)
+    is_open: Bool  # (Q,) some document is unjudged
+    ends: tuple[float, ...]  # of the mean
+    exact: bool
+
+
+def _rows_of_repeats(evaluations: Sequence[Evaluation]) -> list[range]:
+    """Return the numbers of each evaluation's runs, where repeats stand one after the other."""
+    rows, start = [], 0
+    for evaluation in evaluations:
+        rows.append(range(start, start + max(1, len(evaluation.repeats))))
+        start = rows[-1].stop
+    return rows
+
+
+def _expected(evaluations: Sequence[Evaluation], measure: Measure, queries: pl.Series) -> Float:
+    """Return (R, Q) the expected values on sorted queries; NaN where a run has none."""
+    values = np.full((len(evaluations), len(queries)), np.nan)
+    for row, evaluation in enumerate(evaluations):
+        in_mean = evaluation.outcomes[measure].in_mean()
+        is_listed = evaluation.queries.is_in(queries.implode()).to_numpy()
+        at = queries.search_sorted(evaluation.queries.filter(pl.Series(is_listed))).to_numpy()
+        values[row, at] = in_mean[is_listed]
+    return values
 
 
 def _numbers(a: Int, b: Int) -> list[tuple[int, int]]:
@@ -492,16 +573,18 @@ class _TieOrders:
         None if the evaluation has not kept its tie groups.
         """
         evaluation = self._evaluations[run]
-        outcomes = evaluation.outcomes[self._measure]
-        # An evaluation's queries are sorted, as are the common ones.
-        is_used = is_shared[self._queries.search_sorted(evaluation.queries).to_numpy()]
-        tied = np.flatnonzero((outcomes.max > outcomes.min) & is_used)
-        key = (run, tied.tobytes())
+        key = (run, is_shared.tobytes())
         if key not in self._simulated:
-            self._simulated[key] = self._simulate(evaluation, outcomes, tied)
+            used = self._queries.filter(pl.Series(is_shared))
+            sums = [self._simulate(e, used) for e in evaluation.repeats or (evaluation,)]
+            known = [of_one for of_one in sums if of_one is not None]
+            self._simulated[key] = np.mean(known, axis=0) if len(known) == len(sums) else None
         return self._simulated[key]
 
-    def _simulate(self, evaluation: Evaluation, outcomes: Outcomes, tied: Int) -> Float | None:
+    def _simulate(self, evaluation: Evaluation, used: pl.Series) -> Float | None:
+        outcomes = evaluation.outcomes[self._measure]
+        is_used = evaluation.queries.is_in(used.implode()).to_numpy()
+        tied = np.flatnonzero((outcomes.max > outcomes.min) & is_used)
         if not len(tied):
             return np.zeros(flips.ORDERS)
         if evaluation.ties is None:

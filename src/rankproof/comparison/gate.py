@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from xml.sax.saxutils import escape, quoteattr
 
@@ -36,6 +37,7 @@ from rankproof.comparison.pairs import (
     missing_queries,
     query_sets_dict,
 )
+from rankproof.comparison.repeats import repeat_note, repeats_dict
 from rankproof.comparison.stale_judgments import Labels, compare_ids
 from rankproof.comparison.verdict import Verdict
 from rankproof.data.tables import Qrels
@@ -85,6 +87,7 @@ class Gated:
     grades: str = ""  # that unjudged documents could have, in words
     lost_relevant: int = 0  # relevant documents that only the baseline lists, if only those count
     queries_needed: tuple[int, int | None] | None = None  # fewest and most to add
+    repeats_changed: float | None = None  # share of (pairs of) repeats with another verdict
 
     @property
     def verdict(self) -> Verdict:
@@ -107,6 +110,7 @@ class Gated:
             "queries_needed": None if self.queries_needed is None else self.queries_needed[0],
             "queries_needed_range": self.queries_needed and list(self.queries_needed),
             **({"shortfall": lost} if self.obstacle else {}),
+            **({} if self.repeats_changed is None else plain_fields(self, "repeats_changed")),
             "changed_most": [{"query": q, "difference": x} for q, x in self.changed_most],
             "comparison": self.verdict.to_dict(),
         }
@@ -222,7 +226,9 @@ class Gate(Displayed):
         sets = {e.name: {str(m): e.query_set(m) for m in e} for e in evaluations}
         judged = {e.name: e.judged for e in evaluations}
         policy = self.evaluation.policy
+        shares = [g.repeats_changed for g in self.measures.values()]
         notes = [
+            *repeat_note(evaluations, np.array(shares, np.float64)),
             *query_set_notes(sets),
             *self._unjudged_notes(),
             *self._tie_notes(),
@@ -308,6 +314,7 @@ class Gate(Displayed):
             "seed": self.comparison.seed,
             **({"missing": missing} if missing else {}),
             "query_sets": query_sets_dict(self.comparison.evaluations),
+            **repeats_dict(self.comparison.evaluations),
             "policy": self.evaluation.policy.to_dict(),
         }
         if per_query:
@@ -474,28 +481,58 @@ def gate_sides(
     names = (after.name, before.name)
     if names[0] == names[1]:
         names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
-    pair = [after.renamed(names[0]), before.renamed(names[1])]
-    comparison = compare_evaluations(
-        pair, Tests(seed=seed), groups=groups, view=_worst_cases(qrels, baseline, candidate)
+    sides = (
+        replace(candidate, evaluation=after.renamed(names[0])),
+        replace(baseline, evaluation=before.renamed(names[1])),
     )
+    comparison = _compare(qrels, *sides, Tests(seed=seed), groups)
+    gated = {m: _gated(comparison, m, margin) for m, margin in margins.items()}
+    if after.repeats or before.repeats:
+        gated = _with_repeats(qrels, sides, gated, groups)
     return Gate(
         baseline=names[1],
         candidate=names[0],
-        measures={m: _gated(comparison, m, margin) for m, margin in margins.items()},
+        measures=gated,
         labels=compare_ids(qrels, baseline, candidate),
         allow_undecided=allow_undecided,
         comparison=comparison,
     )
 
 
+def _compare(
+    qrels: Qrels, candidate: Side, baseline: Side, tests: Tests, groups: Mapping[str, int] | None
+) -> Comparison:
+    """Return the comparison of both sides, with worst cases where they are known."""
+    view = _worst_cases(qrels, baseline, candidate)
+    pair = [candidate.evaluation, baseline.evaluation]
+    return compare_evaluations(pair, tests, groups=groups, view=view)
+
+
+def _with_repeats(
+    qrels: Qrels,
+    sides: tuple[Side, Side],
+    gated: Mapping[Measure, Gated],
+    groups: Mapping[str, int] | None,
+) -> dict[Measure, Gated]:
+    """Add the share of (pairs of) repeats that alone would have another verdict."""
+    tests = Tests(p_values=False, ties=False)
+    labels: dict[Measure, list[bool]] = {m: [] for m in gated}
+    for candidate, baseline in product(*(side.repeats() for side in sides)):
+        comparison = _compare(qrels, candidate, baseline, tests, groups)
+        for measure, whole in gated.items():
+            alone = _gated(comparison, measure, whole.margin)
+            labels[measure].append(alone.label != whole.label)
+    return {m: replace(g, repeats_changed=float(np.mean(labels[m]))) for m, g in gated.items()}
+
+
 def _worst_cases(qrels: Qrels, baseline: Side, candidate: Side) -> WorstCases | None:
     """Return a view of both runs for worst cases; None without both, or for condensed lists."""
     policy = candidate.evaluation.policy
-    if baseline.run is None or candidate.run is None or policy.condensed:
+    if not baseline.runs or not candidate.runs or policy.condensed:
         return None
     from rankproof.unjudged.bounds import WorstCases
 
-    view = WorstCases([candidate.run, baseline.run], qrels, policy)
+    view = WorstCases([*candidate.runs, *baseline.runs], qrels, policy)
     try:
         view.check(list(candidate.evaluation.outcomes))
     except MeasureError:

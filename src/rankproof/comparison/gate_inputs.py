@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -13,7 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rankproof.comparison.leaderboard import expand
+from rankproof.comparison.repeats import average, common_name, is_list_of_runs
 from rankproof.data import read_run
+from rankproof.data.sources import is_folder
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
@@ -27,8 +31,19 @@ class Side:
     """The baseline or the candidate of a gate."""
 
     evaluation: Evaluation
-    run: Run | None = None  # None for a stored result, or a run that was read in parts
+    # That of each repeat; () for a stored result, or a run that was read in parts.
+    runs: tuple[Run, ...] = ()
     corpus: Mapping[str, str] = field(default_factory=dict)  # digests by file, if known
+
+    def repeats(self) -> list[Side]:
+        """Return each repeat as a side of its own; a single run is its only one."""
+        evaluations = self.evaluation.repeats
+        if not evaluations:
+            return [self]
+        if not self.runs:
+            return [Side(evaluation, corpus=self.corpus) for evaluation in evaluations]
+        pairs = zip(evaluations, self.runs, strict=True)
+        return [Side(evaluation, (run,), self.corpus) for evaluation, run in pairs]
 
 
 def read_side(
@@ -39,7 +54,10 @@ def read_side(
     fallback: str,
     **reading: Any,
 ) -> Side:
-    """Evaluate a run or read a stored result; `reading` has the format and memory for a run."""
+    """Evaluate a run or read a stored result; `reading` has the format and memory for a run.
+
+    Several runs, as a list, a folder or a pattern, are repeats of one system.
+    """
     from rankproof.tradeoffs.recommend import Recommendation
     from rankproof.tradeoffs.results import Results
 
@@ -67,14 +85,63 @@ def read_side(
             from rankproof.tradeoffs.results import read_results
 
             return _read_configuration(read_results(folder), configuration, measures, policy)
+        if is_folder(text) or (glob.has_magic(text) and not Path(text).exists()):
+            return _read_repeats(text, qrels, measures, policy, reading)
         if text.endswith(".json"):
             side = _read_stored(text, measures, policy)
             if side is not None:
                 return side
         return _evaluate_file(text, qrels, measures, policy, reading)
+    if isinstance(source, Mapping) and all(
+        isinstance(x, str | os.PathLike) for x in source.values()
+    ):
+        source = list(source.values())
+    if is_list_of_runs(source):
+        sides = [
+            read_side(item, qrels, measures, policy, f"{fallback}@{number}", **reading)
+            for number, item in enumerate(source, 1)
+        ]
+        return _average_sides(sides)
     run = source if isinstance(source, Run) else read_run(source, name=fallback)
     evaluation = evaluate_tables(run, qrels, with_judged(measures), policy)
-    return Side(attach_judged(evaluation, measures), run)
+    return Side(attach_judged(evaluation, measures), (run,))
+
+
+def _read_repeats(
+    path: str,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    reading: Mapping[str, Any],
+) -> Side:
+    """Read the repeats in a folder or of a pattern; files without a common query are one run."""
+    files = expand([path])
+    sides = [_evaluate_file(file, qrels, measures, policy, reading) for file in files]
+    if is_folder(path) and _share_no_query(sides):
+        return _evaluate_file(path, qrels, measures, policy, reading)
+    return _average_sides(sides) if len(sides) > 1 else sides[0]
+
+
+def _share_no_query(sides: Sequence[Side]) -> bool:
+    """True if no query is answered by two runs: they are parts of one."""
+    answered = pl.concat(
+        [
+            e.queries.filter(~e.queries.is_in(e.missing_queries.implode()))
+            for e in (side.evaluation for side in sides)
+        ]
+    )
+    return answered.n_unique() == len(answered)
+
+
+def _average_sides(sides: Sequence[Side]) -> Side:
+    """Return one side for several repeats of a system."""
+    name = common_name([side.evaluation.name for side in sides])
+    runs = tuple(run for side in sides for run in side.runs)
+    return Side(
+        average(name, [side.evaluation for side in sides]),
+        runs if len(runs) == len(sides) else (),
+        sides[0].corpus,
+    )
 
 
 def _evaluate_file(
@@ -90,7 +157,7 @@ def _evaluate_file(
     whole: list[EvaluatedRun] = []
     wanted = with_judged(measures)
     evaluation = evaluate_file(path, qrels, wanted, policy, kept=whole, **reading)
-    return Side(attach_judged(evaluation, measures), whole[0].run if whole else None)
+    return Side(attach_judged(evaluation, measures), (whole[0].run,) if whole else ())
 
 
 _SWEEP_FILE = "configurations.parquet"

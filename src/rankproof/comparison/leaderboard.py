@@ -20,6 +20,7 @@ import polars as pl
 from rankproof.comparison.differences import Tests, aligned, difference_columns
 from rankproof.comparison.pair_tables import id_problems, next_step
 from rankproof.comparison.pairs import Pairs, missing_queries, query_sets_dict
+from rankproof.comparison.repeats import merge_repeats, repeat_note, repeats_dict
 from rankproof.comparison.verdict import AHEAD, BEHIND, REASONS, Verdict
 from rankproof.data.query_groups import number_groups
 from rankproof.data.sources import is_file, is_folder, is_pipe
@@ -121,6 +122,7 @@ class Leaderboard(Displayed):
     letters: bool = False  # mark every significant difference by the letters of runs
     notes: tuple[str, ...] = ()
     grades: str = ""  # those that unjudged documents could have, if worst cases were computed
+    repeats_changed: tuple[float, ...] = ()  # by pair: share of repeats with another label
 
     def __getitem__(self, measure: str | Measure) -> Standing:
         return self.measures[parse(measure)]
@@ -152,6 +154,7 @@ class Leaderboard(Displayed):
             "resamples": JOINT_RESAMPLES,
             **plain_fields(self, "seed", "notes", *(["grades"] if self.grades else [])),
             "query_sets": query_sets_dict(self.evaluations),
+            **repeats_dict(self.evaluations),
             **({"missing": missing} if missing else {}),
             "policy": self.evaluations[0].policy.to_dict(),
         }
@@ -171,6 +174,7 @@ class Leaderboard(Displayed):
         sets = {e.name: {str(m): e.query_set(m) for m in e} for e in self.evaluations}
         judged = judged_note({e.name: e.judged for e in self.evaluations}, policy.condensed)
         notes = [
+            *repeat_note(self.evaluations, np.array(self.repeats_changed)),
             *query_set_notes(sets),
             *self.notes,
             *self._mark_note(),
@@ -436,9 +440,10 @@ def rank_evaluations(
 ) -> Leaderboard:
     """Return the leaderboard of evaluations with the same judgments and measures.
 
-    `groups` numbers the source of each query; `view` has the same runs, in this order, for worst
-    cases over unjudged documents.
+    Repeats are averaged. `groups` numbers the source of each query; `view` has the same runs, in
+    this order, for worst cases over unjudged documents.
     """
+    evaluations = merge_repeats(evaluations)
     if len(evaluations) < 2:
         raise InputError("one run makes no leaderboard", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
@@ -480,6 +485,7 @@ def rank_evaluations(
         grades="" if view is None else view.grades(measures),
         baseline=baseline,
         letters=letters,
+        repeats_changed=tuple(figures["repeats_changed"].ravel().tolist()),
     )
 
 

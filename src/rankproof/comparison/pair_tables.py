@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankproof.comparison.repeats import repeat_note
 from rankproof.comparison.verdict import (
     AHEAD,
     BEHIND,
@@ -46,7 +47,9 @@ def comparison_summary(comparison: Comparison) -> Summary:
         answers = []
     notes = [*(_pair_notes(comparison) if two_runs else _family_notes(comparison))]
     sets = {e.name: {str(m): e.query_set(m) for m in e} for e in comparison.evaluations}
-    notes = [*query_set_notes(sets), *notes, *comparison.evaluations[0].policy.changes()]
+    changed = comparison.pairs.figures["repeats_changed"].ravel()
+    notes = [*repeat_note(comparison.evaluations, changed), *query_set_notes(sets), *notes]
+    notes += comparison.evaluations[0].policy.changes()
     dtype = " or ".join(dict.fromkeys(e.dtype for e in comparison.evaluations))
     return Summary.of(
         "\n".join([*problems, *answers]),

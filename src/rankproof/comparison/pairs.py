@@ -22,6 +22,7 @@ from rankproof.comparison.pair_tables import (
     comparison_tables,
     full_pairs_table,
 )
+from rankproof.comparison.repeats import merge_repeats, repeats_dict
 from rankproof.comparison.verdict import Verdict
 from rankproof.evaluation import Evaluation
 from rankproof.evaluation.checks import merge_notes
@@ -268,6 +269,7 @@ class Comparison(Displayed):
                 for pair in self.pairs
             ],
             "query_sets": query_sets_dict(self.evaluations),
+            **repeats_dict(self.evaluations),
             **({"grades": self.grades} if self.grades else {}),
             **({"missing": missing} if missing else {}),
             "policy": self.evaluations[0].policy.to_dict(),
@@ -293,11 +295,12 @@ def compare_evaluations(
     groups: Mapping[str, int] | None = None,
     view: WorstCases | None = None,
 ) -> Comparison:
-    """Compare evaluations with the same judgments and measures.
+    """Compare evaluations with the same judgments and measures; repeats are averaged.
 
     `groups` numbers the source of each query; `view` has the same runs in the same order, for
     worst cases over unjudged documents.
     """
+    evaluations = merge_repeats(evaluations)
     check_two_runs(evaluations)
     first, second = np.triu_indices(len(evaluations), 1)
     figures, exact = difference_columns(evaluations, first, second, tests, groups=groups, view=view)

@@ -46,19 +46,21 @@ def compare_ids(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
         None if side.evaluation.retrieved < 0 else side.evaluation.retrieved
         for side in (baseline, candidate)
     ]
-    runs = [side.run for side in (baseline, candidate) if side.run is not None]
-    neither = None if candidate.run is None else _listed_by_none(qrels, runs)
+    neither = None
+    if candidate.runs:
+        neither = _listed_by_none(qrels, [*baseline.runs, *candidate.runs])
     why = _id_problem(qrels, baseline, candidate) or _changed_corpus(baseline, candidate)
     return Labels(int((qrels.grade >= 1).sum()), counts[0], counts[1], neither, why)
 
 
 def _id_problem(qrels: Qrels, baseline: Side, candidate: Side) -> str:
     """Return why ids seem to have changed: documents of the baseline are known ones, too."""
-    evaluation, run = candidate.evaluation, candidate.run
+    evaluation = candidate.evaluation
     problem = evaluation.id_problem
-    if run is not None and baseline.run is not None and not problem:
-        matched = match_judgments(run, qrels, evaluation.policy)
-        problem = profile_ids(run, qrels, matched, known=baseline.run.doc).problem
+    if candidate.runs and baseline.runs and not problem:
+        matched = match_judgments(candidate.runs[0], qrels, evaluation.policy)
+        known = pl.concat([run.doc for run in baseline.runs])
+        problem = profile_ids(candidate.runs[0], qrels, matched, known=known).problem
     if not problem:
         return ""
     return f"in {evaluation.name} {problem} Label the new documents, or map their ids."

@@ -30,7 +30,7 @@ import numpy as np
 
 from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.phrasing import amount, plural, signed
-from rankproof.presentation.json_values import plain
+from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.statistics.intervals import MIN_QUERIES, Interval
 
 Label = Literal["undecided", "equal", "ahead", "behind"]
@@ -69,6 +69,7 @@ class Verdict:
     bound: Interval | None  # of the mean where there is no interval
     equal_within: float | None  # δ
     queries_needed: tuple[int, int | None] | None  # fewest and most queries to add; None: never
+    repeats_changed: float | None = None  # share of (pairs of) repeats with another label
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON has it."""
@@ -89,11 +90,13 @@ class Verdict:
             "fewer_relevant": list(self.fewer_relevant),
             "equal_within": self.equal_within,
             "queries_needed_range": None if needed is None else list(needed),
+            **({} if self.repeats_changed is None else plain_fields(self, "repeats_changed")),
         }
 
     @classmethod
     def from_columns(cls, values: Mapping[str, float], equal_within: float | None) -> Verdict:
         """Return the verdict in one cell of the columns that `decide` fills."""
+        changed = values.get("repeats_changed", math.nan)
         return cls(
             label=LABELS[int(values["label"])],
             estimate=values["expected"],
@@ -111,6 +114,7 @@ class Verdict:
             bound=_interval(values, "bound_low", "bound_high"),
             equal_within=equal_within,
             queries_needed=_count_range(values["needed_low"], values["needed_high"]),
+            repeats_changed=None if math.isnan(changed) else changed,
         )
 
     def reversed(self) -> Verdict:

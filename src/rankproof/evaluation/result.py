@@ -114,6 +114,8 @@ class Evaluation(Displayed):
     grades: str = ""  # that unjudged documents can have, in words, where there are bounds
     annotators: AnnotatorEstimates | None = None  # scores with annotators' labels
     failed_conditions: tuple[str, ...] = ()  # a sentence for each that the run meets
+    # of one system, whose mean over repeats this is; (): a single run
+    repeats: tuple[Evaluation, ...] = field(default=(), repr=False)
     _summaries: dict[Measure, MeanScore] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, measure: str | Measure) -> MeanScore:
