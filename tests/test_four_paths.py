@@ -30,7 +30,7 @@ from rankproof.presentation.terminal import wrap
 README = Path(__file__).parents[1] / "README.md"
 WHO = (
     "You publish numbers",
-    "You train or quantise embedders",
+    "You train or quantize embedders",
     "You build RAG",
     "You keep a platform from getting worse",
 )

@@ -215,10 +215,10 @@ def test_the_readme_quotes_what_the_demo_computes() -> None:
     }
     tied, plain = figures["saturated"], figures["plain"]
     assert f"| **{tied.oblivious:.3f}** | {tied.expected:.3f} |" in text
-    assert f"| {tied.min:.3f} … {tied.max:.3f} |" in text
+    assert f"| {tied.min:.3f}–{tied.max:.3f} |" in text
     assert f"| {plain.oblivious:.3f} | **{plain.expected:.3f}** |" in text
     assert f'"wins" by {tied.oblivious - plain.oblivious:.3f}' in text
-    assert f"loses by {plain.expected - tied.expected:.3f}" in text
+    assert f"in truth {plain.expected - tied.expected:.3f} worse" in text
 
 
 def test_the_measure_table_in_the_documents_is_the_registry() -> None:

@@ -1,4 +1,4 @@
-"""From a number to a decision: what the README says runs, in an empty folder, word for word."""
+"""From a corpus to a deployed configuration: the page's commands run in an empty folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankproof.tradeoffs.sweep import sweep
 
 pytest.importorskip("wordllama")
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "decide.md"
 
 
 @pytest.mark.slow
@@ -24,8 +24,8 @@ def test_the_path_from_a_golden_set_to_a_report_runs_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = README.read_text(encoding="utf-8")
-    section = text.partition("## From a number to a decision\n")[2].partition("\n## ")[0]
+    text = PAGE.read_text(encoding="utf-8")
+    section = text.partition("## The whole path\n")[2].partition("\n## ")[0]
     files = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", section, re.S | re.M)
     assert [name for name, _ in files] == ["judge.yaml", "grid.yaml"]
     for name, content in files:
