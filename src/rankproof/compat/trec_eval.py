@@ -274,7 +274,9 @@ def _graded_columns(
     groups = matches.groups()
     is_missing = matches.listed < 0  # by version 10 and -c, which lists one document that is not
     if not policy.condensed:
-        groups = replace(groups, listed=np.where(is_missing, 1, groups.listed))
+        listed = np.where(is_missing, 1, groups.listed)
+        pooled = groups.sampled and replace(groups.sampled, listed=listed)
+        groups = replace(groups, listed=listed, sampled=pooled)
     columns = [
         line.formula(groups) if line.name == "relstring" and line.formula else column
         for line, column in zip(lines, line_values(groups, lines, policy).T, strict=True)

@@ -20,7 +20,7 @@ from rankproof.data.ties import TieGroups
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Float, Int
 from rankproof.measures.hypergeometric import log_factorials
-from rankproof.measures.linear import REL, last_rank
+from rankproof.measures.linear import REL, last_listed_rank
 from rankproof.measures.outcomes import POWERS, SMALLEST, Outcomes, root_powers
 from rankproof.measures.padded_rows import row_sum, tables
 from rankproof.measures.random_orders import too_expensive
@@ -44,7 +44,7 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.417, 0.458, 0.5)
     """
-    cut = last_rank(groups, cutoff)
+    cut = last_listed_rank(groups, cutoff)
     relevant = groups.relevant(rel).astype(np.float64)
     relevant[relevant == 0] = np.nan
     if groups.alone:

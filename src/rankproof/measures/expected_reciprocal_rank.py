@@ -18,7 +18,7 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Float, Int
-from rankproof.measures.linear import last_rank
+from rankproof.measures.linear import last_listed_rank
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import alike, row_product, row_sum, tables
 from rankproof.measures.random_orders import too_expensive
@@ -55,7 +55,7 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
         groups.by_place(groups.judged[groups.doc_group] - 1 - place),
     )
     falling_stop = stop[best]
-    cut = last_rank(groups, cutoff)
+    cut = last_listed_rank(groups, cutoff)
 
     def total(order: Int, rank: Int) -> Float:
         """The measure of one order of the judged documents."""

@@ -17,7 +17,7 @@ import numpy as np
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.measures.linear import REL, last_rank
+from rankproof.measures.linear import REL, last_listed_rank
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import row_sum, tables
 from rankproof.measures.registry import measure
@@ -63,7 +63,7 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.333, 0.417, 0.5)
     """
-    cut = last_rank(groups, cutoff)
+    cut = last_listed_rank(groups, cutoff)
     first = _first_relevant_group(groups, rel)
     last = cut[first.query]
 
@@ -119,7 +119,7 @@ def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     (0.0, 0.5, 1.0)
     """
     first = _first_relevant_group(groups, rel)
-    last = last_rank(groups, cutoff)
+    last = last_listed_rank(groups, cutoff)
 
     def any_within(rank: Array) -> Float:
         value = np.zeros(groups.queries)

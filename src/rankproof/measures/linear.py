@@ -36,7 +36,14 @@ _LARGEST_EXPONENT = 500  # the grade up to which squares of 2^grade are finite
 
 def last_rank(groups: TieGroups, cutoff: Int | int | None) -> Int:
     """(Q,) the last rank that counts: the cutoff, or the end of the list."""
-    return groups.listed if cutoff is None else np.minimum(cutoff, groups.listed)
+    if cutoff is None:
+        return groups.listed
+    return np.broadcast_to(np.asarray(cutoff, np.int64), groups.queries)
+
+
+def last_listed_rank(groups: TieGroups, cutoff: Int | int | None) -> Int:
+    """(Q,) the last rank that counts and is listed, which may be inside a tie."""
+    return np.minimum(last_rank(groups, cutoff), groups.listed)
 
 
 def linear(
@@ -59,7 +66,7 @@ def linear(
     >>> rp.evaluate_arrays([[2, 1, 1]], [[0, 1, 0]], "Early@2")["Early@2"].expected
     0.25
     """
-    last = last_rank(groups, cutoff)
+    last = last_listed_rank(groups, cutoff)
     norm = _positive_norm(groups, norm)
 
     def total(gain: Float, rank: Int) -> Float:
@@ -120,7 +127,7 @@ def counted(
     `linear` for gains of 0 and 1, where a group with m of g documents chosen, t of which fit, adds
     a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
     """
-    last = last_rank(groups, cutoff)
+    last = last_listed_rank(groups, cutoff)
     norm = _positive_norm(groups, norm)
     g = groups.size
     sums = kernels.count_in_top(

@@ -13,7 +13,7 @@ import numpy as np
 from rankproof.data.ties import Pool, TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.measures.hypergeometric import none_drawn
-from rankproof.measures.linear import counted, last_rank, linear, places
+from rankproof.measures.linear import counted, last_listed_rank, linear, places
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.properties import CountOverNorm, CountOverRelevant
 from rankproof.measures.registry import measure
@@ -186,7 +186,7 @@ def hit(groups: TieGroups, cutoff: int) -> Outcomes:
     """
     wanted = groups.relevant(4)
     g = groups.size
-    last = last_rank(groups, cutoff)
+    last = last_listed_rank(groups, cutoff)
     t = np.clip(last[groups.query] - groups.first + 1, 0, g)
     m = np.bincount(groups.doc_group[groups.grade >= 4], minlength=len(g))
     within = groups.sum_by_query(groups.query, m) == wanted

@@ -17,7 +17,7 @@ import numpy as np
 
 from rankproof.data.ties import TieGroups
 from rankproof.foundation.arrays import Array, Float, Int
-from rankproof.measures.linear import last_rank
+from rankproof.measures.linear import last_listed_rank
 from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.properties import Extremes
 from rankproof.measures.registry import measure
@@ -46,7 +46,7 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
     (0.486, 0.554, 0.622)
     """
     size = groups.size
-    places = last_rank(groups, cutoff)
+    places = last_listed_rank(groups, cutoff)
     fits = np.clip(places[groups.query] - groups.first + 1, 0, size)
     helps, near, far = (
         np.bincount(groups.doc_group[chosen], minlength=len(size))
