@@ -45,7 +45,7 @@ SHOWN = "nDCG@5"  # in what the demo prints
 _COMPARED = [SHOWN, "nDCG@10", "RR", "R@5"]
 SEED = 0
 _WIDTH = 79  # of the text that is printed
-RUNS_OF_NAMES = 5  # of the fifteen that `diagnose names` makes: a demo is to be quick
+RUNS_OF_NAMES = 1  # of the fifteen that `diagnose names` makes: a demo is to be quick
 MADE = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")  # by `choose`
 
 
@@ -109,8 +109,7 @@ def build_demo(folder: str | Path) -> Demo:
         "audit": _stored(results / "audit.json", lambda: _audit(place)),
     }
     chosen = choose(place / "corpus", judge="simulated")
-    for language in ("en", "fr"):
-        _diagnoses(results / language, language)
+    _diagnoses(results / "en")
     report, _ = write_report(place, None, "The rankproof demo")
     return Demo(place, report, results_by_name["comparison"], chosen)
 
@@ -244,8 +243,8 @@ def _write_vectors(path: Path, ids: Sequence[str], vectors: Any) -> None:
     write_atomically(path, frame.write_parquet)
 
 
-def _diagnoses(folder: Path, language: Any) -> None:
-    """Write the diagnoses of names and of noise in a language."""
+def _diagnoses(folder: Path) -> None:
+    """Write the diagnoses of names and of noise in English."""
     from rankproof.diagnostics import diagnose_names, diagnose_noise
     from rankproof.retrieval.embedders import make_embedder
     from rankproof.retrieval.embedders.wordllama import WordllamaSettings
@@ -258,16 +257,16 @@ def _diagnoses(folder: Path, language: Any) -> None:
 
     def names() -> dict[str, Any]:
         diagnosis = diagnose_names(
-            make_embedder(WordllamaSettings()), language=language, runs=RUNS_OF_NAMES, seed=SEED
+            make_embedder(WordllamaSettings()), runs=RUNS_OF_NAMES, seed=SEED
         )
         result = {"manifest": make_manifest("names"), **diagnosis.to_dict(), "rules": []}
         return result | {"presentation": stored(diagnosis)}
 
     def noise() -> dict[str, Any]:
-        rules = [RulesRewriterSettings(language=language, keep=k) for k in ("topics", "question")]
+        rules = [RulesRewriterSettings(language="en", keep=k) for k in ("topics", "question")]
         rewriters = [make_rewriter(settings) for settings in rules]
         diagnosis = diagnose_noise(
-            make_embedder(WordllamaSettings()), language=language, rewriters=rewriters, seed=SEED
+            make_embedder(WordllamaSettings()), rewriters=rewriters, seed=SEED
         )
         result = {"manifest": make_manifest("noise"), **diagnosis.to_dict(), "rules": []}
         return result | {"presentation": stored(diagnosis)}
