@@ -216,14 +216,14 @@ class Novelty:
         E[β^J] follows the recurrence of expected_reciprocal_rank.py, with u = β for the m−1 others.
         """
         marked = pairs.many[chosen] - 1
-        held = pairs.groups.size[pairs.group[chosen]] - 1 - marked  # others, taken in one by one
+        counted = pairs.groups.size[pairs.group[chosen]] - 1 - marked  # others that were counted in
         mean = np.ones((len(chosen), drawn.shape[1]))
         for number in range(int(marked.max(initial=0))):
             active = np.flatnonzero(marked > number)
-            share = np.minimum(drawn / (held[active] + 1)[:, None], 1.0)
+            share = np.minimum(drawn / (counted[active] + 1)[:, None], 1.0)
             shifted = np.concatenate([np.ones((len(active), 1)), mean[active, :-1]], axis=1)
             mean[active] = (1.0 - share) * mean[active] + share * self.beta * shifted
-            held[active] += 1
+            counted[active] += 1
         return self.power[pairs.before[chosen], None] * mean
 
 
@@ -268,10 +268,16 @@ def _sums(pairs: Coverage, f: Novelty | Rising, w: Weights) -> Outcomes:
     low = _in_own_order(pairs, f, w, rank=first + others, count=np.maximum(depth - others, 0))
     high = _in_own_order(pairs, f, w, rank=first, count=np.minimum(depth, pairs.many))
     is_bound = _search_mixed_groups(pairs, f, w, inside, (low, high))
+    has_ties = np.bincount(groups.query, groups.size > 1, groups.queries) > 0
+
+    def total_of(query: Int, values: Float) -> Float:
+        """(Q,) sums; the last bit of a query without ties depends on no other query."""
+        return np.where(has_ties, groups.sum_by_query(query, values), listed)
+
     return Outcomes(
-        expected=groups.sum_by_query(groups.query[pairs.group], expected),
-        min=groups.sum_by_query(groups.query, low),
-        max=groups.sum_by_query(groups.query, high),
+        expected=total_of(groups.query[pairs.group], expected),
+        min=total_of(groups.query, low),
+        max=total_of(groups.query, high),
         oblivious=listed,
         variance=None,
         is_bound=is_bound if is_bound.any() else None,
@@ -406,13 +412,13 @@ class _Cascade:
         slots = Slots.of(groups.pool, self.rel)
         f = Novelty.of(self.alpha, int(slots.documents.max(initial=0)))
         w = getattr(Weights, self.discount)(self.cutoff)
-        found = _sums(Coverage.of(groups, slots), f, w)
+        sums = _sums(Coverage.of(groups, slots), f, w)
         # ndeval divides from rank 2 on.
         full = _full_value(slots.count, f, w) if self.cutoff > 1 else np.sign(slots.count)
         if not is_normalized:
-            return _divided(found, full)
+            return _divided(sums, full)
         ideal = self._ideal(groups.pool, f, w)
-        normalized = _divided(found, full, ideal / np.maximum(full, _TINY))
+        normalized = _divided(sums, full, ideal / np.maximum(full, _TINY))
         return replace(normalized, max=np.minimum(normalized.max, _GREEDY))
 
     def _ideal(self, pool: Pool, f: Novelty, w: Weights) -> Float:
@@ -459,10 +465,10 @@ def _greedy_value(pool: Pool, slots: Slots, f: Novelty, w: Weights) -> Float:
         gain[~is_free] = -1.0
         best = np.maximum.reduceat(gain, begin)
         is_best = np.flatnonzero(gain == best[number])
-        taken = is_best[np.unique(number[is_best], return_index=True)[1]]
-        is_free[taken] = False
+        chosen = is_best[np.unique(number[is_best], return_index=True)[1]]
+        is_free[chosen] = False
         value[queries] += w(np.maximum(best, 0.0), np.array(rank))
-        placed[slot[np.isin(owner, taken)]] += 1
+        placed[slot[np.isin(owner, chosen)]] += 1
     return value
 
 
@@ -612,8 +618,8 @@ def average_precision_ia(groups: TieGroups, cutoff: int | None, rel: int = 1) ->
     """
     slots = Slots.of(groups.pool, rel)
     w = Weights.reciprocal(_last_listed(groups, cutoff))
-    found = _sums(Coverage.of(groups, slots), Rising(slots.documents), w)
-    return _divided(found, slots.count.astype(np.float64))
+    sums = _sums(Coverage.of(groups, slots), Rising(slots.documents), w)
+    return _divided(sums, slots.count.astype(np.float64))
 
 
 @measure(
@@ -653,11 +659,11 @@ def subtopic_recall(
         )
     slots = Slots.of(pool, PARTIAL if partial else rel, vital_only)
     f = Novelty.of(1.0, int(slots.documents.max(initial=0)))
-    found = _sums(Coverage.of(groups, slots), f, Weights.equal(_last_listed(groups, cutoff)))
+    sums = _sums(Coverage.of(groups, slots), f, Weights.equal(_last_listed(groups, cutoff)))
     count = slots.count
     if has_nuggets:  # those that nobody supports are nuggets too
         count = np.where(count > 0, Slots.of(pool, NOT_COVERED, vital_only).count, 0)
-    return _divided(found, count.astype(np.float64))
+    return _divided(sums, count.astype(np.float64))
 
 
 def _last_listed(groups: TieGroups, cutoff: int | None) -> int:
