@@ -50,11 +50,14 @@ class _Differences:
         units = (sizes > 0).sum(axis=1)
         self.correction = units / (units - 1.0)
         self.weighted = groups is not None
-        self.sizes = sizes[:1] if bool(defined.all()) else sizes
+        self.is_complete = bool(defined.all())
+        self.sizes = sizes[:1] if self.is_complete else sizes
 
     def largest_t(self, times: Float) -> Float:
         """(b,) the largest |t*| of resamples (b, G) of the groups."""
         n = times @ self.sizes.T  # (b, p), or (b, 1) where all queries are defined
+        if self.is_complete and not self.weighted:
+            n = n[:1]  # every resample has as many queries
         np.maximum(n, 1.0, out=n)
         sums = times @ self.residuals.T
         squares = times @ np.square(self.residuals).T  # Σ(S_g − m_g·d̄*)², below

@@ -87,7 +87,7 @@ class TwoPhase:
             return "on people's queries a figure never varies: the judge tells nothing of it"
         if not self.used:
             return (
-                "people's queries, too few or unlike the others, do not show how the judge errs: "
+                "by the judge's labels people's queries are unlike the others: "
                 "the estimate is people's alone; label more, drawn at random"
             )
         weak = f"; below {WEAK} the judge saves little" if abs(self.rho) < WEAK else ""
