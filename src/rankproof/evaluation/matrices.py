@@ -118,18 +118,14 @@ def _block_groups(
     start = cells.start[low : high + 1]
     rows = slice(start[0], start[-1])
     ranking = rank(start - start[0], score[rows], None, "input")
-    query, grade = cells.query[rows] - low, cells.grade[rows]
-    judged, unjudged = np.flatnonzero(grade >= 0), np.flatnonzero(grade < 0)
-    pool = pool_of(query[judged], grade[judged], high - low, cells.max_grade)
-    return ranking, tie_groups(
-        ranking,
-        np.arange(high - low),
-        query[judged],
-        row=judged,
-        grade=grade[judged],
-        pool=pool,
-        sampled=(query[unjudged], unjudged) if has_pool else None,
-    )
+    judged = np.flatnonzero(cells.grade[rows] >= 0)
+    query, grade = cells.query[rows][judged] - low, cells.grade[rows][judged]
+    pool, sampled = pool_of(query, grade, high - low, cells.max_grade), None
+    if has_pool:
+        unjudged = np.flatnonzero(cells.grade[rows] < 0)
+        sampled = cells.query[rows][unjudged] - low, unjudged
+    listed = np.arange(high - low)
+    return ranking, tie_groups(ranking, listed, query, judged, grade, pool=pool, sampled=sampled)
 
 
 # ------------------------------------------------------------------------------ reading and checks
