@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from scipy import stats
 
 import rankproof as rp
 from rankproof.comparison import pairs as module
-from rankproof.evaluation import Evaluation, Missing, Policy
+from rankproof.evaluation import Evaluation, Missing
 from rankproof.measures import REGISTRY, parse
 from rankproof.statistics.randomization import holm
 
@@ -160,50 +159,75 @@ def test_runs_that_share_nothing_to_compare_are_refused() -> None:
         rp.compare(qrels, {"a": a}, "R@1")
 
 
-def test_verdicts_tell_certain_doubtful_reversed_and_equal_apart() -> None:
-    make = module.Difference
-    measure = rp.parse("RR")
-
-    def words(*figures: float, p: float = 0.01) -> str:
-        expected, oblivious, lowest, highest = figures
-        return make(expected, oblivious, lowest, highest, p, p, (0, 0), 9).verdict(
-            "a", "b", measure
-        )
-
-    assert "a is ahead of b under every tie-break" in words(0.1, 0.1, 0.1, 0.1)
-    assert "chance could explain" in words(0.1, 0.1, 0.1, 0.1, p=0.4)
-    assert "b is ahead of a" in words(-0.1, -0.1, -0.1, -0.1)
-    assert "rests on how ties are broken" in words(0.1, 0.1, -0.1, 0.2)
-    assert "b leads by 0.2000; over all orders a leads by 0.1000" in words(0.1, -0.2, -0.2, 0.2)
-    assert "are equal" in words(0.0, 0.0, 0.0, 0.0)
+def ranked(rows: list[list[str]]) -> Scores:
+    """Return a run from its lists, best first, for the queries q00, q01, …"""
+    return {
+        f"q{n:02}": {doc: float(-at) for at, doc in enumerate(docs)} for n, docs in enumerate(rows)
+    }
 
 
-def test_a_verdict_that_ties_turn_says_what_unjudged_documents_could_do() -> None:
+def judged(queries: int) -> dict[str, dict[str, int]]:
+    return {f"q{n:02}": {"r": 1, "n": 0, "m": 0} for n in range(queries)}
+
+
+def test_each_label_is_one_sentence_with_its_number() -> None:
+    first, second = ["r", "n", "m"], ["n", "r", "m"]
+    a = ranked([first] * 30)
+    better = rp.compare(judged(30), {"a": a, "b": ranked([second, first] * 15)}, "RR")
+    verdict = better.verdict("a", "b", "RR")
+    assert (verdict.label, verdict.estimate) == ("ahead", 0.25)
+    (line, *_) = str(better).splitlines()
+    assert line.startswith("a beats b on RR by 0.2500 (95% CI 0.1")
+    assert line.endswith(", p < .001).")
+    worse = rp.compare(judged(30), {"b": ranked([second, first] * 15), "a": a}, "RR")
+    assert worse.verdict("b", "a", "RR").label == "behind"
+    assert str(worse).splitlines()[0] == line
+    same = rp.compare(judged(30), {"a": a, "b": a}, "RR")
+    assert str(same).startswith("a and b are equal on RR.")
+    few = rp.compare(judged(30), {"a": a, "b": ranked([second] * 5 + [first] * 25)}, "RR")
+    assert few.verdict("a", "b", "RR").label == "undecided"
+    assert "only 5 queries differ, of at least 6 needed (+0.0833)" in str(few)
+    mixed = [first, second] * 15
+    open_question = rp.compare(judged(30), {"a": ranked(mixed), "b": ranked(mixed[::-1])}, "RR")
+    assert open_question.verdict("a", "b", "RR").depends_on == ("queries",)
+    assert "30 queries do not show whether a or b is better (0.0000," in str(open_question)
+
+
+def test_equality_needs_the_interval_inside_the_tolerance() -> None:
+    first, second = ["r", "n", "m"], ["n", "r", "m"]
+    runs = {"a": ranked([first] * 100), "b": ranked([second] * 8 + [first] * 92)}
+    labels = {}
+    for tolerance in (None, 0.01, 0.2):
+        found = rp.compare(judged(100), runs, "RR", equal=tolerance)
+        labels[tolerance] = found.verdict("a", "b", "RR").label
+    assert labels == {None: "ahead", 0.01: "ahead", 0.2: "equal"}
+    text = str(rp.compare(judged(100), runs, "RR", equal=0.2))
+    assert text.startswith("a and b are equal within 0.2 on RR") or "equal within 0.2 (" in text
+    assert "; a has the higher value." in " ".join(text.split())
+    few = {"a": ranked([first] * 100), "b": ranked([second] * 2 + [first] * 98)}
+    assert rp.compare(judged(100), few, "RR").verdict("a", "b", "RR").label == "undecided"
+    near = rp.compare(judged(100), few, "RR", equal=0.1)
+    assert near.verdict("a", "b", "RR").label == "equal", "the bound of few changes is inside"
+
+
+def test_a_verdict_names_ties_and_unjudged_documents_it_depends_on() -> None:
     qrels = {"q": {"a": 1}, "r": {"b": 1}}
     tied = {"q": {"x": 2.0, "a": 2.0}, "r": {"y": 2.0, "b": 2.0}}
     plain = {"q": {"a": 2.0, "x": 1.0}, "r": {"u": 3.0, "b": 2.0}}
-    found = rp.compare(qrels, {"tied": tied, "plain": plain}, "RR", holes=True)
-    assert found.verdicts()[0].endswith("Unjudged documents might turn it, too.")
-    judged = {"q": {"a": 1, "x": 0}, "r": {"b": 1, "y": 0, "u": 0}}
-    found = rp.compare(judged, {"tied": tied, "plain": plain}, "RR", holes=True)
-    assert "Unjudged" not in found.verdicts()[0]
-
-
-def test_a_run_that_ties_make_level_and_never_behind_is_not_said_to_lead_always() -> None:
-    """In half of the orders of b's tie both are level."""
-    qrels = {"q": {"r": 1, "n": 0}}
-    runs = {"a": {"q": {"r": 2.0, "n": 1.0}}, "b": {"q": {"r": 1.0, "n": 1.0}}}
-    found = rp.compare(qrels, runs, "RR")
-    (said,) = found.verdicts()
-    assert said.startswith("RR: a is ahead of b or level with it under every tie-break (by 0.2500")
-    assert "level at worst" in found._repr_html_()
-    (difference,) = found["a", "b"].values()
-    assert difference.level_at_worst
-    assert not difference.certain
+    comparison = rp.compare(qrels, {"tied": tied, "plain": plain}, "RR", holes=True)
+    assert "Ties matter: the difference is -0.2500 to +0.2500 over all orders." in str(comparison)
+    assert "ties" in comparison.verdict("tied", "plain", "RR").depends_on
+    worst = comparison.verdict("tied", "plain", "RR").worst_case
+    assert worst is not None
+    assert worst[0] < 0 < worst[1]
+    complete = {"q": {"a": 1, "x": 0}, "r": {"b": 1, "y": 0, "u": 0}}
+    comparison = rp.compare(complete, {"tied": tied, "plain": plain}, "RR", holes=True)
+    assert "unjudged" not in str(comparison)
+    assert "unjudged" not in comparison.verdict("tied", "plain", "RR").depends_on
 
 
 @pytest.mark.parametrize("queries", [2, 30])
-def test_a_lead_that_ties_make_level_at_worst_is_turned_by_no_order(queries: int) -> None:
+def test_a_lead_that_ties_make_level_at_worst_is_reversed_by_no_order(queries: int) -> None:
     """A tenth of the orders of each query give a its lead: as many are nearly normal, and a normal
     tail reaches past where no order does."""
     qrels = {f"q{n}": {"r": 1, **dict.fromkeys("abcdefghi", 0)} for n in range(queries)}
@@ -211,67 +235,61 @@ def test_a_lead_that_ties_make_level_at_worst_is_turned_by_no_order(queries: int
     never = {q: {"a": 2.0, "r": 1.0} for q in qrels}
     for measure in ("Success@1", "nDCG@1"):
         for pair in ({"a": lucky, "b": never}, {"b": never, "a": lucky}):
-            found = rp.compare(qrels, pair, measure)
-            (difference,) = found.pairs[0].measures.values()
-            assert difference.level_at_worst
+            comparison = rp.compare(qrels, pair, measure)
+            (difference,) = comparison.pairs[0].measures.values()
+            assert min(abs(difference.lowest), abs(difference.highest)) == 0.0
             assert difference.flip == 0.0
-            assert "a is ahead of b or level with it under every tie-break" in str(found)
+            assert "Ties do not matter" in str(comparison)
 
 
-def test_of_runs_that_are_level_on_average_a_random_order_turns_nothing() -> None:
+def test_runs_that_are_equal_on_average_need_no_further_queries() -> None:
     qrels = {"q": {"r": 1, "n": 0}}
     tied = {"q": {"r": 1.0, "n": 1.0}}
-    found = rp.compare(qrels, {"a": tied, "b": tied}, "RR")
-    assert "0.0000 expected; a random order puts each of them ahead with prob" in str(found)
-    (difference,) = found["a", "b"].values()
+    comparison = rp.compare(qrels, {"a": tied, "b": tied}, "RR")
+    assert str(comparison).startswith("a and b are equal on RR.")
+    assert "Ties matter: the difference is -0.5000 to +0.5000 over all orders." in str(comparison)
+    (difference,) = comparison["a", "b"].values()
     assert difference.queries_needed is None, "there is no difference to see"
     assert difference.to_dict()["queries_needed"] is None
 
 
-def test_no_grade_of_unjudged_documents_tells_a_run_from_itself() -> None:
+def test_no_grade_of_unjudged_documents_separates_a_run_from_itself() -> None:
     qrels = {f"q{n}": {"a": 1, "b": 0} for n in range(8)}
     run = {q: {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0} for q in qrels}
     measures = ["AP", "RR", "ERR@3", "F1@3", "bpref", "nDCG@3", "Rprec", "infAP"]
-    found = rp.compare(qrels, {"one": run, "two": run}, measures, holes=True)
-    assert found.verdicts() == [f"{m}: one and two are equal." for m in measures]
-    assert all(d.holes == (0.0, 0.0) for d in found.pairs[0].measures.values())
+    comparison = rp.compare(qrels, {"one": run, "two": run}, measures, holes=True)
+    for measure, difference in comparison.pairs[0].measures.items():
+        assert comparison.verdict("one", "two", measure).label == "equal"
+        assert "unjudged" not in comparison.verdict("one", "two", measure).depends_on
+        assert difference.holes == (0.0, 0.0)
     changed = run | {"q0": {"a": 3.0, "x": 2.5}}
-    (said,) = rp.compare(qrels, {"one": run, "two": changed}, "AP").verdicts()
-    assert "at most from -0.0625 to +0.0625" in said
+    one_query = rp.compare(qrels, {"one": run, "two": changed}, "AP")["one", "two"]
+    assert one_query[parse("AP")].holes == pytest.approx((-0.0625, 0.0625))
     graded = {q: {"a": 2, "b": 1} for q in qrels}
     swapped = run | {"q1": {"x": 4.0, "b": 3.0, "y": 2.0, "a": 1.0}}
-    difference = rp.compare(graded, {"one": run, "two": swapped}, "ERR", holes=True)
-    low, high = difference["one", "two"][parse("ERR")].holes or (0.0, 0.0)
+    other_order = rp.compare(graded, {"one": run, "two": swapped}, "ERR", holes=True)
+    low, high = other_order["one", "two"][parse("ERR")].holes or (0.0, 0.0)
     assert low < high, "the same documents, judged otherwise"
 
 
-def test_what_ties_or_unjudged_documents_turn_is_told_of_those_that_do() -> None:
-    """Ends over unjudged documents that only widen the lead, that level it, and that turn it."""
-    measure = parse("P@2")
-    tied = module.Difference(0.2, 0.2, -0.1, 0.3, 0.01, 0.01, None, 9, flip=0.0)
-
-    def words(holes: tuple[float, float], of: module.Difference = tied) -> str:
-        return replace(of, holes=holes, holes_exact=True).verdict("a", "b", measure)
-
-    assert words((-0.1, 0.4)).startswith("P@2: a is ahead of b under nearly every tie-break (by")
-    assert "whatever" not in words((-0.1, 0.3))
-    assert "rests on unjudged documents" in words((-0.2, 0.3))
-    calm = replace(tied, lowest=0.2, highest=0.2)
-    assert "under every tie-break and whatever the unjudged documents are" in words(
-        (0.1, 0.2), calm
-    )
-    assert "rests on unjudged documents" in words((-0.2, -0.1), calm), "bpref leaves them out now"
-    level = replace(tied, expected=0.0, oblivious=0.0, lowest=0.0, highest=0.0)
-    assert "rests on unjudged documents" in words((0.1, 0.2), level)
-    assert words((0.0, 0.0), level) == "P@2: a and b are equal."
+def test_unjudged_documents_of_a_query_without_a_value_can_change_a_label() -> None:
+    qrels = {"p": {"r": 1}, "q": {"n": 0}}
+    runs = {
+        "a": {"p": {"r": 2.0}, "q": {"n": 1.0}},
+        "b": {"p": {"r": 2.0}, "q": {"x": 2.0, "n": 1.0}},
+    }
+    verdict = rp.compare(qrels, runs, "RR", holes=True).verdict("a", "b", "RR")
+    assert (verdict.label, verdict.depends_on) == ("equal", ("unjudged",))
+    assert verdict.worst_case == (-0.5, 0.0)
 
 
-def test_one_query_that_differs_is_told_in_the_singular() -> None:
-    qrels = {"q": {"a": 1}, "r": {"a": 1}}
+def test_one_query_that_differs_is_counted_in_the_singular() -> None:
+    qrels = {"q": {"a": 1, "b": 0}, "r": {"a": 1}}
     runs = {"x": {"q": {"a": 1.0}, "r": {"a": 1.0}}, "y": {"q": {"b": 1.0}, "r": {"a": 1.0}}}
-    assert "only 1 query differs)" in str(rp.compare(qrels, runs, "P@1", holes=False))
-    qrels["q"]["b"] = 0
-    assert "1 of 2 queries differs," in str(rp.gate(qrels, runs["x"], runs["y"], "P@1"))
+    text = str(rp.compare(qrels, runs, "P@1", holes=False))
+    assert "only 1 query differs, of at least 6 needed" in text
+    assert "1 of 2 queries differs." in text
+    assert "1 of 2 queries changed" in str(rp.gate(qrels, runs["x"], runs["y"], "P@1"))
 
 
 @pytest.mark.parametrize("runs", [{}, {"x": {"q": {"b": 1.0}}}])
@@ -322,42 +340,54 @@ def test_missing_queries_are_counted_for_each_run_in_text_and_json() -> None:
         for name, count in (("a", 40), ("b", 30), ("c", 39))
     }
     qrels = {f"q{n:02}": {"d": 1} for n in range(40)}
-    policies: dict[Missing, str] = {"zero": "count 0", "skip": "are left out"}
-    for policy, said in policies.items():
-        found = rp.compare(qrels, runs, "AP", missing=policy)
-        line = f"10 judged queries are missing from b and 1 from c; missing queries {said}"
-        assert line in str(found).splitlines()
-        assert line in found.tables()[0].notes
-        assert found.to_dict()["missing"] == {"b": 10, "c": 1}
-        board = rp.leaderboard(qrels, runs, "AP", missing=policy)
-        assert line in board.notes
-        assert board.to_dict()["missing"] == {"b": 10, "c": 1}
-    whole = rp.compare(qrels, {"a": runs["a"], "z": runs["a"]}, "AP")
-    assert "missing" not in str(whole)
-    assert "missing" not in whole.to_dict()
-    board = rp.leaderboard(qrels, {"a": runs["a"], "z": runs["a"]}, "AP")
-    assert "missing" not in board.to_dict()
-    assert not any("missing from" in note for note in board.notes)
+    policies: dict[Missing, str] = {"zero": "count 0", "skip": "are skipped"}
+    for policy, effect in policies.items():
+        notes = [
+            f"b: 10 judged queries are missing from the run; missing queries {effect}.",
+            f"c: 1 judged query is missing from the run; missing queries {effect}.",
+        ]
+        for result in (
+            rp.compare(qrels, runs, "AP", missing=policy),
+            rp.leaderboard(qrels, runs, "AP", missing=policy),
+        ):
+            assert sorted(result.summary().notes[:2]) == notes
+            assert result.to_dict()["missing"] == {"b": 10, "c": 1}
+    pair = {"a": runs["a"], "z": runs["a"]}
+    for whole in (rp.compare(qrels, pair, "AP"), rp.leaderboard(qrels, pair, "AP")):
+        assert "missing" not in str(whole)
+        assert "missing" not in whole.to_dict()
 
 
-def test_a_note_on_many_runs_that_lack_queries_stays_one_line() -> None:
-    counts = {f"r{n}": n + 1 for n in range(9)}
-    (note,) = module.missing_note(counts, Policy())
-    assert note == (
-        "9 judged queries are missing from r8, 8 from r7, 7 from r6, 6 from r5, 5 from r4 "
-        "and some from 4 other runs; missing queries count 0"
+def test_a_verdict_counts_the_queries_that_only_one_run_has() -> None:
+    qrels = {f"q{n:02}": {"d": 1} for n in range(40)}
+    runs = {name: {f"q{n:02}": {"d": 1.0, "x": 0.5} for n in ids} for name, ids in (
+        ("a", range(35)), ("b", range(10, 40)),
+    )}  # fmt: skip
+    comparison = rp.compare(qrels, runs, "AP", missing="skip")
+    verdict = comparison.verdict("a", "b", "AP")
+    assert (verdict.queries, verdict.only_a, verdict.only_b) == (25, 10, 5)
+    assert "missing" in verdict.depends_on
+    assert "over the 25 queries that both have" in str(comparison)
+    assert "10 queries have a value in a only; 5 queries have a value in b only" in " ".join(
+        str(comparison).split()
     )
-    assert module.missing_note({"r": 1}, Policy()) == [
-        "1 judged query is missing from r; missing queries count 0"
-    ]
-    assert module.missing_note({"r": 2}, Policy(candidates_only=True)) == [
-        "2 judged queries are missing from r; missing queries are left out"
-    ]
+    plain = comparison.to_dict()["pairs"][0]["measures"]["AP"]["verdict"]
+    assert (plain["only_a"], plain["only_b"]) == (10, 5)
+
+
+def test_a_note_on_many_runs_that_lack_the_same_number_names_five() -> None:
+    qrels = {f"q{n}": {"d": 1} for n in range(9)}
+    runs = {f"r{n}": {f"q{k}": {"d": 1.0} for k in range(8 if n < 8 else 9)} for n in range(9)}
+    note = rp.leaderboard(qrels, runs, "AP").summary().notes[0]
+    assert note == (
+        "r0, r1, r2, r3, r4 and 3 others: 1 judged query is missing from the run; missing queries "
+        "count 0."
+    )
 
 
 @pytest.mark.parametrize("command", ["compare", "leaderboard"])
 @pytest.mark.parametrize("form", ["table", "json", "csv", "md", "latex", "html"])
-def test_commands_say_how_many_queries_are_missing_in_every_format(
+def test_commands_report_missing_queries_in_every_format(
     tmp_path: Path, command: str, form: str
 ) -> None:
     (tmp_path / "q").write_text("".join(f"q{n} 0 d 1\n" for n in range(9)))
@@ -368,7 +398,12 @@ def test_commands_say_how_many_queries_are_missing_in_every_format(
         paths = [str(tmp_path / name) for name in ("q", *runs)]
         done = in_text(command, *paths, "-m", "AP", "-m", "RR", "--format", form)
         assert done.returncode == 0
-        line = "2 judged queries are missing from b; missing queries count 0"
-        assert (done.stdout if form == "table" else done.stderr).count(line) == 1
+        line = "b: 2 judged queries are missing from the run; missing queries count 0."
         if form == "json":
-            assert json.loads(done.stdout)["missing"] == {"b": 2}
+            data = json.loads(done.stdout)
+            assert data["missing"] == {"b": 2}
+            assert data["query_sets"]["b"]["AP"]["missing"] == {"count": 2, "queries": ["q7", "q8"]}
+        elif form == "csv":
+            assert "missing" in done.stdout.splitlines()[0] or command == "compare"
+        else:
+            assert " ".join(done.stdout.split()).count(line) == 1

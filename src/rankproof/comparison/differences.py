@@ -83,6 +83,9 @@ def difference_columns(
     queries = _all_queries(evaluations)
     group_of = number_groups(queries, groups)
     expected = [v["expected"] for v in values]
+    names = [evaluation.name for evaluation in evaluations]
+    for measure, of_runs in zip(measures, expected, strict=True):
+        _check_shared_queries(of_runs, first, second, measure, names)
     critical = critical_values(expected, first, second, group_of, tests.seed)
     parts, exact = [], True
     for measure, of_measure, limits in zip(measures, values, critical, strict=True):
@@ -124,21 +127,17 @@ def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Fl
 
 
 def _check_shared_queries(
-    values: dict[str, Float],
-    a: Int,
-    b: Int,
-    measure: Measure,
-    evaluations: Sequence[Evaluation],
+    expected: Float, first: Int, second: Int, measure: Measure, names: Sequence[str]
 ) -> None:
-    """Refuse a pair (P,) without a query for which both runs have a value."""
-    is_defined = ~np.isnan(values["expected"])
-    without = ~(is_defined[a] & is_defined[b]).any(axis=1)
+    """Refuse a pair without a query for which both runs, rows of `expected`, have a value."""
+    is_defined = (~np.isnan(expected)).astype(np.float64)
+    without = (is_defined @ is_defined.T)[first, second] == 0
     if without.any():
         row = int(without.argmax())
-        one, other = (evaluations[int(runs[row])].name for runs in (a, b))
+        one, other = names[int(first[row])], names[int(second[row])]
         raise InputError(
             f"{measure} is defined on no query that {one} and {other} share",
-            remedy="check the judgements, or leave the measure out",
+            remedy="check the judgments, or leave the measure out",
         )
 
 
@@ -174,7 +173,6 @@ class _MeasureColumns:
         blocks, exact = [], True
         for low in range(0, len(first), step):
             a, b = first[low : low + step], second[low : low + step]
-            _check_shared_queries(self._values, a, b, self._measure, self._evaluations)
             critical = self._critical[low : low + step]
             block, is_exact = self._block(a, b, tests, orders, view, critical=critical)
             blocks.append(block)
@@ -379,7 +377,8 @@ class _MeasureColumns:
         opposite = np.sign(columns["oblivious"]) * np.sign(columns["expected"]) < 0
         reasons: dict[str, Array] = {
             "queries": label == UNDECIDED,
-            "unjudged": self._label_changes(label, bounds, columns["critical"], equal_within),
+            "unjudged": self._label_changes(label, bounds, columns["critical"], equal_within)
+            | _contradicts(columns, label, self._measure.sign, equal_within or 0.0),
             "ties": (columns["flip"] >= FLIP_LIMIT) | opposite,
             "missing": (columns["only_a"] > 0) | (columns["only_b"] > 0),
             "candidates": flattered,
@@ -477,6 +476,16 @@ def _expected(evaluations: Sequence[Evaluation], measure: Measure, queries: pl.S
         at = queries.search_sorted(evaluation.queries.filter(pl.Series(is_listed))).to_numpy()
         values[row, at] = in_mean[is_listed]
     return values
+
+
+def _contradicts(columns: Mapping[str, Float], label: Int, sign: int, equal_within: float) -> Bool:
+    """Return (P,) whether W contradicts the label, as where a query without a value gets one."""
+    low, high = columns["worst_low"], columns["worst_high"]
+    if sign < 0:
+        low, high = -high, -low
+    contradicts = (label == EQUAL) & ((low < -ZERO - equal_within) | (high > ZERO + equal_within))
+    contradicts |= (label == AHEAD) & (low <= 0)
+    return np.asarray(contradicts | ((label == BEHIND) & (high >= 0)))
 
 
 def _numbers(a: Int, b: Int) -> list[tuple[int, int]]:

@@ -191,8 +191,9 @@ class Verdict:
 
     def more_queries(self) -> str:
         """Return how many more queries would decide, in words; "" if they would not help."""
-        if self.label != "undecided" or self.queries_needed is None:
+        if self.label != "undecided" or self.queries_needed in (None, (0, None)):
             return ""
+        assert self.queries_needed is not None
         fewest, most = self.queries_needed
         return f"{fewest:,} to {'never' if most is None else f'{most:,}'}"
 

@@ -27,6 +27,7 @@ from rankproof.foundation.phrasing import plural
 
 _MOSTLY_UNKNOWN = 0.95  # share of queries with only unknown documents: all ids changed
 _SOME_UNKNOWN = 0.2  # the same: some ids changed, if the other queries are familiar
+_FEWEST = 5  # queries with only unknown documents: fewer may be chance
 _FAMILIAR = 0.5  # largest unknown share of the other queries; above, the run is just different
 _HARDLY_ANY = 0.02  # share of the relevant documents that the lists could hold: practically none
 _SAMPLE = 200  # queries of a kind whose documents are looked up
@@ -55,6 +56,7 @@ class IdProfile:
         all_changed = unknown_share >= _MOSTLY_UNKNOWN and hardly_any
         some_changed = (
             unknown_share >= _SOME_UNKNOWN
+            and self.unknown >= _FEWEST
             and self.other_queries > 0
             and self.other_unknown / self.other_queries < _FAMILIAR
         )
