@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.cli import terminal
-from rankproof.commands.inputs import STORES_RESULT, resolve_row
+from rankproof.commands.inputs import resolve_row
 from rankproof.commands.recording import (
+    STORES_RESULT,
     input_roles,
     make_manifest,
     name_files,

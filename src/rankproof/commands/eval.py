@@ -109,7 +109,8 @@ def evaluate(
     >>> evaluation["RR"].expected, evaluation["RR"].min, evaluation["RR"].max
     (0.41666666666666663, 0.3333333333333333, 0.5)
     """
-    from rankproof.commands.inputs import STORES_RESULT, EvaluationInputs, is_single_run
+    from rankproof.commands.inputs import EvaluationInputs, is_single_run
+    from rankproof.commands.recording import STORES_RESULT
     from rankproof.evaluation import Evaluations, at_level, parse_all, parse_means
     from rankproof.evaluation.thresholds import parse_condition
 

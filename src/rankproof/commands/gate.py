@@ -113,8 +113,9 @@ def gate(
     'worse'
     """
     from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.commands.recording import STORES_RESULT
     from rankproof.comparison.gate import gate_sides, margins_of
-    from rankproof.comparison.gate_inputs import read_side
+    from rankproof.comparison.gate_inputs import read_side, with_bounds
     from rankproof.foundation.errors import InputError
 
     inputs = EvaluationInputs.of("gate", qrels, None, measures, options)
@@ -132,6 +133,8 @@ def gate(
         )
         for source, name in ((baseline, "baseline"), (candidate, "candidate"))
     ]
+    if STORES_RESULT.get() or sides[0].evaluation.query_bounds:
+        sides[1] = with_bounds(sides[1], inputs.qrels)
     return gate_sides(
         inputs.qrels,
         sides[0],

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 _NOT_POLICY = (
     *("policy", "level", "input_format", "qrels_format", "memory", "spill_dir", "groups"),
 )
-STORES_RESULT: ContextVar[bool] = ContextVar("stores_result", default=False)  # --out was given
 
 
 def resolve_row(path: str) -> str:

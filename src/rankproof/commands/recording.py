@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from rankproof.commands.registry import Argument, Command, find_command
 
 ROW = "::"  # between a sweep's folder and one of its configurations
+
+# True while a command is called whose result is stored, as by --out.
+STORES_RESULT: ContextVar[bool] = ContextVar("stores_result", default=False)
 
 
 def split_row(path: str) -> tuple[str, str]:
@@ -142,11 +147,22 @@ def to_stored(command: Command, arguments: Mapping[str, Any], result: Any) -> di
     return {"manifest": manifest, **values, KEY: stored(result)}
 
 
+@contextmanager
+def storing() -> Iterator[None]:
+    """Have commands compute what only a stored result holds."""
+    token = STORES_RESULT.set(True)
+    try:
+        yield
+    finally:
+        STORES_RESULT.reset(token)
+
+
 def call_and_store(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Call a command by name, as the command line does; what `--out` would write."""
     command = find_command(name)
     assert command is not None
-    return to_stored(command, arguments, command.function(**arguments))
+    with storing():
+        return to_stored(command, arguments, command.function(**arguments))
 
 
 def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[str, Any] | str:
@@ -178,10 +194,11 @@ def repeat_call(stored: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[st
             if isinstance(replayed, str):
                 return replayed
             arguments = replayed
-        result = command.function(**arguments)
+        is_stored = KEY in stored  # written by --out, which holds more than --format json prints
+        with storing() if is_stored else nullcontext():
+            result = command.function(**arguments)
         if manifest["kind"] != result.kind:
             raise LookupError(f"{command.name} makes no {manifest['kind']}")
-        is_stored = KEY in stored  # written by --out, which holds more than --format json prints
         again: dict[str, Any] = (
             getattr(result, "to_stored_dict", result.to_dict)() if is_stored else result.to_dict()
         )

@@ -23,7 +23,7 @@ from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tabl
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
-from rankproof.unjudged.judged_share import attach_judged, with_judged
+from rankproof.unjudged.judged_share import attach_judged, store_bounds, with_judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,15 @@ def _average_sides(sides: Sequence[Side]) -> Side:
         runs if len(runs) == len(sides) else (),
         sides[0].corpus,
     )
+
+
+def with_bounds(side: Side, qrels: Qrels) -> Side:
+    """Add the ends of every query's values over unjudged documents, if one run is in memory."""
+    evaluation = side.evaluation
+    if len(side.runs) != 1 or evaluation.policy.condensed:
+        return side
+    measures = list(evaluation.outcomes)
+    return replace(side, evaluation=store_bounds(evaluation, side.runs[0], qrels, measures))
 
 
 def _evaluate_file(
