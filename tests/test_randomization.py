@@ -248,6 +248,7 @@ def test_too_few_differing_queries_give_no_interval_but_words() -> None:
     d = found["a", "b"][parse("P@5")]
     assert d.ci is None
     assert d.to_dict()["ci"] is None
+    assert d.verdict is not None
     assert d.verdict.label == "undecided"
     sentence = d.verdict.sentence("a", "b", "P@5")
     assert f"only {MIN_QUERIES - 1} queries differ" in sentence
@@ -533,6 +534,7 @@ def test_a_flip_that_no_order_reaches_is_0_with_one_tied_query() -> None:
     d = rp.compare(qrels, {"a": a, "b": b}, "RR")["a", "b"][parse("RR")]
     assert (d.lowest, d.highest, d.certain) == (0.0, 0.25, False)
     assert d.flip == 0.0, "the worst order makes them equal, none turns the sign"
+    assert d.verdict is not None
     assert "ties" not in d.verdict.depends_on
 
 
@@ -541,6 +543,7 @@ def test_certain_pairs_never_flip_and_verdicts_name_likely_flips() -> None:
     for pair in rp.compare(qrels, runs, ["nDCG@5", "RR"]).pairs:
         for d in pair.measures.values():
             assert not d.certain or d.flip == 0.0
+            assert d.verdict is not None
             assert ("ties" in d.verdict.depends_on) == (d.flip >= 0.05 or d.reversed)
 
 
