@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -63,32 +62,32 @@ def test_compare_json_has_the_fixed_shape() -> None:
     assert figures["ci"][0] < figures["expected"] < figures["ci"][1]
 
 
-def test_the_table_states_its_policies() -> None:
-    text = output("eval", QRELS, TIED, "-m", "R@5", "--score-dtype", "bfloat16")
-    assert "30 of 30 queries have ties" in text
-    assert "scores compared as bfloat16" in text
-    assert "oblivious breaks ties by the order in which the run lists them" in text
-    assert (
-        "averaged over every judged query with a relevant document; one the run lacks counts 0"
-        in text
-    )
+def test_explain_states_the_policy() -> None:
+    text = output("eval", QRELS, TIED, "-m", "R@5", "--score-dtype", "bfloat16", "--explain")
+    assert "Scores are compared as bfloat16." in text
+    assert text.count("compared as bfloat16") == 1
+    assert "As listed: ties broken by the order in which the run lists them." in text
+    assert "queries missing from a run count 0" in text
+    default = output("eval", QRELS, TIED, "-m", "R@5")
+    assert "compared as" not in default
+    assert "missing" not in default, "nothing is said of a policy that changes nothing"
 
 
 def test_like_trec_eval_is_stated_too() -> None:
-    text = output("eval", QRELS, TIED, "-m", "R@5", "--like", "trec_eval")
-    assert "scores compared as float32" in text
+    text = output("eval", QRELS, TIED, "-m", "R@5", "--like", "trec_eval", "--explain")
+    assert text.count("Scores are compared as float32.") == 1
     assert "document id descending, as trec_eval does" in text
-    assert "undefined values counted as 0" in text
-    assert "averaged over the judged queries that the run has" in text
+    assert "Queries without a value count 0." in text
+    assert "queries missing from a run are skipped" in text
 
 
 def test_missing_unjudged_and_undefined_queries_are_counted(tmp_path: Path) -> None:
     (tmp_path / "q").write_text("a 0 d1 1\nb 0 d1 0\nc 0 d1 1\n")
     (tmp_path / "r").write_text("a Q0 d1 1 1 t\nb Q0 d1 1 1 t\nx Q0 d1 1 1 t\n")
     text = output("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
-    assert "1 judged query is not in the run" in text
-    assert "1 query of the run has no judgements" in text
-    assert "1 is left out of every measure" in text
+    assert "1 judged query is missing from the run; missing queries count 0." in text
+    assert "1 query of the run has no judgments." in text
+    assert "1 query has no value and is skipped." in text
     data = as_json("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
     run = data["runs"][0]
     assert (run["missing"], run["unjudged"]) == (1, 1)
@@ -105,9 +104,10 @@ def test_csv_holds_every_digit() -> None:
 
 def test_markdown_is_a_table_with_aligned_columns() -> None:
     lines = output("eval", QRELS, TIED, "-m", "R@5", "--format", "md").splitlines()
-    assert lines[0].startswith("| run | measure | expected |")
-    assert lines[1].startswith("| :-- | :-- | --: |")
-    assert lines[2].startswith("| demo-saturated | R@5 | 0.4433 |")
+    assert lines[0].startswith("R@5 of demo-saturated is 0.4433 (30 queries, 95% CI ")
+    assert lines[2].startswith("| measure | score | 95% CI |")
+    assert lines[3].startswith("| :-- | --: | :-- |")
+    assert lines[4].startswith("| R@5 | 0.4433 |")
 
 
 def test_latex_uses_booktabs_and_escapes() -> None:
@@ -127,7 +127,7 @@ def test_per_query_results_hold_a_row_per_run_query_and_measure(tmp_path: Path) 
         output("eval", QRELS, TIED, PLAIN, "-m", "RR", "-m", "R@5", "--per-query", str(out))
         frame = pl.read_parquet(out) if out.suffix == ".parquet" else pl.read_csv(out)
         assert frame.columns == [
-            *("run", "query", "measure", "expected", "oblivious", "min", "max", "std")
+            *("run", "query", "measure", "status", "expected", "oblivious", "min", "max", "std")
         ]
         assert frame.height == 2 * 30 * 2
         own = rp.evaluate(QRELS, TIED, ["RR", "R@5"]).per_query
@@ -151,21 +151,22 @@ def test_json_is_alone_on_stdout_and_notes_go_to_stderr(tmp_path: Path) -> None:
     assert b"1 negative grade " in result.stderr
 
 
-def test_more_than_two_runs_give_a_matrix_and_words(tmp_path: Path) -> None:
+def test_more_than_two_runs_give_a_matrix_and_a_sentence(tmp_path: Path) -> None:
     third = tmp_path / "third.trec"
     third.write_bytes(Path(PLAIN).read_bytes())
     text = output("compare", QRELS, TIED, PLAIN, str(third), "-m", "nDCG@5")
     lines = text.splitlines()
-    assert sum("+0.1103!?*" in line for line in lines) == 2
+    assert lines[0].startswith("nDCG@5: demo-plain is best with ")
+    assert sum("+0.1103*" in line for line in lines) == 2
     assert any(line.startswith("  third") and "0.0000" in line for line in lines)
-    assert "reversed" in text
+    assert "* significantly different, over all comparisons together" in text
     pairs = as_json("compare", QRELS, TIED, PLAIN, str(third), "-m", "nDCG@5")["pairs"]
     assert len(pairs) == 3
 
 
-def test_words_say_when_no_conclusion_rests_on_order(tmp_path: Path) -> None:
-    text = output("compare", QRELS, PLAIN, PLAIN.replace("plain", "saturated"), "-m", "P@40")
-    assert "P@40: demo-plain and demo-saturated are equal." in text
+def test_runs_that_list_the_same_documents_are_equal_at_full_depth() -> None:
+    text = output("compare", QRELS, PLAIN, TIED, "-m", "P@40")
+    assert text.startswith("demo-plain and demo-saturated are equal on P@40.")
 
 
 def test_ties_reports_the_overview_and_each_cutoff() -> None:
@@ -247,31 +248,23 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert result.stderr == b""
 
 
-def test_calm_runs_have_their_tie_columns_dimmed() -> None:
-    from rankproof.evaluation.result import evaluations_table
-
-    calm = evaluations_table([rp.evaluate(QRELS, PLAIN, "R@5")])
-    tied = evaluations_table([rp.evaluate(QRELS, TIED, "R@5")])
-    assert {c.name for c in calm.columns if c.dim} >= {"min", "max", "range", "bias", "std"}
-    assert not any(c.dim for c in tied.columns)
-    assert "no tie changes any of these figures" in calm.notes
+def test_columns_on_ties_appear_only_where_ties_change_a_score() -> None:
+    (untied,) = rp.evaluate(QRELS, PLAIN, "R@5").tables()
+    (tied,) = rp.evaluate(QRELS, TIED, "R@5").tables()
+    tie_columns = {"range from ties", "as listed", "tied"}
+    assert not tie_columns & {column.name for column in untied.columns}
+    assert tie_columns <= {column.name for column in tied.columns}
 
 
 @pytest.mark.parametrize("room", [40, 80, 120, 200])
-def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
-    from rich.console import Console
+def test_no_number_is_cut_on_a_narrow_terminal(room: int) -> None:
+    from rankproof.presentation.terminal import drawn_lines, fit
 
-    from rankproof.evaluation.result import evaluations_table
-    from rankproof.presentation.terminal import draw, fit
-
-    whole = evaluations_table(
-        [rp.evaluate(QRELS, TIED, ["nDCG@10", "AP(rel=2)@100"]).renamed("a-name-" * 9 + "end")]
-    )
-    shown, padding = fit(whole, room)
-    console = Console(file=io.StringIO(), width=1000)
-    console.print(draw(shown, padding))
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert all(len(line.rstrip()) <= room for line in lines)
+    evaluation = rp.evaluate(QRELS, TIED, ["nDCG@10", "AP(rel=2)@100"])
+    (whole,) = evaluation.renamed("a-name-" * 9 + "end").full_tables()
+    shown, gap = fit(whole, room - 2)
+    lines = [line.plain for line in drawn_lines(shown, gap)]
+    assert all(len(line) <= room for line in lines)
     rows = [line for line in lines if "end" in line]
     assert len(rows) == len(whole.rows), "no row takes two lines"
     names = [column.name for column in shown.columns]
@@ -293,10 +286,13 @@ def test_a_home_that_the_shell_left_as_it_is_is_found(tmp_path: Path) -> None:
     assert rankproof("ties", "~/run.trec", cwd=tmp_path, env=home).returncode == 0
 
 
-def test_our_signs_have_a_plain_form_where_the_encoding_lacks_them() -> None:
-    found = rankproof("compare", QRELS, TIED, PLAIN, env={"PYTHONIOENCODING": "ascii"})
-    assert b"each figure is a - b" in found.stdout
-    assert b"\\u" not in found.stdout
+def test_signs_have_a_plain_form_where_the_encoding_lacks_them(tmp_path: Path) -> None:
+    third = tmp_path / "third.trec"
+    third.write_bytes(Path(PLAIN).read_bytes())
+    runs = (TIED, PLAIN, str(third))
+    done = rankproof("compare", QRELS, *runs, "-m", "nDCG@5", env={"PYTHONIOENCODING": "ascii"})
+    assert b"row - column" in done.stdout
+    assert b"\\u" not in done.stdout
 
 
 def test_a_choice_that_there_is_not_is_refused_in_our_words() -> None:

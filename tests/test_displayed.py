@@ -15,7 +15,6 @@ import pytest
 from markdown_it import MarkdownIt
 from rankproof_cli import csv_rows, in_text
 from rich.cells import cell_len
-from rich.console import Console
 
 import rankproof as rp
 from rankproof.cli import terminal
@@ -46,7 +45,7 @@ from rankproof.presentation.tables import (
     Marked,
     Table,
 )
-from rankproof.presentation.terminal import draw, fit, shorten_middle, to_text
+from rankproof.presentation.terminal import drawn_lines, fit, shorten_middle, to_text
 from rankproof.presentation.text_formats import (
     latex_table,
     markdown_table,
@@ -209,15 +208,13 @@ def test_names_are_as_wide_as_the_terminal_shows_them() -> None:
     names = [f"检索模型的名字很长{at}" for at in range(3)] + ["emoji😀run", "\x1b" * 5]
     columns = [Column("run", "text", folds=True), *Column.each(*names)]
     for room in range(40, 90):
-        shown, padding = fit(Table(columns, [[name] + [0.5] * 5 for name in names]), room)
-        lines = drawn_at(shown, padding)
+        lines = lines_at(Table(columns, [[name] + [0.5] * 5 for name in names]), room)
         assert max(map(cell_len, lines)) <= room, (room, lines)
 
 
-def drawn_at(shown: Table, padding: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=10_000)
-    console.print(draw(shown, padding))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+def lines_at(table: Table, width: int) -> list[str]:
+    """Return the lines of a table on a terminal of this width, which indents them by two."""
+    return [line.plain for line in drawn_lines(*fit(table, width - 2))]
 
 
 def test_sentences_in_a_table_go_on_below_and_lose_no_word() -> None:
@@ -225,10 +222,12 @@ def test_sentences_in_a_table_go_on_below_and_lose_no_word() -> None:
     columns = [Column("measure", "text"), Column("figure"), Column("meaning", "text", prose=True)]
     table = Table(columns, [("R", 0.25, says), ("P", 0.5, "Precision")])
     for room in (30, 40, 60, 80):
-        lines = drawn_at(*fit(table, room))
+        lines = lines_at(table, room)
         assert all(len(line) <= room for line in lines)
-        assert " ".join(" ".join(lines[3:-2]).replace("0.2500", "").split()) == f"R {says}"
-    assert says in "".join(drawn_at(*fit(table, 120)))
+        begin = next(at for at, line in enumerate(lines) if line.startswith("  R "))
+        end = next(at for at, line in enumerate(lines) if line.startswith("  P "))
+        assert " ".join(" ".join(lines[begin:end]).replace("0.2500", "").split()) == f"R {says}"
+    assert says in "".join(lines_at(table, 120))
     assert f'<td style="text-align:left">{says}</td>' in table_html(table), "a notebook wraps it"
 
 
@@ -270,7 +269,7 @@ def test_lines_for_people_break_between_words_and_commands_not_at_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    command = "next: rankproof choose a-folder-with-a-rather-long-name-rankproof"
+    command = "Next: rankproof choose a-folder-with-a-rather-long-name-rankproof"
     terminal.say(["  a note that is longer than a line of forty columns", command])
     said = capsys.readouterr().out.splitlines()
     assert said == ["  a note that is longer than a line of", "  forty columns", command]
@@ -293,11 +292,13 @@ def test_no_line_is_wider_than_the_terminal_and_wide_shows_all(
         path.write_bytes(Path(source).read_bytes())
         files.append(str(path))
     narrow = printed(*words, *files, columns=80)
-    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    lines = [line.rstrip() for line in narrow.splitlines() if not line.startswith("Next: ")]
+    assert max(map(len, lines)) <= 80
     wide = printed(*words, *files, "--wide", columns=80)
     assert "not shown" not in wide
-    assert "a-rather-long-name-" * 3 + "v1" in wide
-    assert max(map(len, printed(*words, *files, columns=200).splitlines())) > 80
+    if words[0] != "gate":  # which names the candidate alone, in a sentence
+        assert "a-rather-long-name-" * 3 + "v1" in wide
+        assert max(map(len, printed(*words, *files, columns=200).splitlines())) > 80
 
 
 @pytest.mark.parametrize("verb", ["eval", "gate", "leaderboard", "golden build"])
@@ -307,7 +308,7 @@ def test_help_wraps_at_the_terminal_and_flags_show_no_type(verb: str) -> None:
         assert "<bool>" not in text
         assert max(len(line.rstrip()) for line in text.splitlines()) <= columns
     if verb == "eval":
-        assert "documents, MIN and MAX are the worst" in printed("eval", "-h", columns=80)
+        assert "every order of tied documents" in printed("eval", "-h", columns=80)
 
 
 def test_ties_as_csv_are_one_table() -> None:

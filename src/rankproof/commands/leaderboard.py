@@ -61,7 +61,7 @@ def leaderboard(
     the column; all pairs and measures are tested together, as in `compare`.
 
     $ rankproof leaderboard qrels.txt runs/
-    $ rankproof leaderboard qrels.txt runs/*.trec -m nDCG@10,RR --format latex --caption
+    $ rankproof leaderboard qrels.txt runs/ -m nDCG@10,RR --format latex --caption
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10 --baseline bm25
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}

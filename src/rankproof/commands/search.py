@@ -46,6 +46,10 @@ class SearchResult:
             return Summary("", ["Nothing was found."])
         return Summary("", [f"{self.cut} more tie with the last one."] if self.cut else [])
 
+    def full_tables(self) -> list[Table]:
+        """The same tables: nothing is left out of them."""
+        return self.tables()
+
     def tables(self) -> list[Table]:
         """One row for each passage."""
         from rankproof.presentation.tables import Column, Table

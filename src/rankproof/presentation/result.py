@@ -46,7 +46,8 @@ class Summary:
         """Return a summary with at most three notes, the first ones; the others become details."""
         notes = list(dict.fromkeys(notes))
         shown, others = notes[:MAX_NOTES], notes[MAX_NOTES:]
-        return cls(answer, shown, next_step, [*others, *details])
+        details = [text for text in dict.fromkeys([*others, *details]) if text not in shown]
+        return cls(answer, shown, next_step, details)
 
     def with_inputs(self, inputs: str) -> Summary:
         """Return the summary with these inputs in the next step."""
@@ -68,6 +69,9 @@ class Result(Protocol):
 
     def tables(self) -> list[Table]:
         """The tables, the most important first."""
+
+    def full_tables(self) -> list[Table]:
+        """The tables with every column, for CSV and --wide."""
 
     def charts(self) -> list[Chart]:
         """Charts as data; presentation.svg draws them."""
