@@ -224,15 +224,21 @@ class GeneratedCommand(click.Command):
 
         `rankproof eval --judge x run.trec`: what was parsed as judgments is the first run.
         """
-        (files,) = (a.name for a in self.arguments if a.is_positional and a.is_list)
+        positional = [a for a in self.arguments if a.is_positional]
         if path is not None:
-            first = () if values[name] is None else (values[name],)
-            values[files] = (*first, *values[files])
-            values[name] = path
-        if not values[files] or values[name] is None:
-            usage = ", then ".join(
-                a.source.metavar for a in self.arguments if a.is_positional and a.source
-            )
+            words = [path]
+            for argument in positional:
+                value = values[argument.name]
+                words += value if argument.is_list else [] if value is None else [value]
+            for argument in positional:
+                values[argument.name] = words if argument.is_list else next(iter(words), None)
+                words = [] if argument.is_list else words[1:]
+            if words:
+                raise InputError(f"{words[0]} is one file too many", place=self.command.name)
+            if any(argument.name == "judge" for argument in self.arguments):
+                values["judge"] = True
+        if any(a.is_required and not values[a.name] for a in positional):
+            usage = ", then ".join(a.source.metavar for a in positional if a.source)
             raise InputError("no run is named", place=self.command.name, remedy=f"give {usage}")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

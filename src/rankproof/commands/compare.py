@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from rankproof.commands.options import (
     DEFAULT_MEASURES,
-    EvaluationOptions,
+    ComparisonOptions,
     Holes,
+    JudgedQrels,
     Measures,
-    Qrels,
     Runs,
     Seed,
 )
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @command(group="Compare")
 def compare(
-    qrels: Qrels,
+    qrels: JudgedQrels,
     runs: Runs,
     measures: Measures = DEFAULT_MEASURES,
     *,
@@ -33,7 +33,7 @@ def compare(
         "Call runs equal whose difference is shown to be smaller than this.",
     ] = None,
     holes: Holes = None,
-    **options: Unpack[EvaluationOptions],
+    **options: Unpack[ComparisonOptions],
 ) -> Comparison:
     """Say which run is better, and whether chance, ties or unjudged documents decide that.
 

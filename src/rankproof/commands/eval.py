@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack, overload
 
@@ -122,15 +122,14 @@ def evaluate(
         names = [] if measures is DEFAULT_MEASURES else _as_list(measures)
         names = [*names, *(condition.measure for condition in conditions)]
     parse = parse_means if holes else parse_all
-    inputs = EvaluationInputs.of("evaluate", qrels, runs, names, options, parse=parse)
-    if human is not None:
-        _check_read_twice(inputs.runs)
+    arguments = {**options, "human": human}
+    inputs = EvaluationInputs.of("evaluate", qrels, runs, names, arguments, parse=parse)
     if cluster is None:
         evaluations, _ = inputs.evaluate()
     else:
         evaluations = _evaluate_on_cluster(inputs, cluster)
-    if human is not None:
-        evaluations = _with_annotators(inputs, evaluations, human)
+        if human is not None:
+            evaluations = inputs.with_annotators(evaluations, human)
     if holes or (STORES_RESULT.get() and cluster is None):
         evaluations = _with_bounds(inputs, evaluations, is_requested=bool(holes))
     if conditions:
@@ -147,40 +146,6 @@ def _as_list(measures: Any) -> list[Any]:
     from rankproof.measures.registry import Measure
 
     return [measures] if isinstance(measures, str | Measure) else list(measures)
-
-
-def _check_read_twice(runs: Mapping[str, Any]) -> None:
-    """Refuse pipes where runs are evaluated by two sets of labels."""
-    from rankproof.commands.inputs import is_path
-    from rankproof.data.sources import is_pipe
-    from rankproof.foundation.errors import InputError
-
-    for run in runs.values():
-        if is_path(run) and is_pipe(run):
-            raise InputError("--human reads a run twice", place=str(run), remedy="name a file")
-
-
-def _with_annotators(
-    inputs: EvaluationInputs, evaluations: Sequence[Evaluation], human: QrelsLike
-) -> list[Evaluation]:
-    """Add to each evaluation the estimate of its scores with annotators' labels."""
-    from rankproof.commands.inputs import read_judgments
-    from rankproof.evaluation.annotator_estimates import estimate_with_annotators
-
-    form = inputs.options.get("qrels_format")
-    labels = read_judgments(human, form, measures=inputs.measures)
-    scale = labels.scale_beside(inputs.qrels.scale)
-    rescaled = {m: m.rescaled(inputs.qrels.scale, scale) for m in inputs.measures}
-    by_annotators = replace(inputs, qrels=labels)
-    labeled, _ = by_annotators.evaluate(measures=list(dict.fromkeys(rescaled.values())))
-    unknown_queries = len(set(labels.queries) - set(inputs.qrels.queries))
-    return [
-        replace(
-            evaluation,
-            annotators=estimate_with_annotators(evaluation, other, rescaled, unknown_queries),
-        )
-        for evaluation, other in zip(evaluations, labeled, strict=True)
-    ]
 
 
 def _with_bounds(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
-from rankproof.commands.options import MAIN_MEASURE, EvaluationOptions, Qrels, Seed
+from rankproof.commands.options import MAIN_MEASURE, ComparisonOptions, JudgedQrels, Seed
 from rankproof.commands.registry import Option, Output, Source, command
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from rankproof.commands.inputs import EvaluationInputs
     from rankproof.comparison.gate import Gate
+    from rankproof.comparison.gate_inputs import Side
     from rankproof.comparison.gate_plan import GatePlan
     from rankproof.measures.registry import Measure
 
@@ -34,7 +36,7 @@ def gate(
     margin: float | Sequence[float] = ...,
     *,
     plan: Literal[True],
-    **options: Unpack[EvaluationOptions],
+    **options: Unpack[ComparisonOptions],
 ) -> GatePlan: ...
 
 
@@ -48,7 +50,7 @@ def gate(
     *,
     allow_undecided: bool = ...,
     seed: int = ...,
-    **options: Unpack[EvaluationOptions],
+    **options: Unpack[ComparisonOptions],
 ) -> Gate: ...
 
 
@@ -57,7 +59,7 @@ def gate(
     outputs=[Output("junit", "junit", "Write the verdicts as JUnit XML.")],
 )
 def gate(
-    qrels: Qrels,
+    qrels: JudgedQrels,
     baseline: Annotated[
         object,
         Source("BASELINE", "baseline", expand=_expand_pattern),
@@ -87,7 +89,7 @@ def gate(
         bool, "Say what margin these queries can decide, before there is a candidate."
     ] = False,
     seed: Seed = 0,
-    **options: Unpack[EvaluationOptions],
+    **options: Unpack[ComparisonOptions],
 ) -> Any:
     """Say whether a candidate is worse than a baseline, for continuous integration.
 
@@ -115,7 +117,7 @@ def gate(
     from rankproof.commands.inputs import EvaluationInputs
     from rankproof.commands.recording import STORES_RESULT
     from rankproof.comparison.gate import gate_sides, margins_of
-    from rankproof.comparison.gate_inputs import read_side, with_bounds
+    from rankproof.comparison.gate_inputs import with_bounds
     from rankproof.foundation.errors import InputError
 
     inputs = EvaluationInputs.of("gate", qrels, None, measures, options)
@@ -127,18 +129,16 @@ def gate(
         raise InputError(
             "no candidate is named", place="gate", remedy="give a run, or --plan without one"
         )
-    sides = [
-        read_side(
-            source, inputs.qrels, inputs.measures, inputs.policy, name, **inputs.reading_options
-        )
+    before, after = (
+        _read_side(inputs, source, name)
         for source, name in ((baseline, "baseline"), (candidate, "candidate"))
-    ]
-    if STORES_RESULT.get() or sides[0].evaluation.query_bounds:
-        sides[1] = with_bounds(sides[1], inputs.qrels)
+    )
+    if STORES_RESULT.get() or before.evaluation.query_bounds:
+        after = with_bounds(after, inputs.qrels)
     return gate_sides(
         inputs.qrels,
-        sides[0],
-        sides[1],
+        before,
+        after,
         margins,
         allow_undecided=allow_undecided,
         seed=seed,
@@ -146,23 +146,33 @@ def gate(
     )
 
 
+def _read_side(inputs: EvaluationInputs, source: object, name: str) -> Side:
+    """Read one side, with annotators' labels where there are some."""
+    from rankproof.comparison.gate_inputs import read_side, with_annotators
+
+    def read(judgments: EvaluationInputs, measures: Sequence[Measure]) -> Side:
+        options = judgments.reading_options
+        return read_side(source, judgments.qrels, measures, judgments.policy, name, **options)
+
+    side, human = read(inputs, inputs.measures), inputs.options.get("human")
+    if human is not None:
+        labels, rescaled, unknown = inputs.annotators(human)
+        labeled = read(labels, list(dict.fromkeys(rescaled.values())))
+        return with_annotators(side, labeled, rescaled, unknown)
+    if inputs.options.get("judge"):
+        return replace(side, evaluation=replace(side.evaluation, by_judge=True))
+    return side
+
+
 def _plan(inputs: EvaluationInputs, baseline: object, margins: Mapping[Measure, float]) -> GatePlan:
     """Return what the gate could decide with the queries of the baseline, on the first measure."""
     import numpy as np
 
-    from rankproof.comparison.gate_inputs import read_side
     from rankproof.comparison.gate_plan import GatePlan
     from rankproof.data.query_groups import number_groups
 
     measure, margin = next(iter(margins.items()))
-    side = read_side(
-        baseline,
-        inputs.qrels,
-        inputs.measures,
-        inputs.policy,
-        "baseline",
-        **inputs.reading_options,
-    )
+    side = _read_side(inputs, baseline, "baseline")
     queries = side.evaluation.query_set(measure).averaged
     groups = number_groups(queries, inputs.groups)
     if groups is None:

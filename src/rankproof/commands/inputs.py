@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _NOT_POLICY = (
     *("policy", "level", "input_format", "qrels_format", "memory", "spill_dir", "groups"),
+    *("judge", "human"),
 )
 
 
@@ -198,6 +199,15 @@ def _checked_table(command: str, run: Any, name: str, qrels: Qrels) -> Any:
     return table
 
 
+def _check_read_twice(runs: Mapping[str, Any]) -> None:
+    """Refuse pipes where runs are evaluated by two sets of labels."""
+    from rankproof.data.sources import is_pipe
+
+    for run in runs.values():
+        if is_path(run) and is_pipe(run):
+            raise InputError("--human reads a run twice", place=str(run), remedy="name a file")
+
+
 @dataclass(frozen=True)
 class EvaluationInputs:
     """Judgments, runs by name, measures and policy of a command, read from its arguments."""
@@ -225,7 +235,6 @@ class EvaluationInputs:
         Default measures are adapted to the scale of the grades.
         """
         from rankproof.commands.options import DEFAULT_MEASURES
-        from rankproof.comparison.repeats import system_of
         from rankproof.data.tables import Qrels
         from rankproof.evaluation import at_level, parse_means
         from rankproof.measures import Measure
@@ -247,8 +256,11 @@ class EvaluationInputs:
                 name: _checked_table(command, run, name, judged)
                 for name, run in runs_by_name.items()
             }
-        # Repeats stand one after the other.
-        runs_by_name = {name: runs_by_name[name] for name in system_of(runs_by_name)}
+        if any("@" in name for name in runs_by_name):
+            from rankproof.comparison.repeats import system_of
+
+            # Repeats stand one after the other.
+            runs_by_name = {name: runs_by_name[name] for name in system_of(runs_by_name)}
         groups = read_query_groups(options.get("groups"), judged)
         return cls(judged, runs_by_name, parsed, policy, options, groups)
 
@@ -261,7 +273,47 @@ class EvaluationInputs:
     def evaluate(
         self, *, holes: bool | None = False, measures: Sequence[Measure] | None = None
     ) -> tuple[list[Evaluation], WorstCases | None]:
-        """Evaluate every run; with `holes` also all of them whole, for bounds (see there)."""
+        """Evaluate every run; with `holes` also all of them whole, for bounds (see there).
+
+        Annotators' labels of some queries are added, and leave no bounds.
+        """
+        human = self.options.get("human") if measures is None else None
+        if human is not None:
+            _check_read_twice(self.runs)
+            holes = False
+        evaluations, view = self._evaluate(holes, measures)
+        if human is not None:
+            evaluations = self.with_annotators(evaluations, human)
+        elif self.options.get("judge"):
+            evaluations = [replace(e, by_judge=True) for e in evaluations]
+        return evaluations, view
+
+    def annotators(self, human: Any) -> tuple[EvaluationInputs, dict[Measure, Measure], int]:
+        """Return the same inputs with annotators' labels, and each measure on their scale.
+
+        Also how many of their queries the judge did not label.
+        """
+        labels = read_judgments(human, self.options.get("qrels_format"), measures=self.measures)
+        scale = labels.scale_beside(self.qrels.scale)
+        rescaled = {m: m.rescaled(self.qrels.scale, scale) for m in self.measures}
+        unknown = len(set(labels.queries) - set(self.qrels.queries))
+        return replace(self, qrels=labels), rescaled, unknown
+
+    def with_annotators(self, evaluations: Sequence[Evaluation], human: Any) -> list[Evaluation]:
+        """Add to each evaluation the estimate of its scores with annotators' labels."""
+        from rankproof.evaluation.annotator_estimates import estimate_with_annotators
+
+        inputs, rescaled, unknown = self.annotators(human)
+        labeled, _ = inputs.evaluate(measures=list(dict.fromkeys(rescaled.values())))
+        return [
+            replace(e, annotators=estimate_with_annotators(e, other, rescaled, unknown))
+            for e, other in zip(evaluations, labeled, strict=True)
+        ]
+
+    def _evaluate(
+        self, holes: bool | None, measures: Sequence[Measure] | None
+    ) -> tuple[list[Evaluation], WorstCases | None]:
+        """Evaluate every run by the judgments."""
         from rankproof.unjudged.judged_share import evaluate_named
 
         evaluations, view = evaluate_named(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from rankproof.commands.options import (
     DEFAULT_MEASURES,
-    EvaluationOptions,
+    ComparisonOptions,
     Holes,
+    JudgedQrels,
     Measures,
-    Qrels,
     Seed,
 )
 from rankproof.commands.registry import Option, Output, Source, command
@@ -37,7 +37,7 @@ def _expand(paths: list[str], arguments: Mapping[str, Any]) -> list[str]:
     ],
 )
 def leaderboard(
-    qrels: Qrels,
+    qrels: JudgedQrels,
     runs: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, RunLike],
         Source("RUN...", expand=_expand),
@@ -53,7 +53,7 @@ def leaderboard(
     ] = False,
     seed: Seed = 0,
     holes: Holes = None,
-    **options: Unpack[EvaluationOptions],
+    **options: Unpack[ComparisonOptions],
 ) -> Leaderboard:
     """Rank runs, and mark which are significantly worse than the best.
 

@@ -171,8 +171,38 @@ class GroupOptions(TypedDict, total=False):
     ]
 
 
+class LabelOptions(TypedDict, total=False):
+    """Labels.
+
+    Whose the judgments are.
+    """
+
+    judge: Annotated[
+        bool,
+        Option(hidden=True),
+        "The judgments are a judge's, such as a model: verdicts say so.",
+    ]
+    human: Annotated[
+        "QrelsLike | None",
+        Source("FILE", "human"),
+        "Annotators' labels of some queries, drawn at random, where QRELS (or --judge FILE) are a "
+        "judge's of all: verdicts are then those of annotators.",
+    ]
+
+
 class EvaluationOptions(PolicyOptions, InputOptions, MemoryOptions, GroupOptions, total=False):
     """Everything that a command which evaluates runs takes."""
+
+
+class ComparisonOptions(EvaluationOptions, LabelOptions, total=False):
+    """Everything that a command which compares runs takes."""
+
+
+JudgedQrels = Annotated[
+    "QrelsLike",
+    Source("QRELS", "qrels", instead="--judge"),
+    "Relevance judgments; - is standard input. --judge FILE names those of a judge.",
+]
 
 
 SCORING = Needs("scoring", ("ml_dtypes",), {"torch": "models, not only vectors and logits"})

@@ -5,6 +5,7 @@ differences           all values of all pairs as columns: intervals, p-values, w
 pairs, pair_tables    Comparison of two or more runs, and what is shown of it
 leaderboard           many runs: means, ranks with intervals, distance to the best
 gate                  is a candidate no worse than a baseline, within a margin?
+annotated             differences with annotators' labels of some queries, a judge's of all
 repeats               several runs of one system, averaged per query
 gate_inputs           the two sides of a gate: runs, stored evaluations, rows of a sweep
 stale_judgments       whether the judgments still describe the documents that both sides list

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from rankproof.comparison.annotated import annotated_columns, annotated_values
 from rankproof.comparison.verdict import (
     AHEAD,
     BEHIND,
@@ -86,6 +87,10 @@ def difference_columns(
     names = [evaluation.name for evaluation in evaluations]
     for measure, of_runs in zip(measures, expected, strict=True):
         _check_shared_queries(of_runs, first, second, measure, names)
+    if evaluations[0].annotators is not None:
+        expected = [
+            annotated_values(evaluations, m, queries, group_of) for m in evaluations[0].outcomes
+        ]
     critical = critical_values(expected, first, second, group_of, tests.seed)
     parts, exact = [], True
     for measure, of_measure, limits in zip(measures, values, critical, strict=True):
@@ -163,6 +168,8 @@ class _MeasureColumns:
         self._span = largest - smallest
         self._relevant = _relevant_listed(evaluations, queries)
         self._repeats = _rows_of_repeats(evaluations)
+        self._is_by_judge = any(e.by_judge for e in evaluations)
+        self._annotations = _annotations(evaluations, measure, queries)
 
     def compute(
         self, first: Int, second: Int, tests: Tests, view: WorstCases | None, share: float
@@ -204,7 +211,17 @@ class _MeasureColumns:
             columns["p_t"] = t_test(difference, self._groups)
         columns |= self._intervals(difference, columns)
         columns |= self._relevant_counts(a, b)
-        bounds = self._bounds_by_query(a, b, difference, view)
+        bounds = None
+        if self._annotations is None:
+            bounds = self._bounds_by_query(a, b, difference, view)
+        else:
+            columns |= annotated_columns(
+                difference,
+                self._annotations[a] - self._annotations[b],
+                self._span,
+                self._groups,
+                critical=critical,
+            )
         columns |= self._worst_cases(columns, bounds)
         label = self._label_codes(columns, tests.equal_within)
         columns["repeats_changed"] = self._repeats_changed(
@@ -328,7 +345,10 @@ class _MeasureColumns:
     ) -> dict[str, Float]:
         """Return the extremes of the mean over unjudged documents, and the ends of W."""
         if bounds is None:
-            return {name: np.full(len(columns["low"]), np.nan) for name in _NO_BOUNDS}
+            worst = {name: np.full(len(columns["low"]), np.nan) for name in _NO_BOUNDS}
+            if self._annotations is not None:  # annotators labeled whole queries: W is I
+                worst |= {"worst_low": columns["low"], "worst_high": columns["high"]}
+            return worst
         # Queries without a value now may get one: the extremes of the mean allow for that.
         extra_low = np.fmax(np.nanmean(bounds.low, axis=1) - bounds.ends[:, 0], 0.0)
         extra_high = np.fmax(bounds.ends[:, 1] - np.nanmean(bounds.high, axis=1), 0.0)
@@ -379,9 +399,10 @@ class _MeasureColumns:
             "queries": label == UNDECIDED,
             "unjudged": self._label_changes(label, bounds, columns["critical"], equal_within)
             | _contradicts(columns, label, self._measure.sign, equal_within or 0.0),
-            "ties": (columns["flip"] >= FLIP_LIMIT) | opposite,
+            "ties": ((columns["flip"] >= FLIP_LIMIT) | opposite) & (self._annotations is None),
             "missing": (columns["only_a"] > 0) | (columns["only_b"] > 0),
             "candidates": flattered,
+            "judge": np.full(len(label), self._annotations is None and self._is_by_judge),
         }
         bits = sum((reasons[name].astype(np.int64) << at) for at, name in enumerate(REASONS))
         columns["label"], columns["reasons"] = label.astype(np.float64), np.asarray(bits, float)
@@ -418,10 +439,22 @@ class _MeasureColumns:
             if not any(e.repeats for e in pair):
                 continue
             of_a, of_b = (_expected(e.repeats or (e,), self._measure, self._queries) for e in pair)
-            difference = (of_a[:, None] - of_b[None]).reshape(-1, len(self._queries))
-            difference[np.abs(difference) < ZERO] = 0.0
+            difference = _all_differences(of_a, of_b)
             limits = np.full(len(difference), critical[row])
-            alone = self._labels_of(difference, limits, equal_within)
+            if self._annotations is None:
+                alone = self._labels_of(difference, limits, equal_within)
+            else:
+                own = [_annotations(e.repeats or (e,), self._measure, self._queries) for e in pair]
+                assert own[0] is not None
+                assert own[1] is not None
+                columns = annotated_columns(
+                    difference,
+                    _all_differences(own[0], own[1]),
+                    self._span,
+                    self._groups,
+                    critical=limits,
+                )
+                alone = self._label_codes(columns, equal_within)
             shares[row] = (alone != label[row]).mean()
         return shares
 
@@ -486,6 +519,22 @@ def _contradicts(columns: Mapping[str, Float], label: Int, sign: int, equal_with
     contradicts = (label == EQUAL) & ((low < -ZERO - equal_within) | (high > ZERO + equal_within))
     contradicts |= (label == AHEAD) & (low <= 0)
     return np.asarray(contradicts | ((label == BEHIND) & (high >= 0)))
+
+
+def _all_differences(a: Float, b: Float) -> Float:
+    """Return (A·B, Q) the differences of all rows of a (A, Q) from all rows of b (B, Q)."""
+    difference = (a[:, None] - b[None]).reshape(-1, a.shape[1])
+    difference[np.abs(difference) < ZERO] = 0.0
+    return np.asarray(difference)
+
+
+def _annotations(
+    evaluations: Sequence[Evaluation], measure: Measure, queries: pl.Series
+) -> Float | None:
+    """Return (R, Q) the annotators' values; None unless they labeled queries of every run."""
+    by_run = [e.annotators for e in evaluations]
+    known = [of_run.values(measure, queries) for of_run in by_run if of_run is not None]
+    return np.stack(known) if len(known) == len(evaluations) else None
 
 
 def _numbers(a: Int, b: Int) -> list[tuple[int, int]]:

@@ -27,6 +27,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 import polars as pl
 
+from rankproof.comparison.annotated import annotator_note, labels_prefix
 from rankproof.comparison.differences import Tests, aligned
 from rankproof.comparison.gate_inputs import Side, check_same_policy
 from rankproof.comparison.pair_tables import is_mostly_unjudged
@@ -57,7 +58,13 @@ from rankproof.presentation.result import Presentation, Summary
 from rankproof.presentation.tables import Column, Table
 from rankproof.presentation.terminal import shorten_middle
 from rankproof.presentation.text_formats import to_markdown
-from rankproof.statistics.intervals import MIN_QUERIES, Interval, queries_needed_range
+from rankproof.statistics.distributions import t_quantile
+from rankproof.statistics.intervals import (
+    CONFIDENCE,
+    MIN_QUERIES,
+    Interval,
+    queries_needed_range,
+)
 
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import WorstCases
@@ -229,6 +236,7 @@ class Gate(Displayed):
         shares = [g.repeats_changed for g in self.measures.values()]
         notes = [
             *repeat_note(evaluations, np.array(shares, np.float64)),
+            *annotator_note(evaluations, self.comparison.pairs.figures),
             *query_set_notes(sets),
             *self._unjudged_notes(),
             *self._tie_notes(),
@@ -239,9 +247,11 @@ class Gate(Displayed):
 
     def sentences(self, candidate: str = "") -> list[str]:
         """Return the verdict, with a sentence for each measure that decides it."""
+        prefix = labels_prefix(self.comparison.evaluations)
         lead = self.verdict.upper()
         if self.exit_code:
             lead += f" (exit {self.exit_code})"
+        lead += f", {prefix[0].lower()}{prefix[1:-2]}" if prefix else ""
         if self.labels.stale:
             return [f"{lead}: {self.labels.why}"]
         deciding = [(m, g) for m, g in self.measures.items() if g.label == self.verdict]
@@ -295,7 +305,8 @@ class Gate(Displayed):
             return ""
         fewest, most = gated.queries_needed
         upper = "" if most is None else f" to {most:,}"
-        return f"judge {fewest:,}{upper} more queries, or widen --margin, or --allow-undecided"
+        verb = "label" if gated.verdict.annotated is not None else "judge"
+        return f"{verb} {fewest:,}{upper} more queries, or widen --margin, or --allow-undecided"
 
     def __repr__(self) -> str:
         return f"<gate: {self.candidate} against {self.baseline}: {self.verdict}>"
@@ -580,11 +591,12 @@ def _gated(comparison: Comparison, measure: Measure, margin: float) -> Gated:
     else:
         obstacle = ""
     is_shared = ~np.isnan(values[0] - values[1])
+    is_judged, means = pair[0].annotators is None, [e.best_estimate(measure) for e in pair]
     return Gated(
         label=label,
         difference=difference,
-        baseline=float(values[1][is_shared].mean()),
-        candidate=float(values[0][is_shared].mean()),
+        baseline=float(values[1][is_shared].mean()) if is_judged else means[1],
+        candidate=float(values[0][is_shared].mean()) if is_judged else means[0],
         margin=margin,
         bounds=bounds,
         changed_most=_changed_most(pair, values),
@@ -684,14 +696,18 @@ def _queries_needed(
     """Return the fewest and the most queries to add until the gate decides; None if unknown."""
     d = values[0] - values[1]
     d = sign * d[~np.isnan(d)]
-    deviation = float(d.std(ddof=1)) if len(d) > 1 else math.nan
+    deviation, n = float(d.std(ddof=1)) if len(d) > 1 else math.nan, len(d)
+    if difference.ci is not None and difference.verdict and difference.verdict.annotated:
+        n = difference.verdict.annotated
+        half = (difference.ci[1] - difference.ci[0]) / 2
+        deviation = half * math.sqrt(n) / t_quantile((1 + CONFIDENCE) / 2, n - 2.0)
     if difference.ci is None or not deviation > ZERO:
         return None
     fewest, most = queries_needed_range(
         np.array(gains(difference.ci, sign)),
         np.array(deviation),
         np.array(difference.differing / difference.queries),
-        np.array(len(d)),
+        np.array(n),
         margin,
     ).tolist()
     if math.isinf(fewest) or fewest < 1:

@@ -20,6 +20,7 @@ from rankproof.data import read_run
 from rankproof.data.sources import is_folder
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import EvaluatedRun, Evaluation, Policy, evaluate_tables
+from rankproof.evaluation.annotator_estimates import estimate_with_annotators
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
 from rankproof.measures import Measure, Outcomes, parse
@@ -151,6 +152,26 @@ def with_bounds(side: Side, qrels: Qrels) -> Side:
         return side
     measures = list(evaluation.outcomes)
     return replace(side, evaluation=store_bounds(evaluation, side.runs[0], qrels, measures))
+
+
+def with_annotators(
+    side: Side, labeled: Side, rescaled: Mapping[Measure, Measure], unknown_queries: int
+) -> Side:
+    """Add annotators' labels: `labeled` is the same side, evaluated by them."""
+    if not side.runs:
+        raise InputError(
+            "holds no lists, which annotators' labels (--human) would be applied to",
+            place=side.evaluation.name,
+            remedy="name the run itself",
+        )
+
+    def annotated(judged: Evaluation, own: Evaluation) -> Evaluation:
+        estimates = estimate_with_annotators(judged, own, rescaled, unknown_queries)
+        return replace(judged, annotators=estimates)
+
+    repeats = zip(side.evaluation.repeats, labeled.evaluation.repeats, strict=True)
+    whole = replace(side.evaluation, repeats=tuple(annotated(*pair) for pair in repeats))
+    return replace(side, evaluation=annotated(whole, labeled.evaluation))
 
 
 def _evaluate_file(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
+from rankproof.comparison.annotated import annotated_values, annotator_note, labels_prefix
 from rankproof.comparison.differences import Tests, aligned, difference_columns
 from rankproof.comparison.pair_tables import id_problems, next_step
 from rankproof.comparison.pairs import Pairs, missing_queries, query_sets_dict
@@ -123,6 +124,7 @@ class Leaderboard(Displayed):
     notes: tuple[str, ...] = ()
     grades: str = ""  # those that unjudged documents could have, if worst cases were computed
     repeats_changed: tuple[float, ...] = ()  # by pair: share of repeats with another label
+    annotator_notes: tuple[str, ...] = ()
 
     def __getitem__(self, measure: str | Measure) -> Standing:
         return self.measures[parse(measure)]
@@ -175,6 +177,7 @@ class Leaderboard(Displayed):
         judged = judged_note({e.name: e.judged for e in self.evaluations}, policy.condensed)
         notes = [
             *repeat_note(self.evaluations, np.array(self.repeats_changed)),
+            *self.annotator_notes,
             *query_set_notes(sets),
             *self.notes,
             *self._mark_note(),
@@ -184,7 +187,7 @@ class Leaderboard(Displayed):
         ]
         dtype = " or ".join(dict.fromkeys(e.dtype for e in self.evaluations))
         return Summary.of(
-            "\n".join([*problems, *answers]),
+            labels_prefix(self.evaluations) + "\n".join([*problems, *answers]),
             notes,
             next_step="" if problems else next_step(self.evaluations, set(self.depends_on)),
             details=[*policy.definitions(dtype), *_METHOD],
@@ -468,6 +471,15 @@ def rank_evaluations(
         group_of = number_groups(queries.filter(pl.Series(is_shared)), groups)
         shared = {name: column[:, is_shared] for name, column in values.items()}
         standing = _standing(shared, measure, group_of, seed=seed, reference=reference)
+        if evaluations[0].annotators is not None:
+            all_groups = number_groups(queries, groups)
+            by_query = annotated_values(evaluations, measure, queries, all_groups)
+            standing = _with_annotators(
+                standing,
+                evaluations,
+                measure,
+                rank_intervals(measure.sign * by_query, all_groups, seed),
+            )
         defined = int((~np.isnan(values["expected"])).any(axis=0).sum())
         judged = np.array([e.judged.get(measure, math.nan) for e in evaluations])
         standings[measure] = _with_verdicts(
@@ -486,6 +498,7 @@ def rank_evaluations(
         baseline=baseline,
         letters=letters,
         repeats_changed=tuple(figures["repeats_changed"].ravel().tolist()),
+        annotator_notes=tuple(annotator_note(evaluations, figures)),
     )
 
 
@@ -542,6 +555,28 @@ def _standing(
         reference=reference,
         verdicts=(None,) * len(rank),
         beats=((),) * len(rank),
+    )
+
+
+def _with_annotators(
+    s: Standing, evaluations: Sequence[Evaluation], measure: Measure, rank_ends: tuple[Int, Int]
+) -> Standing:
+    """Replace means and ranks by those with annotators' labels."""
+    estimates = [e.annotators.estimates[measure] for e in evaluations if e.annotators is not None]
+    expected = np.array([estimate.estimate for estimate in estimates])
+    rank = ranks_of(measure.sign * expected)
+    best = int(np.argmin(rank))
+    return replace(
+        s,
+        expected=expected,
+        low=np.array([estimate.ci[0] for estimate in estimates]),
+        high=np.array([estimate.ci[1] for estimate in estimates]),
+        rank=rank,
+        rank_low=np.minimum(rank_ends[0], rank),
+        rank_high=np.maximum(rank_ends[1], rank),
+        oblivious_rank=rank,
+        best=best,
+        reference=best if s.reference == s.best else s.reference,
     )
 
 

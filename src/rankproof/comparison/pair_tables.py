@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankproof.comparison.annotated import annotator_note, labels_prefix
 from rankproof.comparison.repeats import repeat_note
 from rankproof.comparison.verdict import (
     AHEAD,
@@ -48,11 +49,16 @@ def comparison_summary(comparison: Comparison) -> Summary:
     notes = [*(_pair_notes(comparison) if two_runs else _family_notes(comparison))]
     sets = {e.name: {str(m): e.query_set(m) for m in e} for e in comparison.evaluations}
     changed = comparison.pairs.figures["repeats_changed"].ravel()
-    notes = [*repeat_note(comparison.evaluations, changed), *query_set_notes(sets), *notes]
+    notes = [
+        *repeat_note(comparison.evaluations, changed),
+        *annotator_note(comparison.evaluations, comparison.pairs.figures),
+        *query_set_notes(sets),
+        *notes,
+    ]
     notes += comparison.evaluations[0].policy.changes()
     dtype = " or ".join(dict.fromkeys(e.dtype for e in comparison.evaluations))
     return Summary.of(
-        "\n".join([*problems, *answers]),
+        labels_prefix(comparison.evaluations) + "\n".join([*problems, *answers]),
         notes,
         next_step="" if problems else next_step(comparison.evaluations, reasons(comparison)),
         details=[*comparison.evaluations[0].policy.definitions(dtype), *_METHOD],
@@ -86,7 +92,8 @@ def is_mostly_unjudged(evaluations: Sequence[Evaluation]) -> bool:
 def next_step(evaluations: Sequence[Evaluation], depends_on: set[str]) -> str:
     """Return the cheapest command that could settle what is open; "" if there is none."""
     if "unjudged" not in depends_on:
-        return ""
+        is_by_judge = "judge" in depends_on
+        return "label 30 queries, drawn at random, and add --human LABELS" if is_by_judge else ""
     sample = "--judge-sample 15" if is_mostly_unjudged(evaluations) else "--judge-next 50"
     return f"rankproof holes {{inputs}} {sample}"
 
@@ -94,7 +101,7 @@ def next_step(evaluations: Sequence[Evaluation], depends_on: set[str]) -> str:
 def _pair_answers(comparison: Comparison) -> list[str]:
     """Return one sentence for each measure; a single one has its p."""
     pair = comparison.pairs[0]
-    alone = len(pair.measures) == 1
+    alone = len(pair.measures) == 1 and comparison.evaluations[0].annotators is None
     return [
         verdict.sentence(pair.a, pair.b, str(measure), p=d.p if alone else None)
         for measure, d in pair.measures.items()
@@ -124,14 +131,16 @@ def _counts_sentence(pair: Pair) -> str:
     verdict = _verdict(pair, measure)
     of = f" on {measure}" if len(pair.measures) > 1 else ""
     parts = [f"{out_of(d.differing, d.queries, 'query', 'differs', 'differ')}{of}"]
-    if verdict.groups < verdict.queries:
+    if verdict.annotated is not None:
+        parts[0] += ", by the judge's labels"
+    elif verdict.groups < verdict.queries:
         parts.append(f"in {plural(verdict.groups, 'group')}")
     for count, name in ((verdict.only_a, pair.a), (verdict.only_b, pair.b)):
         if count:
             parts.append(f"{plural(count, 'query has', 'queries have')} a value in {name} only")
     more = verdict.more_queries()
     if more:
-        parts.append(f"{more} more would decide")
+        parts.append(f"{more} would decide")
     return f"{'; '.join(parts)}."
 
 
@@ -139,7 +148,7 @@ def _tie_note(pair: Pair, measure: Measure) -> list[str]:
     """Return what ties could change, if anything."""
     d = pair.measures[measure]
     verdict = _verdict(pair, measure)
-    if d.highest - d.lowest < ZERO:
+    if d.highest - d.lowest < ZERO or verdict.annotated is not None:
         return []
     span = f"{signed(d.lowest)} to {signed(d.highest)}"
     if "ties" not in verdict.depends_on:
@@ -188,7 +197,7 @@ def lead_clause(comparison: Comparison, m: int) -> str:
     best = best_run(comparison, m)
     names = comparison.pairs.names
     rivals = [name for name, label in against(comparison, m, best).items() if label != "behind"]
-    mean = comparison.evaluations[best][comparison.pairs.measures[m]].expected
+    mean = comparison.evaluations[best].best_estimate(comparison.pairs.measures[m])
     lead = f"{names[best]} is best with {mean:.4f}"
     if not rivals:
         return f"{lead}, significantly ahead of all others"
@@ -202,7 +211,7 @@ def lead_clause(comparison: Comparison, m: int) -> str:
 def best_run(comparison: Comparison, m: int) -> int:
     """Return the number of the run with the best mean."""
     measure = comparison.pairs.measures[m]
-    means = [measure.sign * e[measure].expected for e in comparison.evaluations]
+    means = [measure.sign * e.best_estimate(measure) for e in comparison.evaluations]
     return int(np.argmax(np.nan_to_num(np.array(means), nan=-math.inf)))
 
 
@@ -252,7 +261,7 @@ def _run_table(comparison: Comparison) -> Table:
         columns.append(Column("judged", digits=2))
     rows = []
     for evaluation, share in zip(comparison.evaluations, shares, strict=True):
-        row: list[Cell] = [evaluation.name, evaluation[measure].expected]
+        row: list[Cell] = [evaluation.name, evaluation.best_estimate(measure)]
         rows.append([*row, share] if is_partly_judged else row)
     return Table(columns, rows)
 
@@ -272,7 +281,7 @@ def _measure_table(comparison: Comparison) -> Table:
         verdict = _verdict(pair, measure)
         ends = verdict.family_ci or verdict.bound
         row: list[Cell] = [str(measure)]
-        row += [e[measure].expected for e in comparison.evaluations]
+        row += [e.best_estimate(measure) for e in comparison.evaluations]
         row.append(verdict.estimate)
         row.append(None if ends is None else f"{signed(ends[0])} to {signed(ends[1])}")
         row.append(_label_cell(verdict, pair))
@@ -313,13 +322,13 @@ def _best_table(comparison: Comparison, m: int) -> Table:
     measure = comparison.pairs.measures[m]
     best = best_run(comparison, m)
     labels = against(comparison, m, best)
-    top = comparison.evaluations[best][measure].expected
-    by_mean = sorted(comparison.evaluations, key=lambda e: -measure.sign * e[measure].expected)
+    top = comparison.evaluations[best].best_estimate(measure)
+    by_mean = sorted(comparison.evaluations, key=lambda e: -measure.sign * e.best_estimate(measure))
     rows: list[list[Cell]] = [
         [
             e.name,
-            e[measure].expected,
-            "" if e.name not in labels else amount(abs(top - e[measure].expected)),
+            e.best_estimate(measure),
+            "" if e.name not in labels else amount(abs(top - e.best_estimate(measure))),
             labels.get(e.name, "best"),
         ]
         for e in by_mean

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ import numpy as np
 import polars as pl
 
 from rankproof.evaluation import Evaluation, several
+from rankproof.evaluation.annotator_estimates import (
+    AnnotatorEstimates,
+    estimate_with_annotators,
+)
 from rankproof.evaluation.checks import merge_notes
 from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.errors import InputError
@@ -97,7 +102,7 @@ def average(name: str, repeats: Sequence[Evaluation]) -> Evaluation:
     first = repeats[0]
     missing = pl.concat([e.missing_queries for e in repeats]).unique().sort()
     tied = [e.is_tied[at] for e, at in zip(repeats, rows, strict=True) if e.is_tied is not None]
-    return Evaluation(
+    merged = Evaluation(
         name=name,
         queries=queries,
         outcomes={m: _mean_outcomes(repeats, rows, m) for m in first.outcomes},
@@ -114,8 +119,18 @@ def average(name: str, repeats: Sequence[Evaluation]) -> Evaluation:
         query_bounds=_mean_bounds(repeats, rows),
         groups=None if first.groups is None else first.groups[rows[0]],
         judged={m: float(np.mean([e.judged[m] for e in repeats])) for m in first.judged},
+        by_judge=first.by_judge,
         repeats=tuple(repeats),
     )
+    return merged if first.annotators is None else _with_annotators(merged, first.annotators)
+
+
+def _with_annotators(merged: Evaluation, first: AnnotatorEstimates) -> Evaluation:
+    """Estimate the means of repeats with annotators' labels of some queries."""
+    labeled = [e.annotators.labeled for e in merged.repeats if e.annotators is not None]
+    own = average(merged.name, [evaluation for evaluation in labeled if evaluation is not None])
+    estimates = estimate_with_annotators(merged, own, first.rescaled, first.unknown_queries)
+    return replace(merged, annotators=estimates)
 
 
 def _mean_outcomes(repeats: Sequence[Evaluation], rows: Sequence[Int], m: Measure) -> Outcomes:

@@ -34,11 +34,11 @@ from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.statistics.intervals import MIN_QUERIES, Interval
 
 Label = Literal["undecided", "equal", "ahead", "behind"]
-Reason = Literal["queries", "unjudged", "ties", "missing", "candidates"]
+Reason = Literal["queries", "unjudged", "ties", "missing", "candidates", "judge"]
 
 LABELS: tuple[Label, ...] = ("undecided", "equal", "ahead", "behind")
 UNDECIDED, EQUAL, AHEAD, BEHIND = range(4)
-REASONS: tuple[Reason, ...] = ("queries", "unjudged", "ties", "missing", "candidates")
+REASONS: tuple[Reason, ...] = (*("queries", "unjudged", "ties", "missing", "candidates", "judge"),)
 FLIP_LIMIT = 0.05  # probability of a reversal by ties from which the label depends on them
 MOSTLY_UNJUDGED = 0.5  # judged share of the top k below which worst cases say nothing
 
@@ -70,6 +70,9 @@ class Verdict:
     equal_within: float | None  # δ
     queries_needed: tuple[int, int | None] | None  # fewest and most queries to add; None: never
     repeats_changed: float | None = None  # share of (pairs of) repeats with another label
+    annotated: int | None = None  # queries that annotators labeled; None: nobody was asked
+    worth: float = math.nan  # annotated queries that without the judge would show as much
+    judge_estimate: float = math.nan  # mean difference by the judge's labels alone
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON has it."""
@@ -91,6 +94,7 @@ class Verdict:
             "equal_within": self.equal_within,
             "queries_needed_range": None if needed is None else list(needed),
             **({} if self.repeats_changed is None else plain_fields(self, "repeats_changed")),
+            **({} if self.annotated is None else plain_fields(self, *_ANNOTATED)),
         }
 
     @classmethod
@@ -115,6 +119,9 @@ class Verdict:
             equal_within=equal_within,
             queries_needed=_count_range(values["needed_low"], values["needed_high"]),
             repeats_changed=None if math.isnan(changed) else changed,
+            annotated=int(values["annotated"]) if "annotated" in values else None,
+            worth=values.get("worth", math.nan),
+            judge_estimate=values.get("judge_estimate", math.nan),
         )
 
     def reversed(self) -> Verdict:
@@ -135,6 +142,7 @@ class Verdict:
             only_b=self.only_a,
             fewer_relevant=self.fewer_relevant[::-1],
             bound=negative(self.bound),
+            judge_estimate=-self.judge_estimate,
         )
 
     # ------------------------------------------------------------------------------ words
@@ -171,13 +179,21 @@ class Verdict:
             lists = plural(fewer, "query", "queries")
             return f"{name} lists fewer relevant documents for {lists}, and only listed ones count."
         if self.differing < MIN_QUERIES:
-            units = ("query", "queries") if self.groups == self.queries else ("group", "groups")
-            differ = f"{plural(self.differing, *units)} differ{'s' * (self.differing == 1)}"
+            differ = f"{plural(self.differing, *self._units())} differ{'s' * (self.differing == 1)}"
             return f"only {differ}, of at least {MIN_QUERIES} needed ({signed(self.estimate)})."
+        queries = self.queries if self.annotated is None else self.annotated
         return (
-            f"{plural(self.queries, 'query')} do not show whether {a} or {b} is better "
+            f"{plural(queries, *self._units('query'))} do not show whether {a} or {b} is better "
             f"({signed(self.estimate)}, {self._interval_text()})."
         )
+
+    def _units(self, unit: str = "") -> tuple[str, str]:
+        """Return the words for one and for several of what was drawn."""
+        if self.annotated is not None:
+            return "annotated query", "annotated queries"
+        if unit == "query" or self.groups == self.queries:
+            return "query", "queries"
+        return "group", "groups"
 
     def _interval_text(self, absolute: bool = False) -> str:
         """Return the interval that decided; positive for whoever is ahead if `absolute`."""
@@ -190,12 +206,16 @@ class Verdict:
         return f"95% CI {signed(low)} to {signed(high)}"
 
     def more_queries(self) -> str:
-        """Return how many more queries would decide, in words; "" if they would not help."""
+        """Return "60 to 900 more", the queries that would decide; "" if they would not help."""
         if self.label != "undecided" or self.queries_needed in (None, (0, None)):
             return ""
         assert self.queries_needed is not None
         fewest, most = self.queries_needed
-        return f"{fewest:,} to {'never' if most is None else f'{most:,}'}"
+        annotated = "" if self.annotated is None else " annotated"
+        return f"{fewest:,} to {'never' if most is None else f'{most:,}'} more{annotated}"
+
+
+_ANNOTATED = ("annotated", "worth", "judge_estimate")
 
 
 def p_clause(p: float | None) -> str:

@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
+from rankproof.foundation.arrays import Float
 from rankproof.foundation.phrasing import plural
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.statistics.two_phase import TwoPhase, two_phase_of
@@ -30,6 +34,21 @@ class AnnotatorEstimates:
     rescaled: Mapping[Measure, Measure]  # each measure on the scale of the annotators' labels
     judged: Mapping[Measure, float] = field(default_factory=dict)  # share of the top k they labeled
     unknown_queries: int = 0  # that annotators labeled and the judge did not
+    labeled: Evaluation | None = field(default=None, repr=False)  # by the annotators' labels alone
+
+    def values(self, measure: Measure, queries: pl.Series) -> Float:
+        """(Q,) the annotators' values of sorted queries; NaN without a label."""
+        assert self.labeled is not None  # a judge's agreement has no single run
+        own = pl.DataFrame(
+            {
+                "query": self.labeled.queries,
+                "value": self.labeled.outcomes[self.rescaled[measure]].in_mean(),
+            }
+        )
+        joined = pl.DataFrame({"query": queries}).join(
+            own, on="query", how="left", maintain_order="left"
+        )
+        return np.asarray(joined["value"].fill_null(math.nan).to_numpy(), np.float64)
 
     def to_dict(self, measure: Measure) -> dict[str, Any]:
         """What JSON holds under `as_people` of a measure."""
@@ -44,7 +63,7 @@ def estimate_with_annotators(
 ) -> AnnotatorEstimates:
     """Estimate each score of `judged` from the annotators' evaluation of the same run."""
     estimates = two_phase_of(judged, labeled, rescaled)
-    return AnnotatorEstimates(estimates, rescaled, labeled.judged, unknown_queries)
+    return AnnotatorEstimates(estimates, rescaled, labeled.judged, unknown_queries, labeled)
 
 
 def annotators_table(

@@ -113,6 +113,7 @@ class Evaluation(Displayed):
     bounds: dict[Measure, Bound] = field(default_factory=dict)  # over unjudged documents' grades
     grades: str = ""  # that unjudged documents can have, in words, where there are bounds
     annotators: AnnotatorEstimates | None = None  # scores with annotators' labels
+    by_judge: bool = False  # the labels are a judge's
     failed_conditions: tuple[str, ...] = ()  # a sentence for each that the run meets
     # of one system, whose mean over repeats this is; (): a single run
     repeats: tuple[Evaluation, ...] = field(default=(), repr=False)
@@ -123,6 +124,12 @@ class Evaluation(Displayed):
         if key not in self._summaries:
             self._summaries[key] = mean_score(self.outcomes[key], key, self.groups)
         return self._summaries[key]
+
+    def best_estimate(self, measure: Measure) -> float:
+        """The mean with annotators' labels, where there are some; else the expected mean."""
+        if self.annotators is not None:
+            return self.annotators.estimates[measure].estimate
+        return self[measure].expected
 
     @property
     def missing(self) -> int:

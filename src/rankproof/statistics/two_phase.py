@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,6 +78,9 @@ class TwoPhase:
     n: int
     total: int
     used: bool = True  # the judge; else the estimate is the annotators' alone
+    df: float = math.nan  # degrees of freedom of the interval
+    # (N,) what each query adds to the estimate, beyond what it adds to every one
+    influence: Float | None = field(default=None, repr=False, compare=False)
 
     def words(self) -> str:
         """What the judge was worth, in a sentence."""
@@ -119,6 +122,7 @@ def two_phase(
     people: Sequence[float] | Array,
     labelled: Array | None = None,
     upper: float = 1.0,
+    groups: Groups | None = None,
 ) -> TwoPhase:
     """Estimate a mean from per-query values (N,), NaN where the measure is undefined.
 
@@ -127,10 +131,13 @@ def two_phase(
     """
     y = np.asarray(people, np.float64)
     chosen: Bool = ~np.isnan(y) if labelled is None else np.asarray(labelled, np.bool_)
-    own = y[chosen & ~np.isnan(y)]
+    has_value = chosen & ~np.isnan(y)
+    own, own_groups = y[has_value], None if groups is None else groups[has_value]
+    low, high = math.nan, math.nan
+    if len(own):
+        low, high = mean_intervals(own[None], upper, own_groups)[0].tolist()
     ends = possible_range(own, upper)
-    unaided = mean_intervals(own[None], upper)[0].tolist() if len(own) else [math.nan, math.nan]
-    return _combined(np.asarray(judge, np.float64), y, chosen, ends, (unaided[0], unaided[1]))
+    return _combined(np.asarray(judge, np.float64), y, chosen, ends, (low, high), groups)
 
 
 def two_phase_difference(
@@ -177,16 +184,20 @@ def _combined(
         n=len(own),
         total=len(f),
         used=False,
+        influence=np.where(chosen & ~np.isnan(y), y - mean, 0.0) / max(1, len(own)),
     )
     if len(own) < MIN_QUERIES:
         return unaided
-    unaided = replace(unaided, ci=unaided_ci, people_ci=unaided_ci, worth=float(len(own)))
+    own_df = _own_df(chosen & ~np.isnan(y), groups)
+    unaided = replace(
+        unaided, ci=unaided_ci, people_ci=unaided_ci, worth=float(len(own)), df=own_df
+    )
     aided = None
     if float(np.ptp(own)) > NO_DIFFERENCE:
         aided = _regression_estimate(f, y_n, chosen, groups)
     if aided is None:
         return unaided
-    (theta, half), (least, most) = aided, ends
+    (theta, half, df, influence), (least, most) = aided, ends
     if theta - half > most or theta + half < least:  # the sample is unlike the other queries
         return unaided
     n, rho = len(f_n), unaided.rho
@@ -197,13 +208,21 @@ def _combined(
         ci=(max(theta - half, least), min(theta + half, most)),
         worth=n / (1 - explained * (1 - n / len(f))),
         used=True,
+        df=df,
+        influence=influence,
     )
+
+
+def _own_df(chosen: Bool, groups: Groups | None) -> float:
+    """Degrees of freedom of a mean over the chosen queries."""
+    own_groups = None if groups is None else groups[chosen]
+    return float(means_of(np.zeros((1, int(chosen.sum()))), own_groups).df[0])
 
 
 def _regression_estimate(
     f: Float, y_n: Float, chosen: Bool, groups: Groups | None
-) -> tuple[float, float] | None:
-    """θ and the half-width of its interval; None if the judge's values never vary."""
+) -> tuple[float, float, float, Float] | None:
+    """θ, the half-width of its interval, df and (N,) influences; None if f never varies."""
     f_n, n, total = f[chosen], len(y_n), len(f)
     shift = float(f_n.mean() - f.mean())
     centered = f_n - f_n.mean()
@@ -229,23 +248,22 @@ def _regression_estimate(
     leverage = shift * shift / square
     variance = error_variance * (1 / n - 1 / total + leverage) + own_variance / total
     df = n - 2.0
+    influence = slope(residual) * (f - f.mean()) / total
+    influence[chosen] += error * (1 / n - centered * shift / square)
     if groups is not None:
-        influence = slope(residual) * (f - f.mean()) / total
-        influence[chosen] += error * (1 / n - centered * shift / square)
-        clustered, own_df = _clustered(influence, chosen, groups)
-        variance, df = max(variance, clustered), min(df, own_df)
-    return theta, t_quantile((1 + CONFIDENCE) / 2, df) * math.sqrt(variance)
+        variance = max(variance, _clustered(influence, groups))
+        df = min(df, max(float(np.nan_to_num(_own_df(chosen, groups))) - 1.0, 1.0))
+    half = t_quantile((1 + CONFIDENCE) / 2, df) * math.sqrt(variance)
+    return theta, half, df, influence
 
 
-def _clustered(influence: Float, chosen: Bool, groups: Groups) -> tuple[float, float]:
-    """Σ a_g² ψ_g², and degrees of freedom, of which the slope takes one."""
+def _clustered(influence: Float, groups: Groups) -> float:
+    """Σ a_g² ψ_g²."""
     numbers = numbered(groups)
     sizes = np.ones(len(groups)) if numbers is None else np.bincount(numbers)
     squares = np.square(group_sums(influence, groups))
-    own = means_of(np.zeros((1, int(chosen.sum()))), groups[chosen])
     with np.errstate(divide="ignore"):
-        variance = float((squares / (1.0 - sizes / len(groups))).sum())
-    return variance, max(float(np.nan_to_num(own.df[0])) - 1.0, 1.0)
+        return float((squares / (1.0 - sizes / len(groups))).sum())
 
 
 def two_phase_of(
@@ -269,6 +287,7 @@ def two_phase_of(
             joined.fill_null(math.nan).to_numpy(),
             joined.is_not_null().to_numpy(),
             by_people.upper,
+            groups=judged.groups,
         )
     return estimates
 
