@@ -72,7 +72,7 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
     data = json.loads(done.stdout)
     assert data["manifest"]["kind"] == "sweep"
     assert len(data["recommendation"]["configurations"]) == 3
-    assert data["words"][0].startswith("Without a limit: ")
+    assert data["words"][0].startswith("Use ")
     assert not data["simulated"]
     page = (out / "report.html").read_text()
     assert "What to deploy: set" in page
@@ -210,9 +210,9 @@ def test_a_simulation_asked_for_by_name_says_so_everywhere(tmp_path: Path) -> No
     (out / "qrels" / "test.tsv").write_text("\n".join(lines))
     found = rp.choose(out, judge="simulated")
     assert found.simulated
-    assert "the judge was simulated: these figures are evidence of nothing" in found.notes
+    assert "the judge was simulated: these scores are evidence of nothing" in found.notes
     page = found.report.read_text()
     assert "SIMULATED" in page
-    assert '<p class="caveat">The judge was simulated: these figures are evidence of not' in page
+    assert '<p class="caveat">The judge was simulated: these scores are evidence of not' in page
     assert (out / "golden-simulated" / "qrels.simulated.txt").is_file()
     assert not (out / "golden").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -15,7 +14,6 @@ from scipy import special, stats
 import rankproof as rp
 from rankproof.comparison.pairs import compare_evaluations
 from rankproof.evaluation import Evaluation, Policy
-from rankproof.foundation.arrays import Array
 from rankproof.measures import Outcomes, parse, random_orders
 from rankproof.statistics import distributions, flips, randomization
 from rankproof.statistics.intervals import (
@@ -28,7 +26,6 @@ from rankproof.statistics.intervals import (
     queries_needed,
 )
 from rankproof.statistics.resampling import (
-    different_from,
     draw_counts,
     draw_sample,
     resampled_means,
@@ -597,33 +594,3 @@ def test_more_queries_than_a_lattice_has_steps_are_sampled() -> None:
     rows = np.full((1, 9000), 0.1)
     rows[0, ::2] = -0.1
     assert not randomization.randomization_test(rows, permutations=1000)[1].any()
-
-
-EQUALS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
-    "0 or 1": lambda rng, c, q: (rng.random((c, q)) < 0.5).astype(np.float64),
-    "graded": lambda rng, c, q: rng.binomial(4, rng.beta(0.7, 0.5, q), (c, q)) / 4,
-    "continuous": lambda rng, c, q: rng.random((c, q)) + rng.random(q),
-}
-
-
-@pytest.mark.parametrize("kind", EQUALS)
-@pytest.mark.parametrize(("queries", "configurations"), [(30, 20), (60, 5), (300, 2)])
-def test_max_t_seldom_claims_a_difference_of_the_best_among_equals(
-    kind: str, queries: int, configurations: int
-) -> None:
-    rng = np.random.default_rng(3)
-    wrong = 0
-    for _ in range(300):
-        values = EQUALS[kind](rng, configurations, queries)
-        best = int(values.mean(axis=1).argmax())
-        wrong += bool(different_from(best, values, 0, 500).any())
-    assert wrong <= 24  # 5% of 300 is 15; more than 24 has a chance of 1 in 100
-
-
-def test_max_t_tells_apart_what_differs_and_nothing_that_few_queries_differ_on() -> None:
-    rng = np.random.default_rng(4)
-    chosen = rng.random(40)
-    few = chosen.copy()
-    few[:5] -= 0.5
-    rows = np.stack([chosen, chosen - 0.3 + 0.05 * rng.normal(size=40), few, chosen, chosen - 0.25])
-    assert different_from(0, rows, 0).tolist() == [False, True, False, False, True]

@@ -38,6 +38,7 @@ from rankproof.presentation.text_formats import csv_table, latex_table, markdown
 from rankproof.report import page, write_report
 from rankproof.tradeoffs import ceilings, recommend
 from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.results import LEVEL
 from rankproof.tradeoffs.selection import Limits, pick
 from rankproof.tradeoffs.sweep import sweep
 
@@ -621,9 +622,9 @@ def test_a_named_configuration_opens_the_page_instead_of_the_choice(
         assert change.startswith("What would be chosenThe best: ")
         level = recommend(folder, sla_ms=1e6).results
         assert level is not None
-        others = level.not_significantly_different(
-            name, "RAnWG@prompt", table["configuration"].to_list(), 0
-        )
+        labels = level.labels(name, "RAnWG@prompt", table["configuration"].to_list(), 0)
+        assert labels is not None
+        others = [other for other, label in labels.items() if label == LEVEL]
         assert alike is not None
         assert others
         assert others[0] in alike

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
@@ -21,6 +21,7 @@ from rankproof.statistics.intervals import (
     queries_needed_range,
     sequential_interval,
 )
+from rankproof.statistics.labels import AHEAD, EQUAL, UNDECIDED, difference_labels
 from rankproof.statistics.ranks import rank_intervals, ranks_of
 from rankproof.statistics.resampling import first_of_permutation, resampled_means
 from rankproof.statistics.two_phase import two_phase_difference
@@ -350,3 +351,41 @@ def test_annotators_differences_with_a_judge_cover_within_groups(sources: int) -
         narrower.append(np.diff(estimate.ci)[0] < np.diff(estimate.people_ci)[0])
     assert np.mean(hits) > 0.91
     assert np.mean(narrower) > 0.7
+
+
+EQUALS: dict[str, Callable[[np.random.Generator, int, int], Float]] = {
+    "0 or 1": lambda rng, c, q: (rng.random((c, q)) < 0.5).astype(np.float64),
+    "graded": lambda rng, c, q: rng.binomial(4, rng.beta(0.7, 0.5, q), (c, q)) / 4,
+    "continuous": lambda rng, c, q: rng.random((c, q)) + rng.random(q),
+}
+
+
+def labels_against(chosen: int, values: Float) -> Int:
+    """The labels of one row of a family against every row, itself included."""
+    critical = family.critical_values_of_best(values)
+    return difference_labels(values[chosen] - values, 1.0, None, critical)
+
+
+@pytest.mark.parametrize("kind", EQUALS)
+@pytest.mark.parametrize(("queries", "configurations"), [(30, 20), (60, 5), (300, 2)])
+def test_the_best_of_equals_seldom_seems_ahead_of_another(
+    kind: str, queries: int, configurations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "JOINT_RESAMPLES", 500)
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(300):
+        values = EQUALS[kind](rng, configurations, queries)
+        wrong += AHEAD in labels_against(int(values.mean(axis=1).argmax()), values)
+    assert wrong <= 24  # 5% of 300 is 15; more than 24 has a chance of 1 in 100
+
+
+def test_the_chosen_row_is_ahead_of_what_differs_and_of_nothing_that_few_queries_differ_on() -> (
+    None
+):
+    rng = np.random.default_rng(4)
+    chosen = rng.random(40)
+    few = chosen.copy()
+    few[:5] -= 0.5
+    rows = np.stack([chosen, chosen - 0.3 + 0.05 * rng.normal(size=40), few, chosen, chosen - 0.25])
+    assert labels_against(0, rows).tolist() == [EQUAL, AHEAD, UNDECIDED, EQUAL, AHEAD]

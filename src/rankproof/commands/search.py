@@ -121,7 +121,7 @@ def search(
     retriever: Annotated[
         str | None,
         Option(metavar="NAME", default_text="its first retriever, else sparse"),
-        "One of the file's retrievers, or dense, sparse, hybrid.",
+        "One of the file's retrievers, dense, sparse, hybrid, or a configuration by its name.",
     ] = None,
     k: Annotated[int, Option(("-k",), minimum=1), "Passages for each question."] = 10,
     queries: Annotated[
@@ -135,11 +135,13 @@ def search(
         "With --queries: the run, in TREC's format.",
     ] = None,
 ) -> SearchResult:
-    """Search a corpus with any retriever that a sweep could measure.
+    """Search a corpus with a retriever or a configuration of a sweep.
 
-    Passages of the same score share their ranks. What was made is kept in the cache and used again.
+    Passages of the same score share their ranks. A configuration named as in the sweep reranks its
+    candidates too. Indexes and vectors are cached.
 
     $ rankproof search corpus "What do whales breathe?"
+    $ rankproof search sweep.yaml "What do whales breathe?" --retriever "sparse K=30 top 10"
     $ rankproof search sweep.yaml --queries corpus/queries.jsonl --out run.trec
 
     >>> rp.search("try/corpus", "What do whales breathe?", k=3).run.name

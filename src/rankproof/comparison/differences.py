@@ -16,15 +16,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.comparison.annotated import annotated_columns, annotated_values
-from rankproof.comparison.verdict import (
-    AHEAD,
-    BEHIND,
-    EQUAL,
-    FLIP_LIMIT,
-    REASONS,
-    UNDECIDED,
-    label_codes,
-)
+from rankproof.comparison.verdict import FLIP_LIMIT, REASONS
 from rankproof.data.query_groups import number_groups
 from rankproof.evaluation import Evaluation
 from rankproof.foundation.arrays import Array, Bool, Float, Int
@@ -36,13 +28,20 @@ from rankproof.statistics import flips
 from rankproof.statistics.family import critical_values
 from rankproof.statistics.groups import Groups, means_of
 from rankproof.statistics.intervals import (
-    MIN_QUERIES,
     count_differing,
     difference_intervals,
-    few_changes_bound,
     possible_range,
     queries_needed,
     queries_needed_range,
+)
+from rankproof.statistics.labels import (
+    AHEAD,
+    BEHIND,
+    EQUAL,
+    UNDECIDED,
+    difference_labels,
+    few_changes_bounds,
+    label_codes,
 )
 from rankproof.statistics.randomization import holm, randomization_test, t_test
 
@@ -262,7 +261,7 @@ class _MeasureColumns:
         needed = queries_needed_range(
             single, means.deviation, columns["differing"] / columns["queries"], means.n
         )
-        bound = self._few_changes(difference, differing)
+        bound = few_changes_bounds(difference, self._groups)
         return {
             **_ends("", single),
             **_ends("family_", family),
@@ -278,15 +277,6 @@ class _MeasureColumns:
         if not critical.any():
             return single, single
         return single, difference_intervals(difference, self._span, self._groups, critical)
-
-    def _few_changes(self, difference: Float, differing: Array) -> Float:
-        """Return (P, 2) the bounds of means on which queries of fewer than six groups differ."""
-        bound = np.full((len(difference), 2), np.nan)
-        for row in np.flatnonzero(differing < MIN_QUERIES):
-            is_shared = ~np.isnan(difference[row])
-            groups = None if self._groups is None else self._groups[is_shared]
-            bound[row] = few_changes_bound(difference[row][is_shared], groups)
-        return bound
 
     # ---------------------------------------------------------------- unjudged documents
 
@@ -366,7 +356,7 @@ class _MeasureColumns:
     def _reach(self, difference: Float) -> Float:
         """Return (P, 2) the interval of a mean difference, or its bound where few differ."""
         ends = difference_intervals(difference, self._span, self._groups)
-        bound = self._few_changes(difference, count_differing(difference, self._groups))
+        bound = few_changes_bounds(difference, self._groups)
         return np.where(np.isnan(ends), bound, ends)
 
     # ---------------------------------------------------------------- the label
@@ -418,13 +408,13 @@ class _MeasureColumns:
 
     def _labels_of(self, difference: Float, critical: Float, equal_within: float | None) -> Int:
         """Return (P,) the codes of the labels that other differences (P, Q) would have."""
-        differing = count_differing(difference, self._groups)
-        return label_codes(
-            self._interval_ends(difference, critical)[1],
-            differing,
-            self._few_changes(difference, differing),
-            self._measure.sign,
-            equal_within,
+        return difference_labels(
+            difference,
+            self._span,
+            self._groups,
+            critical,
+            sign=self._measure.sign,
+            equal_within=equal_within,
         )
 
     def _repeats_changed(

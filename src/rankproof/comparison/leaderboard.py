@@ -22,7 +22,7 @@ from rankproof.comparison.differences import Tests, aligned, difference_columns
 from rankproof.comparison.pair_tables import id_problems, next_step
 from rankproof.comparison.pairs import Pairs, missing_queries, query_sets_dict
 from rankproof.comparison.repeats import merge_repeats, repeat_note, repeats_dict
-from rankproof.comparison.verdict import AHEAD, BEHIND, REASONS, Verdict
+from rankproof.comparison.verdict import REASONS, Verdict
 from rankproof.data.query_groups import number_groups
 from rankproof.data.sources import is_file, is_folder, is_pipe
 from rankproof.evaluation import Evaluation
@@ -40,6 +40,7 @@ from rankproof.presentation.judged_column import judged_note
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Marked, Table, span
 from rankproof.statistics.intervals import mean_intervals
+from rankproof.statistics.labels import AHEAD, BEHIND
 from rankproof.statistics.ranks import rank_intervals, ranks_of
 from rankproof.statistics.resampling import JOINT_RESAMPLES
 

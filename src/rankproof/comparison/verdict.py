@@ -26,9 +26,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
-from rankproof.foundation.arrays import Float, Int
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.statistics.intervals import MIN_QUERIES, Interval
@@ -37,7 +34,6 @@ Label = Literal["undecided", "equal", "ahead", "behind"]
 Reason = Literal["queries", "unjudged", "ties", "missing", "candidates", "judge"]
 
 LABELS: tuple[Label, ...] = ("undecided", "equal", "ahead", "behind")
-UNDECIDED, EQUAL, AHEAD, BEHIND = range(4)
 REASONS: tuple[Reason, ...] = (*("queries", "unjudged", "ties", "missing", "candidates", "judge"),)
 FLIP_LIMIT = 0.05  # probability of a reversal by ties from which the label depends on them
 MOSTLY_UNJUDGED = 0.5  # judged share of the top k below which worst cases say nothing
@@ -241,29 +237,3 @@ def _count_range(low: float, high: float) -> tuple[int, int | None] | None:
     if math.isnan(low) or math.isinf(low):
         return None
     return int(low), None if math.isnan(high) or math.isinf(high) else int(high)
-
-
-# ------------------------------------------------------------------------------------ columns
-
-
-def label_codes(
-    family: Float, differing: Int, bound: Float, sign: int, equal_within: float | None
-) -> Int:
-    """Return (P,) the codes of labels.
-
-    `family` (P, 2) are the ends F; `differing` (P,) counts groups that differ; `bound` (P, 2) is
-    that of few changes; `sign` is −1 where less is better.
-    """
-    codes = np.full(len(family), UNDECIDED, np.int64)
-    with np.errstate(invalid="ignore"):
-        is_above, is_below = family[:, 0] > 0, family[:, 1] < 0
-        codes[is_above] = AHEAD if sign > 0 else BEHIND
-        codes[is_below] = BEHIND if sign > 0 else AHEAD
-        if equal_within is not None:
-            is_inside = (family[:, 0] > -equal_within) & (family[:, 1] < equal_within)
-            is_inside |= (bound[:, 0] > -equal_within) & (bound[:, 1] < equal_within)
-            codes[is_inside] = EQUAL
-    few = differing < MIN_QUERIES
-    codes[few & (codes != EQUAL)] = UNDECIDED
-    codes[differing == 0] = EQUAL
-    return codes

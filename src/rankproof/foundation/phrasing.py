@@ -59,3 +59,12 @@ def amount(value: float, digits: int = 4) -> str:
     ('0.2500', '3e-06')
     """
     return f"{value:.{digits}f}" if value >= 0.5 * 10**-digits else f"{value:.1g}"
+
+
+def as_sentence(note: str) -> str:
+    """Return a note with a capital letter and a full stop.
+
+    >>> as_sentence("the judge was simulated")
+    'The judge was simulated.'
+    """
+    return f"{note[:1].upper()}{note[1:].rstrip('.')}."

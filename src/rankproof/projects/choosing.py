@@ -10,9 +10,10 @@ judge is used only if asked for by name, and its files are kept apart.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Literal
@@ -20,9 +21,10 @@ from typing import Any, ClassVar, Literal
 from rankproof.foundation.config import check_config, read_config, read_keys
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.manifest import digest_file
-from rankproof.foundation.phrasing import plural
+from rankproof.foundation.phrasing import plural, typed
 from rankproof.foundation.progress import announce, combine_progress, confirm
 from rankproof.foundation.redaction import redact, redact_for_publication
+from rankproof.golden.annotators import people_grades
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export_files import export_files
 from rankproof.golden.judges import members
@@ -55,8 +57,8 @@ class Chosen(Displayed):
     """The configuration to deploy, the evidence for it, and the page that shows it.
 
     >>> chosen = rp.choose("try/corpus", judge="simulated")
-    >>> chosen.words()[0].partition(", p95")[0]
-    'Without a limit: hybrid wordllama:256 flat K=30 top 10, RAnWG@10 0.872 (0.809 to 0.936)'
+    >>> chosen.words()[0].partition(".")[0]
+    'Use hybrid wordllama:256 flat, best of 9: 30 candidates, 10 passages in the prompt'
     """
 
     folder: Path
@@ -65,6 +67,8 @@ class Chosen(Displayed):
     report: Path
     simulated: bool
     notes: tuple[str, ...]
+    unchecked: str = ""  # the judge, if no person has graded a passage of its golden set
+    store: Path | None = None  # of that golden set
 
     kind: ClassVar[str] = "choice"
 
@@ -79,13 +83,54 @@ class Chosen(Displayed):
         return self.recommendation.exit_code
 
     def summary(self) -> Summary:
-        """The choice, what qualifies it, and where the page is."""
+        """The choice, how to run it, where the page is, and what to check first."""
         summary = self.recommendation.summary()
-        return replace(summary, notes=[*summary.notes, f"page: {self.report}"])
+        choice = self.recommendation.choices[-1]
+        answer, notes, next_step = [summary.answer], [*summary.notes], self._search_command()
+        if self.unchecked:
+            check = (
+                f"No person has checked a grade by {self.unchecked}: label the first 30 passages "
+                "there, which could change this most."
+            )
+            notes.insert(1 if choice.expected is not None else 0, check)
+            answer += ["Try it:", f"      {next_step}"] if next_step and choice.feasible else []
+            next_step = self._labeling_command()
+        return Summary.of(
+            "\n".join([*answer, f"Report: {self.report}"]),
+            notes,
+            next_step=next_step,
+            details=summary.details,
+        )
+
+    def _search_command(self) -> str:
+        """Return the command that searches with the chosen configuration; "" if none can."""
+        choice = self.recommendation.choices[-1]
+        if choice.row["k"] is None:  # how deep a dynamic pool goes is learned by the sweep
+            return ""
+        question = next(iter(read_questions(self.folder / QUERIES)), None)
+        text = "your question" if question is None else question.text
+        name = shlex.quote(choice.configuration)
+        config = typed(self.folder / SWEEP)
+        return f"rankproof search {config} {shlex.quote(text)} --retriever {name}"
+
+    def _labeling_command(self) -> str:
+        """Return the command that shows the passages to label, the most decisive first."""
+        choice, folder = self.recommendation.choices[-1], self.swept.folder
+        runs = dict(self.swept.configurations.select("configuration", "run").iter_rows())
+        rivals = [
+            name for name in (choice.similar or ()) if runs[name] != runs[choice.configuration]
+        ]
+        names = [choice.configuration, *rivals[:1]] if rivals else []
+        options = "".join(f" --run {typed(folder / runs[name])}" for name in names)
+        return f"rankproof golden view {typed(self.store or '')}{options}"
 
     def tables(self) -> list[Table]:
-        """The configurations to choose from, and what larger pools add."""
+        """The chosen configuration beside the best others."""
         return self.recommendation.tables()
+
+    def full_tables(self) -> list[Table]:
+        """Every configuration, and what each larger pool adds."""
+        return self.recommendation.full_tables()
 
     def charts(self) -> list[Chart]:
         """The quality of each configuration with its interval, best first."""
@@ -98,9 +143,6 @@ class Chosen(Displayed):
     def words(self) -> list[str]:
         """The choice in words."""
         return self.recommendation.words()
-
-    def __repr__(self) -> str:
-        return "\n".join(self.words())
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof choose --format json` prints."""
@@ -169,6 +211,7 @@ def choose(
         limits = Limits(sla_ms=sla_ms, budget=budget, quality=quality)
         report, broken = write_report(place, None, title, limits=limits)
     notes = [*swept.manifest["notes"], *(f"missing from the page: {line}" for line in broken)]
+    is_open = golden is not None and not is_simulated
     return Chosen(
         folder=place,
         recommendation=recommendation,
@@ -176,7 +219,18 @@ def choose(
         report=report,
         simulated=is_simulated,
         notes=tuple(notes),
+        unchecked=_unchecked_judge(golden, store) if golden is not None and is_open else "",
+        store=store if is_open else None,
     )
+
+
+def _unchecked_judge(golden: GoldenSettings, store: Path) -> str:
+    """Return who judged, if no person has graded a passage; "" if somebody has."""
+    with Store(store) as opened:
+        if people_grades(opened.active_corrections()):
+            return ""
+    models = [getattr(judge, "model", judge.type) for judge in members(golden.judge).values()]
+    return " and ".join(map(str, models))
 
 
 def _agree_to_cost(expected: list[str], yes: bool) -> None:
@@ -421,7 +475,7 @@ def _caveats(place: Path, is_simulated: bool) -> list[str]:
     """Return what weakens the evidence: a simulated judge, generated questions."""
     caveats = []
     if is_simulated:
-        caveats.append("the judge was simulated: these figures are evidence of nothing")
+        caveats.append("the judge was simulated: these scores are evidence of nothing")
     if (place / QUERIES).is_file():
         caveats += filter(None, [question_caveat(read_questions(place / QUERIES))])
     return caveats

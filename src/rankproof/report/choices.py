@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.foundation.phrasing import plural
+from rankproof.foundation.phrasing import as_sentence, plural
 from rankproof.presentation.charts import (
     Point,
     Range,
@@ -22,7 +22,6 @@ from rankproof.presentation.markup import Html
 from rankproof.report.decision import (
     SEED,
     ShownSweep,
-    as_sentence,
     decision_section,
     interval_text,
     read_sweep,
@@ -105,7 +104,7 @@ def group_alike(sweep: ShownSweep) -> list[list[int]]:
     groups = []
     while remaining:
         leader = rows[remaining[0]]
-        level = set(sweep.alike.get(leader["configuration"], ()))
+        level = sweep.similar_to(leader["configuration"])
         group = [
             at
             for at in remaining
@@ -163,8 +162,8 @@ def _map_words(sweep: ShownSweep, groups: int, judged_shares: list[float]) -> li
         )
     if judged_shares:
         words.append(
-            f"Of the passages that these figures are of, {min(judged_shares):.0%} to "
-            f"{max(judged_shares):.0%} have a judgement; the others count as not relevant."
+            f"{min(judged_shares):.0%}–{max(judged_shares):.0%} of the passages behind these "
+            "scores are judged; the others count as not relevant."
         )
     return words
 
@@ -244,7 +243,7 @@ def _group_table(sweep: ShownSweep, groups: list[list[int]], has_unjudged: bool)
                 "yes" if any(rows[at]["pareto"] for at in group) else "no",
             ]
         )
-    first = "the configuration asked for" if sweep.is_named else "the choice"
+    first = "the named configuration" if sweep.is_named else "the choice"
     caption = f"One of each group, {first} first"
     return data_table([*headings, "front"], cells, caption=caption, digits=3)
 
@@ -428,4 +427,4 @@ def _ceiling_advice(sweep: ShownSweep) -> list[str]:
         return []
     measure = sweep.measure.replace("@prompt", f"@{prompt}")
     computed = ceilings(path, sweep.results.judgements, [measure], seed=SEED)
-    return [f"{sweep.names[sweep.name].short}. {computed[measure].words()}", *computed.notes()]
+    return [f"{sweep.names[sweep.name].short}: {computed[measure].words()}", *computed.notes()]

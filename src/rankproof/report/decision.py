@@ -17,19 +17,20 @@ import numpy as np
 import polars as pl
 
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import plural, typed
+from rankproof.foundation.phrasing import as_sentence, plural, typed
 from rankproof.foundation.printable import escape_controls
 from rankproof.presentation.json_values import plain
-from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.markup import Html, element, escape, join
 from rankproof.report.configuration_names import ConfigurationName, name_configurations
 from rankproof.report.glossary import meaning
 from rankproof.report.page_elements import Section, fold, paragraph
 from rankproof.report.result_files import StoredResult
+from rankproof.statistics.distributions import t_quantile
+from rankproof.statistics.family import LEAST_ERROR
 from rankproof.statistics.intervals import CONFIDENCE, MIN_QUERIES
 from rankproof.statistics.resampling import JOINT_RESAMPLES, generator_state
 from rankproof.tradeoffs.recommend import Choice, Recommendation, in_brackets, recommend
-from rankproof.tradeoffs.results import Results, money, read_results
+from rankproof.tradeoffs.results import LEVEL, Results, money, read_results
 from rankproof.tradeoffs.selection import Limits, cheaper_or_faster, faster, pick, shortfall
 
 SEED = 0
@@ -48,7 +49,6 @@ class ShownSweep:
     measure: str  # by which configurations are chosen
     table: pl.DataFrame  # as `recommend` has it, best first
     names: dict[str, ConfigurationName]
-    alike: dict[str, tuple[str, ...]]  # not significantly different in quality, over all pairs
     limits: Limits  # that the page opens with
     choice: Choice  # within the limits, as `recommend` makes it; or the row that was named
     within_limits: int  # configurations
@@ -63,6 +63,12 @@ class ShownSweep:
     def name(self) -> str:
         """The chosen configuration."""
         return self.choice.configuration
+
+    def similar_to(self, name: str) -> set[str]:
+        """Names of the configurations that do not differ significantly in quality from one."""
+        family = self.table["configuration"].to_list()
+        labels = self.results.labels(name, self.measure, family, SEED) or {}
+        return {other for other, label in labels.items() if label == LEVEL}
 
     def money(self, amount: float) -> str:
         """Return an amount in the sweep's currency."""
@@ -92,7 +98,6 @@ def read_sweep(
         measure=measure,
         table=table,
         names=name_configurations(results.frame, result.manifest.get("config")),
-        alike=results.similar_by_name(measure, table["configuration"].to_list(), SEED),
         limits=limits,
         choice=choice,
         within_limits=int(pick(table, limits)[1].sum()),
@@ -112,8 +117,8 @@ def _named_choice(recommendation: Recommendation, name: str) -> Choice:
         limits=Limits(),
         feasible=True,
         row=rows.row(0, named=True),
-        unsettled=results.unsettled(name, measure, others),
-        similar=results.not_significantly_different(name, measure, others, SEED),
+        labels=results.labels(name, measure, others, SEED),
+        unsettled=results.unsettled(name, measure, others, SEED),
     )
 
 
@@ -151,19 +156,14 @@ def data_sentence(sweep: ShownSweep) -> str:
     """Return what was swept: questions, passages, configurations, day and machine."""
     manifest = sweep.result.manifest
     passages = manifest.get("passages")
-    of_passages = f" of {plural(passages, 'passage')}" if isinstance(passages, int) else ""
+    of_passages = f" and {plural(passages, 'passage')}" if isinstance(passages, int) else ""
     machine = manifest.get("machine") or {}
     where = f", on {plural(machine['cores'], 'core')}" if machine.get("cores") else ""
     return (
-        f"{plural(manifest['queries'], 'question was', 'questions were')} asked{of_passages} in "
+        f"{plural(manifest['queries'], 'question')}{of_passages}, "
         f"{plural(manifest['configurations'], 'configuration')}{_day(manifest.get('made'))}"
         f"{where}. Quality is {sweep.measure}."
     )
-
-
-def as_sentence(note: str) -> str:
-    """Return a note with a capital letter and a full stop."""
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _day(timestamp: Any) -> str:
@@ -242,10 +242,7 @@ def _expected_sentence(sweep: ShownSweep) -> str:
     expected = sweep.choice.expected
     if expected is None:
         return ""
-    return (
-        "The best of several looks better on these questions than it is: on new ones, expect "
-        f"about {expected:.3f}{in_brackets(sweep.choice.expected_ci)}."
-    )
+    return f"Expect about {expected:.3f}{in_brackets(sweep.choice.expected_ci)} on new questions."
 
 
 # ------------------------------------------------------------------------------- alternatives
@@ -253,7 +250,7 @@ def _expected_sentence(sweep: ShownSweep) -> str:
 
 def _similar_configurations(sweep: ShownSweep, row: dict[str, Any]) -> Html:
     """Return a list of what is not significantly worse, the cheaper and faster first."""
-    heading = element("h3", "Not significantly different")
+    heading = element("h3", "Not significantly worse")
     similar = set(sweep.choice.similar or ())
     others = [r for r in sweep.table.iter_rows(named=True) if r["configuration"] in similar]
     reason = _reason_for_none(sweep, has_others=bool(others))
@@ -274,11 +271,11 @@ def _reason_for_none(sweep: ShownSweep, *, has_others: bool) -> str:
     if not sweep.choice.feasible:
         return "Nothing is within these limits."
     if sweep.choice.similar is None:
-        return "Whether another is as good is not known: there are no figures of single questions."
+        return "Whether another is as good is unknown: there are no values of single questions."
     if has_others:
         return ""
     if sweep.within_limits > 1:
-        return "Nothing: every other one is worse by more than chance explains."
+        return "None: every other one is significantly worse."
     return "Nothing else is within these limits."
 
 
@@ -367,16 +364,15 @@ def _alternative_item(sweep: ShownSweep, lead: str, row: dict[str, Any]) -> Html
 
 
 def _unjudged_paragraphs(sweep: ShownSweep, row: dict[str, Any]) -> list[Html]:
-    """Return what share is judged, and whom grades of the other passages could put ahead."""
+    """Return what share is judged, and which comparisons the other passages could change."""
     paragraphs = [paragraph(_judged_sentence(row), "holes")]
     unsettled = sweep.choice.unsettled
     if unsettled:
         names = [sweep.names[name].short for name in unsettled if name in sweep.names]
         others = f"; and {len(names) - 3} more" if len(names) > 3 else ""
         words = (
-            f"Grades of unjudged passages {modal_verb(all(unsettled.values()))} put "
-            f"{'; '.join(names[:3])}{others} level with it or ahead: judge them (rankproof holes) "
-            "before it is decided."
+            "Grades of unjudged passages could change the comparison with "
+            f"{'; '.join(names[:3])}{others}: judge them first (rankproof holes)."
         )
         paragraphs.append(paragraph(words, "holes unsettled"))
     return paragraphs
@@ -389,11 +385,11 @@ def _judged_sentence(row: dict[str, Any]) -> str:
     if share is None or math.isnan(share) or share >= 1 or (has_bounds and low == high):
         return ""
     words = (
-        f"Of the passages behind this figure {share:.0%} are judged; the rest counts as not "
-        "relevant."
+        f"Of the passages behind this score {share:.0%} are judged; unjudged passages count as "
+        "not relevant."
     )
     if has_bounds:
-        words += f" Judged otherwise, it lies between {low:.3f} and {high:.3f}."
+        words += f" Depending on their grades it lies between {low:.3f} and {high:.3f}."
     return words
 
 
@@ -487,6 +483,8 @@ def _question_values(sweep: ShownSweep, names: list[str]) -> dict[str, Any]:
         "bags": JOINT_RESAMPLES,
         "confidence": CONFIDENCE,
         "few": MIN_QUERIES,
+        "t": t_quantile((1.0 + CONFIDENCE) / 2.0, values.shape[1] - 1.0),
+        "floor": LEAST_ERROR**2,
     }
 
 

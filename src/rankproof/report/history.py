@@ -40,7 +40,7 @@ def history_sections(
     )
     body: list[Html] = []
     if earlier_measure != sweep.measure or sweep.measure not in before.columns:
-        words.append(f"It chose by {earlier_measure}: figures are not set side by side.")
+        words.append(f"It chose by {earlier_measure}: the scores cannot be compared.")
     else:
         joined = _join(before, now, sweep.measure)
         table = _changes_table(sweep, joined)
@@ -69,7 +69,7 @@ def _choice_sentence(sweep: ShownSweep, old: Results, earlier: StoredResult) -> 
     if best == former.configuration:
         return f"{sentence}it still is."
     best_name = sweep.names[best].full if is_ambiguous else sweep.names[best].short
-    is_similar = former.configuration in sweep.alike.get(best, ())
+    is_similar = former.configuration in sweep.similar_to(best)
     suffix = ", not significantly different from the former in quality" if is_similar else ""
     return f"{sentence}now it is {best_name}{suffix}."
 

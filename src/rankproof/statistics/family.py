@@ -28,10 +28,16 @@ import numpy as np
 
 from rankproof.foundation.arrays import Float, Int
 from rankproof.statistics.groups import Groups, count_units, group_sums, means_of, numbered
-from rankproof.statistics.intervals import CONFIDENCE, MIN_QUERIES, NO_DIFFERENCE, count_differing
+from rankproof.statistics.intervals import (
+    CONFIDENCE,
+    MIN_QUERIES,
+    NO_DIFFERENCE,
+    ROUNDING,
+    count_differing,
+)
 from rankproof.statistics.resampling import JOINT_RESAMPLES, draw_counts
 
-_FLOOR = 0.6  # of the observed standard error: the least that a resampled one counts
+LEAST_ERROR = 0.6  # of the observed standard error: the least that a resampled one counts
 _CELLS = 1 << 20  # of a table of (resample, pair) in memory at a time
 _STEPS = 32  # at which the critical value may step down
 
@@ -46,7 +52,7 @@ class _Differences:
         sums, sizes = group_sums(differences, groups), group_sums(defined.astype(float), groups)
         self.n = sizes.sum(axis=1)  # (p,)
         self.residuals = sums - sizes * (sums.sum(axis=1) / self.n)[:, None]  # (p, G)
-        self.floor = _FLOOR**2 * np.square(self.residuals).sum(axis=1) / self.n**2
+        self.floor = LEAST_ERROR**2 * np.square(self.residuals).sum(axis=1) / self.n**2
         units = (sizes > 0).sum(axis=1)
         self.correction = units / (units - 1.0)
         self.weighted = groups is not None
@@ -173,7 +179,8 @@ def _limit_of_best(values: Float, groups: Groups | None, seed: int) -> float:
     centered = group_sums(values - values.mean(axis=1, keepdims=True), numbers).T
     largest = []
     for times in draw_counts(len(centered), seed, JOINT_RESAMPLES):
-        best = (times @ centered).argmax(axis=1)
+        sums = times @ centered
+        best = (sums >= sums.max(axis=1, keepdims=True) - ROUNDING).argmax(axis=1)  # the first
         block = np.zeros(len(times))
         for row in np.unique(best).tolist():
             others = np.flatnonzero(np.arange(rows) != row)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rankproof.foundation.arrays import Array, Bool, Float, Int
+from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.statistics.distributions import normal_cdf, t_quantile
 from rankproof.statistics.groups import Groups, group_sums, numbered
-from rankproof.statistics.intervals import CONFIDENCE, MIN_QUERIES, NO_DIFFERENCE
+from rankproof.statistics.intervals import CONFIDENCE, NO_DIFFERENCE
 
 RESAMPLES = 10_000  # for an interval
 JOINT_RESAMPLES = 2_000  # for claims about many columns at once
@@ -149,76 +149,3 @@ def joint_lower_bounds(values: Float, seed: int) -> Float:
     t = t_quantile(float(normal_cdf(np.array(q))), n - 1.0)
     bounds: Float = np.maximum(means - t * error * math.sqrt(n / (n - 1.0)), nothing[:, 0])
     return bounds
-
-
-def different_from(chosen: int, values: Float, seed: int, resamples: int = JOINT_RESAMPLES) -> Bool:
-    """(C,) which rows (C, Q) differ significantly from the chosen one, all claims together at 95%.
-
-    max-T: each summed difference over its size, z = |Σ d_q|/√(Σ d_q²), against the largest z that
-    chance makes where all rows are equal: each query's differences as they are, with a random sign
-    that is the same for all rows. The chosen row was chosen by the same queries, so under each set
-    of signs the best and the worst are compared with all others. Values of 0 and 1, whose z can
-    only take some steps, have the same steps there. Where fewer than six queries differ nothing
-    differs significantly. Measured: docs/recommend.md.
-    """
-    if not (_differing_queries(chosen, values) >= MIN_QUERIES).any():
-        return np.zeros(len(values), np.bool_)
-    return _exceeds(chosen, values, _critical_z(values, seed, resamples))
-
-
-def different_pairs(values: Float, seed: int) -> Bool:
-    """(C, C) which rows (C, Q) differ significantly from which, all claims together at 95%."""
-    if values.shape[1] < 2:
-        return np.zeros((len(values), len(values)), np.bool_)
-    limit = _critical_z(values, seed, JOINT_RESAMPLES, all_pairs=True)
-    return np.stack([_exceeds(one, values, limit) for one in range(len(values))])
-
-
-def _critical_z(values: Float, seed: int, resamples: int, all_pairs: bool = False) -> float:
-    """The z that random signs exceed in 5% of resamples, over pairs with the best or the worst row.
-
-    With `all_pairs` over every two rows.
-    """
-    centered = (values - values.mean(axis=0)).T  # only differences count
-    largest = []
-    for signs in _random_signs(len(centered), seed, resamples):
-        sums = signs @ centered
-        best, worst = sums.argmax(axis=1), sums.argmin(axis=1)
-        largest_z = np.zeros(len(sums))
-        rows = range(len(values)) if all_pairs else np.unique([best, worst]).tolist()
-        for row in rows:
-            relevant = slice(None) if all_pairs else (best == row) | (worst == row)
-            others = slice(row if all_pairs else 0, None)  # every pair once
-            difference = np.abs(sums[relevant, others] - sums[relevant, row, None])
-            z = difference / _difference_norms(row, values)[others]
-            largest_z[relevant] = np.maximum(largest_z[relevant], z.max(axis=1))
-        largest.append(largest_z)
-    return float(np.quantile(np.concatenate(largest), CONFIDENCE, method="higher"))
-
-
-def _random_signs(count: int, seed: int, resamples: int) -> Iterator[Float]:
-    """Yield (b, count) 1 or −1 for each query, in blocks of resamples."""
-    generator = np.random.default_rng(seed)
-    step = max(1, CELLS // max(count, 1))
-    for low in range(0, resamples, step):
-        negative = generator.integers(0, 2, (min(step, resamples - low), count))
-        yield 1.0 - 2.0 * negative.astype(np.float64)
-
-
-def _differing_queries(chosen: int, values: Float) -> Int:
-    """(C,) queries on which each row differs from the chosen one."""
-    counts: Int = (np.abs(values[chosen] - values) >= NO_DIFFERENCE).sum(axis=1)
-    return counts
-
-
-def _exceeds(chosen: int, values: Float, limit: float) -> Bool:
-    """(C,) which rows differ from the chosen one by a z above the limit."""
-    z = np.abs((values[chosen] - values).sum(axis=1)) / _difference_norms(chosen, values)
-    exceeds: Bool = z > limit * (1.0 + _ROUNDING)
-    return exceeds & (_differing_queries(chosen, values) >= MIN_QUERIES)
-
-
-def _difference_norms(row: int, values: Float) -> Float:
-    """(C,) √(Σ d²) of the differences from one row; infinite where there are none."""
-    norms: Float = np.sqrt(np.square(values[row] - values).sum(axis=1))
-    return np.where(norms < NO_DIFFERENCE, np.inf, norms)

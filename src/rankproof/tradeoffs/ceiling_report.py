@@ -11,7 +11,8 @@ from rankproof.presentation.display import Displayed
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.tradeoffs.accuracy import Accuracy
-from rankproof.tradeoffs.ceilings import SLIGHT, Ceilings, ceiling_table
+from rankproof.tradeoffs.ceilings import Ceilings
+from rankproof.tradeoffs.headroom import full_ceiling_table, headroom_summary, headroom_table
 from rankproof.tradeoffs.novelty import Novelty
 from rankproof.tradeoffs.results import interval_cell
 from rankproof.tradeoffs.sensitivity import Sensitivity
@@ -62,29 +63,27 @@ class CeilingReport(Displayed):
         return [chart for run in self.ceilings for chart in run.charts()]
 
     def summary(self) -> Summary:
-        """What to work on, for each run and measure, and the rule by which that is advised."""
-        notes = []
-        for run in self.ceilings:
-            lead = f"{run.name}, " if len(self.ceilings) > 1 else ""
-            notes += [lead + ceiling.words() for ceiling in run.measures.values()]
-        notes.append(
-            "(Rule: nothing is advised where the upper end of what is left in all is below "
-            f"{SLIGHT}, or these queries leave nothing; else the larger of the two, unless the "
-            "interval of their difference holds 0.)"
-        )
-        if self.sensitivity is not None:
-            notes.append(self.sensitivity.words())
-        return Summary(notes=notes)
+        """What better ranking and better retrieval could add."""
+        extra = [] if self.sensitivity is None else [self.sensitivity.words()]
+        return headroom_summary(self.ceilings, extra)
 
     def tables(self) -> list[Table]:
-        """The ceilings, then a table for each part that was requested."""
-        tables = [ceiling_table(self.ceilings)]
+        """The scores with what could be added, then a table for each part that was requested."""
+        return [headroom_table(self.ceilings), *self._requested_tables()]
+
+    def full_tables(self) -> list[Table]:
+        """Every value, and the scores under each choice of the constants of RAnWG."""
+        tables = [full_ceiling_table(self.ceilings), *self._requested_tables()]
+        return (
+            tables if self.sensitivity is None else [*tables, _sensitivity_table(self.sensitivity)]
+        )
+
+    def _requested_tables(self) -> list[Table]:
+        tables = []
         if self.accuracy is not None:
             tables.append(_accuracy_table(self.accuracy))
         if self.novelty is not None:
             tables.append(_novelty_table(self.novelty))
-        if self.sensitivity is not None:
-            tables.append(_sensitivity_table(self.sensitivity))
         return tables
 
 

@@ -26,33 +26,34 @@ from rankproof.data.ties import Order, Pool, check_order
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, MeasureError
-from rankproof.foundation.phrasing import plural
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain_fields
-from rankproof.presentation.judged_column import NOTE, any_unjudged
-from rankproof.presentation.tables import Cell, Column, Table
+from rankproof.presentation.result import Summary
+from rankproof.presentation.tables import Table
 from rankproof.statistics.intervals import (
     Interval,
-    difference_intervals,
     mean_intervals,
     percent_intervals,
     possible_range,
 )
+from rankproof.statistics.labels import AHEAD, BEHIND, difference_labels
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tradeoffs.candidates import candidates
-from rankproof.tradeoffs.results import interval_cell
+from rankproof.tradeoffs.headroom import (
+    SLIGHT,
+    ceiling_words,
+    full_ceiling_table,
+    headroom_summary,
+    headroom_table,
+    run_notes,
+)
 from rankproof.unjudged.judged_share import attach_judged, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)
-SLIGHT = 0.05  # headroom below this is not worth a change
-PROC_IS_IDEAL = (
-    "every judged passage is among the candidates: where judgements were made of these lists, PROC "
-    "is the ideal by construction and says nothing of what retrieval misses"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Ceiling:
     percent_ci: Interval
     ordering_ci: Interval
     retrieval_ci: Interval
-    balance_ci: Interval  # of ordering − retrieval; NaN where fewer than six queries differ
+    balance: int  # code of the label of ordering − retrieval (statistics/labels.py)
     left_ci: Interval  # of ordering + retrieval
     judged: float = math.nan  # share of the run's top k that has a judgement
 
@@ -109,33 +110,11 @@ class Ceiling:
         is_perfect = self.queries > 1 and self.actual == self.ideal
         if is_perfect or self.left_ci[1] < SLIGHT:
             return "neither"
-        low, high = self.balance_ci
-        if math.isnan(low) or low <= 0 <= high:
-            return "either"
-        return "ordering" if self.ordering > self.retrieval else "pool"
+        return {AHEAD: "ordering", BEHIND: "pool"}.get(self.balance, "either")
 
     def words(self) -> str:
-        """The ceiling in a sentence, with the knob to turn."""
-        advice = {
-            "neither": f"less than {SLIGHT} is left to gain on these judgements.",
-            "ordering": "turn the ordering: the pool holds what a better reranker would lift.",
-            "pool": "turn the pool: go deeper or retrieve better, for no order can add this.",
-            "either": "the two do not differ beyond chance: either knob is worth turning.",
-        }
-        if not self.left_ci[1] < SLIGHT:
-            queries = plural(self.queries, "query")
-            advice["neither"] = (
-                f"nothing is left to gain on these {queries}; others may leave some."
-            )
-        if math.isnan(self.balance_ci[0]):
-            few = "one query" if self.queries == 1 else plural(self.queries, "query")
-            advice["either"] = f"{few} cannot tell which of the two to turn."
-        share = "" if math.isnan(self.percent) else f" ({self.percent:.1f}%)"
-        return (
-            f"{self.measure}: {self.actual:.3f} of a possible {self.proc:.3f}"
-            f"{share}. Ordering could add {self.ordering:.3f}, "
-            f"the pool lacks {self.retrieval:.3f}; {advice[self.knob]}"
-        )
+        """What better ranking and better retrieval could add, in a sentence."""
+        return ceiling_words(self)
 
     def to_dict(self) -> dict[str, Any]:
         """All values and intervals, as JSON has them."""
@@ -183,9 +162,17 @@ class Ceilings(Displayed):
             )
         return self.measures[key]
 
+    def summary(self) -> Summary:
+        """What better ranking and better retrieval could add."""
+        return headroom_summary([self])
+
     def tables(self) -> list[Table]:
-        """The table of this run alone."""
-        return [ceiling_table([self])]
+        """The score of each measure, and what each improvement could add."""
+        return [headroom_table([self])]
+
+    def full_tables(self) -> list[Table]:
+        """Every value of each measure."""
+        return [full_ceiling_table([self])]
 
     def charts(self) -> list[Chart]:
         """What the run reaches and what its pool allows, a row for each measure."""
@@ -194,82 +181,14 @@ class Ceilings(Displayed):
         return [RangeChart(f"Ceilings of {self.name}", rows, "score", caption=caption)]
 
     def notes(self) -> list[str]:
-        """What to know before reading the figures."""
-        notes = []
-        if self.cut:
-            notes.append(
-                f"{plural(self.cut, 'pool ends', 'pools end')} inside a tie at depth "
-                f"{self.depth}: which documents of the tie are held was decided by the tie-break"
-            )
-        if self.outside:
-            more = f"documents in the top of {self.name} are"
-            notes.append(
-                f"{plural(self.outside, f'document in the top of {self.name} is', more)} not in "
-                "the pool: the run may exceed PROC"
-            )
-        if self.own:
-            notes.append(PROC_IS_IDEAL)
-        if any_unjudged(c.judged for c in self.measures.values()):
-            notes.append(NOTE)
-        if self.missing:
-            lacking = plural(self.missing, "judged query is", "judged queries are")
-            notes.append(
-                f"{lacking} not in the run and {'counts' if self.missing == 1 else 'count'} 0"
-            )
-        return [*notes, *self.guessed]
+        """What changes how the ceilings are read."""
+        return run_notes(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The run, its pool and the ceilings, as JSON has them."""
         return plain_fields(
             self, "name", "pool", "depth", "cut", "outside", "missing", "own", "seed", "measures"
         )
-
-    def __str__(self) -> str:
-        return "\n".join([c.words() for c in self.measures.values()] + self.notes())
-
-
-def ceiling_table(runs: Sequence[Ceilings]) -> Table:
-    """Return a row for each run and measure, with notes on each run."""
-    has_unjudged = any_unjudged(c.judged for run in runs for c in run.measures.values())
-    columns = [
-        Column("run", "text", folds=True),
-        Column("measure", "text"),
-        Column("actual"),
-        *([Column("judged", drop=4)] if has_unjudged else []),
-        *Column.each("min", "max", dim=True, drop=1),
-        Column("PROC"),
-        Column("%PROC", "text"),
-        Column("95%", "text", dim=True, drop=3),
-        Column("ordering", "signed"),
-        Column("95%", "text", dim=True, drop=3),
-        Column("pool lacks"),
-        Column("95%", "text", dim=True, drop=3),
-        Column("queries", drop=2),
-    ]
-    rows: list[list[Cell]] = []
-    for run in runs:
-        for measure, c in run.measures.items():
-            percent = "–" if math.isnan(c.percent) else f"{c.percent:.1f}"
-            judged: list[Cell] = [c.judged] if has_unjudged else []
-            cells: list[Cell] = [run.name, str(measure), c.actual, *judged, c.actual_min]
-            cells += [c.actual_max, c.proc, percent, interval_cell(*c.percent_ci, 1)]
-            cells += [c.ordering, interval_cell(*c.ordering_ci)]
-            rows.append([*cells, c.retrieval, interval_cell(*c.retrieval_ci), c.queries])
-    notes = [
-        "actual is the mean over all orders of ties, min and max the worst and best of them",
-        "%PROC is mean actual over mean PROC; 95% intervals over queries",
-    ]
-    for run in runs:
-        owner = "its own documents" if run.pool == run.name else run.pool
-        pool = f"{run.name}: reorders {owner}" + (f", top {run.depth}" if run.depth else "")
-        notes.append("; ".join([pool, *run.notes()]))
-        for measure, c in run.measures.items():
-            if c.proc_min is not None and c.proc_max is not None and c.proc_min < c.proc_max:
-                notes.append(
-                    f"{measure}: PROC lies between {c.proc_min:.4f} and {c.proc_max:.4f} over "
-                    "tie-breaks at the end of the pool"
-                )
-    return Table(columns, rows, notes=notes)
 
 
 def ceilings(
@@ -496,7 +415,7 @@ def _summarize(
         percent = np.where(proc_means > 0, 100.0 * actual_means / proc_means, np.nan)
     excess = ((proc - actual) - (ideal - proc))[None]
     least, most = possible_range(np.stack([actual, ideal]), measure.upper)
-    balance = difference_intervals(excess, most - least)[0].tolist()
+    balance = difference_labels(excess, most - least, None, 0.0)
     low, high = percent_intervals(percent[:, None], actual[None], proc[None])[:, 0].tolist()
     return Ceiling(
         measure=measure,
@@ -515,6 +434,6 @@ def _summarize(
         percent_ci=(low, high),
         ordering_ci=part(proc - actual),
         retrieval_ci=part(ideal - proc),
-        balance_ci=(balance[0], balance[1]),
+        balance=int(balance[0]),
         left_ci=left,
     )

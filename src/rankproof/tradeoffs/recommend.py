@@ -3,8 +3,8 @@
 The best of a sweep is not simply the top of its table: qualities differ by chance, the best of many
 looks better than it is, and unjudged passages may change the order. So `recommend` applies the
 rules of `selection.py` within each limit and within all together, and qualifies the choice: which
-configurations do not differ significantly (max-T over all within the limits), what to expect on new
-queries, and which rivals unjudged passages could put ahead.
+configurations are not significantly worse, what to expect on new queries, and which verdicts depend
+on unjudged passages.
 
 A quality target is met when the lower end of the 95% interval meets it, where there is one; of
 several configurations, the lower end of their joint intervals.
@@ -16,29 +16,37 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import polars as pl
 
 from rankproof.foundation.arrays import Float
-from rankproof.foundation.errors import InputError, first_few, shorten
-from rankproof.foundation.phrasing import plural
+from rankproof.foundation.errors import InputError, shorten
+from rankproof.foundation.phrasing import as_sentence, plural, typed
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.judged_column import NOTE, any_unjudged
-from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.result import Summary
-from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.tables import Column, Table, span
+from rankproof.presentation.terminal import shorten_middle
 from rankproof.statistics.intervals import Interval
+from rankproof.tradeoffs.configuration_table import (
+    NAME_WIDTH,
+    configuration_table,
+    name_and_sizes,
+)
 from rankproof.tradeoffs.pareto import quality_measure
 from rankproof.tradeoffs.results import (
     AT_PROMPT,
+    JUDGEMENTS,
+    LEVEL,
+    Label,
     Results,
     currency_sign,
     interval_cell,
-    money,
     read_results,
 )
 from rankproof.tradeoffs.selection import (
@@ -73,13 +81,12 @@ class Choice:
     limits: Limits
     feasible: bool
     row: Row  # of the table: the configuration chosen
-    alike: tuple[str, ...] = ()  # cheaper or faster, and not significantly different in quality
-    # Rivals within the limits that unjudged passages could put level or ahead; True: grades do.
-    unsettled: dict[str, bool] = field(default_factory=dict)
-    similar: tuple[str, ...] | None = None  # not significantly different, best first; None: unknown
+    labels: dict[str, Label] | None = None  # of all within the limits; None: unknown
+    alike: tuple[str, ...] = ()  # cheaper or faster, and not significantly worse
+    unsettled: tuple[str, ...] = ()  # whose label depends on unjudged passages
     expected: float | None = None  # quality of the best of several on new queries
     expected_ci: Interval | None = None
-    sentences: tuple[str, ...] = ()  # the answer, then what qualifies it
+    sentences: tuple[str, ...] = ()  # the answer, then what changes how it is read
 
     @property
     def configuration(self) -> str:
@@ -87,8 +94,15 @@ class Choice:
         return str(self.row["configuration"])
 
     @property
+    def similar(self) -> tuple[str, ...] | None:
+        """Names of the others that do not differ significantly in quality; None: unknown."""
+        if self.labels is None:
+            return None
+        return tuple(name for name, label in self.labels.items() if label == LEVEL)
+
+    @property
     def words(self) -> str:
-        """The answer and what qualifies it, in one paragraph."""
+        """The answer and what changes how it is read, in one paragraph."""
         return " ".join(self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,8 +110,8 @@ class Choice:
         return {
             **plain_fields(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
             **plain_fields(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
+            **plain_fields(self, "labels", "unsettled"),
             "not_told_apart": plain(self.similar),
-            "unsettled": list(self.unsettled),
             "words": self.words,
         }
 
@@ -144,22 +158,51 @@ class Recommendation(Displayed):
         return {name: float(row[name]) for name in ("quality", "latency", "cost")}
 
     def summary(self) -> Summary:
-        """The choice within all limits, what qualifies it, then the choice of each limit alone."""
+        """The choice within all limits; the choice of each limit alone is among the details."""
         *single, last = self.choices
         answer, *notes = last.sentences
-        for choice in single:
-            is_same = choice.feasible and choice.configuration == last.configuration
-            notes.append(f"{choice.limits.lead()} alone: the same." if is_same else choice.words)
-        return Summary(answer, [*notes, *self.remarks()])
+        details = [choice.words for choice in single if choice.configuration != last.configuration]
+        return Summary.of(
+            answer,
+            [*notes, *self.notes],
+            next_step=self._next_step(last),
+            details=[*details, *self.remarks(), *_METHOD],
+        )
+
+    def _next_step(self, choice: Choice) -> str:
+        """Return the command that looks closer at the choice; "" if there is no folder."""
+        if self.results is None or self.results.lists is None:
+            return ""
+        folder = self.results.label
+        if choice.unsettled:
+            rows = (
+                typed(f"{folder}::{name}") for name in (choice.configuration, choice.unsettled[0])
+            )
+            judgments = typed(Path(folder) / JUDGEMENTS)
+            return f"rankproof holes {judgments} {' '.join(rows)} --judge-next 50"
+        return f"rankproof report {typed(folder)}"
 
     def tables(self) -> list[Table]:
-        """The configurations that are chosen or not dominated, and what larger pools add."""
+        """The chosen configuration beside the best others, best first."""
+        last = self.choices[-1]
+        return [
+            configuration_table(
+                self.table,
+                last.labels or {},
+                first=[last.configuration],
+                measure=self.measure,
+                latency=self.latency,
+                limits=last.limits,
+            )
+        ]
+
+    def full_tables(self) -> list[Table]:
+        """Every configuration with all its values, and what each larger pool adds."""
         return [self._choice_table(), *([self._marginal_table()] if len(self.marginal) else [])]
 
     def _choice_table(self) -> Table:
-        """Return the configurations that are chosen, or that no other dominates."""
-        chosen = [choice.configuration for choice in self.choices]
-        shown = self.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
+        """Return every configuration with all its values."""
+        labels = self.choices[-1].labels or {}
         has_unjudged = any_unjudged(self.table["judged"].drop_nulls())
         has_memory, has_unpriced = (
             bool(self.table[name].is_not_null().any()) for name in ("memory", "unpriced")
@@ -179,6 +222,8 @@ class Recommendation(Displayed):
             "prompt_k": Column("prompt", drop=1),
             "efficiency": Column("efficiency", dim=True, drop=2, digits=3, **fine),
             "chosen": Column("chosen", "text"),
+            "label": Column("verdict", "text"),
+            "dominated": Column("dominated", "text"),
         }
         records = [
             {
@@ -186,13 +231,12 @@ class Recommendation(Displayed):
                 "interval": interval_cell(row["low"], row["high"]),
                 "unpriced": row["unpriced"] or "–",
                 "chosen": self._rules_that_chose(row["configuration"]),
+                "label": labels.get(row["configuration"], "–"),
+                "dominated": "no" if row["pareto"] else "yes",
             }
-            for row in shown.iter_rows(named=True)
+            for row in self.table.iter_rows(named=True)
         ]
-        hidden = len(self.table) - len(shown)
-        are = plural(hidden, "dominated configuration is", "dominated configurations are")
-        notes = [f"{are} not shown"] if hidden else []
-        notes += [NOTE] if has_unjudged else []
+        notes = [NOTE] if has_unjudged else []
         if self.table["efficiency"].null_count() < len(self.table):
             notes.append(_EFFICIENCY_NOTE)
         return Table.of_records(columns, records, notes)
@@ -234,7 +278,7 @@ class Recommendation(Displayed):
 
     def words(self) -> list[str]:
         """The choices in sentences, then the remarks on all of them."""
-        return [*(choice.words for choice in self.choices), *self.remarks()]
+        return [*(choice.words for choice in self.choices), *self.remarks(), *self.notes]
 
     def remarks(self) -> list[str]:
         """Sentences that apply to all choices."""
@@ -246,7 +290,7 @@ class Recommendation(Displayed):
         if self.unmeasured:
             without = plural(self.unmeasured, "configuration has", "configurations have")
             lines.append(f"{without} no {self.measure}: skipped.")
-        return [*lines, *self.notes]
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof recommend --format json` prints."""
@@ -258,10 +302,12 @@ class Recommendation(Displayed):
             "marginal": plain(self.marginal.to_dicts()),
         }
 
-    def __str__(self) -> str:
-        return "\n".join(self.words())
 
-    __repr__ = __str__
+_METHOD = (
+    "verdict: 95% interval of the paired difference from the chosen configuration, holding for all "
+    "within the limits together (max-T of bootstrap-t; the best is chosen again in each resample).",
+    "expect: the best is chosen on resampled questions and scored on the others.",
+)
 
 
 def quality_chart(best: pl.DataFrame, measure: str, column: str) -> Chart:
@@ -553,7 +599,7 @@ class _Chooser:
         feasible = self.table.filter(pl.Series(is_within))
         names = feasible["configuration"].to_list()  # best first
         name = str(row["configuration"])
-        similar = self.results.not_significantly_different(name, self.measure, names, self.seed)
+        labels = self.results.labels(name, self.measure, names, self.seed)
         expected = None
         if limits.quality is None:
             expected = self.results.expected_best(self.measure, names, self.seed)
@@ -561,13 +607,14 @@ class _Chooser:
             limits=limits,
             feasible=True,
             row=row,
+            labels=labels,
             alike=tuple(
                 str(other["configuration"])
                 for other in feasible.sort("cost", "latency").iter_rows(named=True)
-                if other["configuration"] in (similar or ()) and cheaper_or_faster(other, row)
+                if (labels or {}).get(other["configuration"]) == LEVEL
+                and cheaper_or_faster(other, row)
             ),
-            unsettled=self.results.unsettled(name, self.measure, names),
-            similar=similar,
+            unsettled=self.results.unsettled(name, self.measure, names, self.seed),
             expected=expected,
             expected_ci=expected_interval(row, expected),
         )
@@ -576,69 +623,53 @@ class _Chooser:
 
     def _shortfall_sentences(self, row: Row, limits: Limits) -> tuple[str, ...]:
         """Say that nothing is within the limits, by how much the closest misses, and what helps."""
-        missed = f"{self._describe(row)}: {shortfall(row, limits)}"
         loosen = "Loosen the limits" if " + " in limits.name else "Loosen the limit"
         # Only the interval of the quality misses the target: more queries narrow it.
         is_wide = limits.quality is not None and row["surely"] < limits.quality <= row["quality"]
         judge = ", judge more queries" if is_wide else ""
+        name = shorten_middle(row["configuration"], NAME_WIDTH)
         return (
-            f"Nothing is {limits.words()}. Closest comes {missed}.",
+            f"Nothing is {limits.words()}. Closest comes {name}: {shortfall(row, limits)}.",
             f"{loosen}{judge}, or sweep more: other pools, indexes or rerankers.",
         )
 
     def _sentences(self, choice: Choice, feasible: int) -> Iterator[str]:
-        """Yield the answer, then each caveat that applies; `feasible` configurations fit."""
-        yield f"{choice.limits.lead()}: {self._describe(choice.row)}."
+        """Yield the answer, then what changes how it is read; `feasible` configurations fit."""
+        yield self._answer(choice, feasible)
         if choice.expected is not None:
             yield (
                 f"Expect about {choice.expected:.3f}{in_brackets(choice.expected_ci)} on new "
-                f"queries: the best of {feasible} looks better than it is."
+                "questions."
             )
-        sla, latency = choice.limits.sla_ms, choice.row["latency"]
-        highest = choice.row["p95_high"] if self.latency == "p95" else None
-        if sla is not None and sla - latency < (jitter := own_jitter(choice.row)):
-            yield f"Its latency lies within the jitter ({jitter:.1f} ms) of the limit."
-        if sla is not None and highest is not None and highest > sla:
-            yield f"By its interval its p95 may be {highest:.1f} ms, past the limit."
-        yield from self._similar_sentences(choice, feasible)
+        yield from self._latency_sentences(choice)
+        yield from map(as_sentence, (self.results.manifest or {}).get("caveats", ()))
         if choice.unsettled:
-            verb = modal_verb(all(choice.unsettled.values()))
-            grades = self.results.assumed_grades(self.measure)
-            yield (
-                f"Unjudged passages{grades} {verb} put {first_few(list(choice.unsettled))} level "
-                "with it or ahead: judge them first (rankproof holes)."
-            )
+            comparisons = plural(len(choice.unsettled), "comparison")
+            yield f"Unjudged passages could change {comparisons}: judge them first."
+        if choice.labels is None and feasible > 1:
+            yield "Whether others are as good is unknown: there are no values per query."
 
-    @staticmethod
-    def _similar_sentences(choice: Choice, feasible: int) -> Iterator[str]:
-        """Yield which others are not significantly different, or why none is named."""
-        is_limited = choice.limits.name != "best"
-        within = " within the limits" if is_limited else ""
-        if feasible == 1:
-            yield f"Nothing else {'is within the limits' if is_limited else 'was swept'}."
-        elif choice.similar is None:
-            yield f"Whether others{within} are as good is unknown: there are no values per query."
-        elif not choice.similar:
-            yield f"Every other configuration{within} differs significantly in quality."
-        elif choice.alike:
-            yield f"Not significantly different, and cheaper or faster: {first_few(choice.alike)}."
-        further = [name for name in choice.similar or () if name not in choice.alike]
-        if further:
-            also = "Also not" if choice.alike else "Not"
-            yield f"{also} significantly different in quality: {first_few(further)}."
+    def _answer(self, choice: Choice, feasible: int) -> str:
+        """Say which configuration to use, of how many, and with how many passages."""
+        limits, row = choice.limits, choice.row
+        rule = "best" if limits.quality is None else "fastest"
+        within = "" if limits.name == "best" else f" {limits.words()}"
+        of = f", {rule} of {feasible:,}{within}" if feasible > 1 else within
+        if feasible == 1 and within:
+            of = f", the only one{within}"
+        name, sizes = name_and_sizes(row)
+        return f"Use {shorten_middle(name, NAME_WIDTH)}{of}{': ' if sizes else ''}{sizes}."
 
-    def _describe(self, row: Row) -> str:
-        """Name a row with its quality, latency and cost, and intervals where they are known."""
-        quality = latency = None
-        if row["low"] is not None and row["high"] is not None:
-            quality = (row["low"], row["high"])
-        if self.latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
-            latency = (row["p95_low"], row["p95_high"])
-        return (
-            f"{row['configuration']}, {self.measure} {row['quality']:.3f}{in_brackets(quality)}, "
-            f"{self.latency} {row['latency']:.1f} ms{in_brackets(latency, 1)}, "
-            f"{money(row['cost'], self.results.currency)} per 1,000 queries"
-        )
+    def _latency_sentences(self, choice: Choice) -> Iterator[str]:
+        """Yield why the choice may break the limit on latency."""
+        sla = choice.limits.sla_ms
+        if sla is None:
+            return
+        highest = choice.row["p95_high"] if self.latency == "p95" else None
+        if sla - choice.row["latency"] < (jitter := own_jitter(choice.row)):
+            yield f"Its latency is within the jitter ({jitter:.1f} ms) of the limit."
+        if highest is not None and highest > sla:
+            yield f"Its p95 may be {highest:.1f} ms (end of its 95% interval), above the limit."
 
 
 def expected_interval(row: Row, expected: float | None) -> Interval | None:
@@ -658,10 +689,10 @@ def expected_interval(row: Row, expected: float | None) -> Interval | None:
 
 
 def in_brackets(interval: Interval | None, digits: int = 3) -> str:
-    """Write an interval to follow its value, " (0.1 to 0.2)"; "" where there is none."""
+    """Write an interval to follow its value, " (0.100–0.200)"; "" where there is none."""
     if interval is None:
         return ""
-    return f" ({interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
+    return f" ({span(*interval, digits=digits)})"
 
 
 # ------------------------------------------------------------------------- marginal gains

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -26,16 +26,18 @@ from rankproof.data.tables import Scale
 from rankproof.evaluation import Policy
 from rankproof.foundation.arrays import Float
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.measures import parse
+from rankproof.measures import Measure, parse
 from rankproof.presentation.tables import span
-from rankproof.statistics.intervals import Interval, difference_intervals, possible_range
-from rankproof.statistics.resampling import (
-    best_out_of_bag,
-    different_from,
-    different_pairs,
-    joint_lower_bounds,
+from rankproof.statistics.family import critical_values_of_best
+from rankproof.statistics.intervals import (
+    NO_DIFFERENCE,
+    Interval,
+    difference_intervals,
+    possible_range,
 )
-from rankproof.unjudged.bounds import WorstCases, grades_of
+from rankproof.statistics.labels import AHEAD, BEHIND, difference_labels
+from rankproof.statistics.resampling import best_out_of_bag, joint_lower_bounds
+from rankproof.unjudged.bounds import WorstCases
 
 CONFIGURATIONS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
@@ -50,6 +52,10 @@ _REQUIRED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms
 _PER_QUERY_COLUMNS = ("configuration", "query", "measure", "value")
 _MOST_RIVALS = 20  # rivals whose unjudged passages are examined
 _NETWORK_JITTER = 75.0  # milliseconds by which two calls over a network may differ
+Label = Literal["chosen", "not significantly worse", "worse", "better"]
+CHOSEN: Label = "chosen"
+LEVEL: Label = "not significantly worse"
+_LABELS: dict[int, Label] = {AHEAD: "worse", BEHIND: "better"}  # of chosen − other
 _CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
 
 
@@ -84,6 +90,7 @@ class Results:
     judgements: pl.DataFrame | None = None  # query, doc, grade
     scale: Scale | None = None  # declared scale of the grades
     cache: dict[str, tuple[dict[str, int], Float]] = field(default_factory=dict, repr=False)
+    critical_values: dict[tuple[Any, ...], Float] = field(default_factory=dict, repr=False)
 
     def latency_jitter(self, override: float | None) -> tuple[Float, Float]:
         """Return (N,) milliseconds below which latency differences are noise: own, over a network.
@@ -161,65 +168,89 @@ class Results:
             return {}
         return dict(zip(known, joint_lower_bounds(values, seed).tolist(), strict=True))
 
-    def not_significantly_different(
-        self, chosen: str, measure: str, others: Sequence[str], seed: int
-    ) -> tuple[str, ...] | None:
-        """Return the others that do not differ significantly from the chosen one (max-T).
+    def labels(
+        self, chosen: str, measure: str, names: Sequence[str], seed: int
+    ) -> dict[str, Label] | None:
+        """Return the label of each of these configurations that has values per query.
 
-        None where there are no values per query.
+        The chosen one is compared with all others by the rule of `comparison/verdict.py`. The
+        family is the best of `names`, chosen again in each resample, against every other one.
+        None if the chosen configuration has no values per query.
         """
-        rivals = [other for other in others if other != chosen]
-        known, values = self.shared_values(measure, [chosen, *rivals])
-        if known[:1] != [chosen] or len(known) < 1 + bool(rivals) or not values.shape[1]:
-            return None
-        differs = different_from(0, values, seed)[1:].tolist()
-        return tuple(
-            name for name, is_other in zip(known[1:], differs, strict=True) if not is_other
-        )
-
-    def similar_by_name(
-        self, measure: str, names: Sequence[str], seed: int
-    ) -> dict[str, tuple[str, ...]]:
-        """Return for each of these the others that do not differ significantly from it."""
         known, values = self.shared_values(measure, names)
-        if len(known) < 2 or not values.shape[1]:
-            return {}
-        differs = different_pairs(values, seed)
-        similar = {}
-        for row, name in enumerate(known):
-            similar[name] = tuple(
-                other for at, other in enumerate(known) if not differs[row, at] and other != name
-            )
-        return similar
+        if chosen not in known or not values.shape[1]:
+            return None
+        differences = values[known.index(chosen)] - values
+        critical = self._critical_values(chosen, measure, names, seed)
+        limits = np.array([critical[name] for name in known])
+        codes = self._codes(differences, measure, limits)
+        labels = {name: _LABELS.get(code, LEVEL) for name, code in zip(known, codes, strict=True)}
+        return {**labels, chosen: CHOSEN}
+
+    def _critical_values(
+        self, chosen: str, measure: str, names: Sequence[str], seed: int
+    ) -> dict[str, float]:
+        """Return the critical value of the difference of the chosen one from each of these.
+
+        Those of the best configuration step down; from another one, the largest holds for all.
+        """
+        key = (measure, tuple(names), seed)
+        known, values = self.shared_values(measure, names)
+        if key not in self.critical_values:
+            self.critical_values[key] = critical_values_of_best(values, seed=seed)
+        critical = self.critical_values[key]
+        if chosen != known[int(values.mean(axis=1).argmax())]:
+            critical = np.full(len(known), critical.max())
+        return dict(zip(known, critical.tolist(), strict=True))
+
+    def _codes(self, differences: Float, measure: str, critical: float | Float) -> list[int]:
+        """Return the label codes of rows (P, Q) of differences in a measure."""
+        values = self._value_matrix(measure)[1]
+        least, most = possible_range(values, parse(_at_one(measure)).upper)
+        differences = np.where(np.abs(differences) < NO_DIFFERENCE, 0.0, differences)
+        codes = difference_labels(differences, most - least, None, critical)
+        return [int(code) for code in codes]
 
     # --------------------------------------------------------------------- unjudged passages
 
-    def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> dict[str, bool]:
-        """Return the others that unjudged passages could put level with the chosen one or ahead.
+    def unsettled(
+        self, chosen: str, measure: str, names: Sequence[str], seed: int
+    ) -> tuple[str, ...]:
+        """Return the configurations whose label depends on unjudged passages.
 
-        The value is True if some grades reach that, False if only a bound does. Of many, the
-        twenty that could be lifted highest are examined.
+        It would be another with the lowest, or with the highest, difference on every query that
+        some grades of the passages allow. Of many configurations, the twenty that could be lifted
+        highest are examined.
         """
         if self.lists is None or self.judgements is None:
-            return {}
-        rivals = [name for name in self._by_highest(measure, others) if name != chosen]
+            return ()
+        rivals = [name for name in self._by_highest(measure, names) if name != chosen]
         rivals = rivals[:_MOST_RIVALS]
+        at_prompt = measure
         if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
             prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
             rivals = [name for name in rivals if prompts[name] == prompts[chosen]]
             measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
         lists = self._lists_of([chosen, *rivals])
         if chosen not in lists:
-            return {}
+            return ()
         own_list = lists[chosen]
         # Configurations that differ in their prompt alone have the same list.
         rivals = [name for name in rivals if name in lists and not lists[name].equals(own_list)]
-        aspects = parse(measure).needs_aspects
-        judgments = replace(read_qrels(self.judgements, aspects=aspects), scale=self.scale)
+        judgments = replace(read_qrels(self.judgements), scale=self.scale)
         runs = [read_run(lists[name], name=name) for name in (chosen, *rivals)]
         view, parsed = WorstCases(runs, judgments, Policy()), parse(measure)
-        bounds = {name: view.reversal(0, at, parsed) for at, name in enumerate(rivals, start=1)}
-        return {name: bound.exact for name, bound in bounds.items() if bound is not None}
+        has_values = chosen in self.shared_values(at_prompt, names)[0]
+        critical = self._critical_values(chosen, at_prompt, names, seed) if has_values else {}
+        changing = {
+            name
+            for at, name in enumerate(rivals, start=1)
+            if len(
+                set(self._codes(_with_bounds(view, at, parsed), at_prompt, critical.get(name, 0.0)))
+            )
+            > 1
+        }
+        return tuple(name for name in names if name in changing)
 
     def _lists_of(self, names: Sequence[str]) -> dict[str, pl.DataFrame]:
         assert self.lists is not None
@@ -227,14 +258,6 @@ class Results:
         rows = rows.with_columns(pl.col("configuration").cast(pl.String))
         by_name = rows.partition_by("configuration", as_dict=True, include_key=False)
         return {str(name): frame for (name,), frame in by_name.items()}
-
-    def assumed_grades(self, measure: str) -> str:
-        """Return the grades assumed possible for unjudged passages, in brackets; "" if declared."""
-        parsed = parse(_at_one(measure))
-        if self.judgements is None or self.scale is not None or parsed.definition.grades:
-            return ""
-        judgments = read_qrels(self.judgements, aspects=parsed.needs_aspects)
-        return f" (grades {grades_of(judgments)})"
 
     def _by_highest(self, measure: str, names: Sequence[str]) -> list[str]:
         """Sort by the quality that a configuration's own unjudged passages could lift it to.
@@ -300,6 +323,16 @@ def find_row(frame: pl.DataFrame, name: str, place: str) -> dict[str, Any]:
 def _at_one(measure: str) -> str:
     """Replace `@prompt`, which stands for one number of passages or another, by a cutoff."""
     return measure.replace(AT_PROMPT, "@1")
+
+
+def _with_bounds(view: WorstCases, other: int, measure: Measure) -> Float:
+    """Return (3, Q) the differences of run 0 from another: as judged, the lowest, the highest."""
+    difference = view.pair_differences(0, other, measure)
+    bounds = view.pair_bounds_by_query(0, other, measure)
+    is_open = (view.unjudged([0, other], measure).count > 0) & ~np.isnan(difference)
+    low = np.where(is_open, np.fmin(bounds.low, difference), difference)
+    high = np.where(is_open, np.fmax(bounds.high, difference), difference)
+    return np.stack([difference, low, high])
 
 
 def configuration_matrix(rows: pl.DataFrame, column: str, names: Sequence[str]) -> Float:

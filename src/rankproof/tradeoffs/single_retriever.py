@@ -9,9 +9,10 @@ from rankproof.data.beir import read_passages
 from rankproof.data.tables import Run
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError
+from rankproof.retrieval.ranked_lists import keep_first
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tradeoffs.chunked import cut_documents
-from rankproof.tradeoffs.plan import Configuration, SweepSettings, configurations
+from rankproof.tradeoffs.plan import DYNAMIC, Configuration, SweepSettings, configurations
 from rankproof.tradeoffs.stack import Stack
 
 
@@ -42,15 +43,22 @@ def search(
     passages, _ = cut_documents(settings.chunkings[chosen.chunking], whole)
     with Workshop(passages) as shop:
         stack = Stack(shop, settings, Texts(list(questions), list(questions.values())), [chosen])
-        run = stack.pool(chosen, k)
-        return replace(run, name=chosen.retriever or chosen.mode), dict(passages.by_id)
+        if name == chosen.name:
+            stack.rerank()
+            run = keep_first(stack.ranked(chosen).final, k)
+        else:
+            run = stack.pool(chosen, k)
+            name = chosen.retriever or chosen.mode
+        return replace(run, name=name), dict(passages.by_id)
 
 
 def _first_configuration(settings: SweepSettings, name: str | None) -> Configuration:
-    """Return the first configuration of a retriever or mode."""
+    """Return the configuration of this name, or the first one of a retriever or mode."""
     grid: dict[str, Configuration] = {}
     for c in configurations(settings):
         grid.setdefault(c.retriever or c.mode, c)
+        if name == c.name and c.pool != DYNAMIC:  # how deep to go is learned from judgments
+            return c
     if name is None:
         name = next(iter([*settings.retrievers, *(["sparse"] if "sparse" in grid else [])]), None)
         name = name or next(iter(grid))

@@ -27,20 +27,20 @@ from rankproof.data.scales import scale_text
 from rankproof.data.tables import SET_SCALE, Qrels
 from rankproof.data.trec import write_trec
 from rankproof.evaluation.streaming.merging import select_queries
-from rankproof.foundation.errors import InputError, first_few, first_line, shorten
+from rankproof.foundation.errors import InputError, first_line, shorten
 from rankproof.foundation.files import WriteError, claim_folder, write_atomically
 from rankproof.foundation.locks import Lock
 from rankproof.foundation.manifest import digest, manifest
-from rankproof.foundation.phrasing import out_of, plural, typed
+from rankproof.foundation.phrasing import as_sentence, out_of, plural, typed
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
 from rankproof.presentation.charts import Chart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain
 from rankproof.presentation.judged_column import NOTE, any_unjudged
-from rankproof.presentation.lead_wording import modal_verb
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
+from rankproof.presentation.terminal import shorten_middle
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import environment_digest, is_reproducible, value_identity
 from rankproof.retrieval.workshop import Texts, Workshop
@@ -53,13 +53,13 @@ from rankproof.tradeoffs.answers import (
     prompt_documents,
     summarize_answers,
 )
-from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.chunked import cut_with_judgments
+from rankproof.tradeoffs.configuration_table import NAME_WIDTH, configuration_table
 from rankproof.tradeoffs.latency import Latency
 from rankproof.tradeoffs.load import describe_load
 from rankproof.tradeoffs.outcomes import Costs, build_tables
 from rankproof.tradeoffs.plan import NONE, SETS, Configuration, SweepSettings, configurations
-from rankproof.tradeoffs.recommend import Recommendation, quality_chart, recommend
+from rankproof.tradeoffs.recommend import Choice, Recommendation, quality_chart, recommend
 from rankproof.tradeoffs.results import (
     AT_PROMPT,
     CONFIGURATIONS,
@@ -91,6 +91,16 @@ OWN_FILES = (
     *("work", "sweep.lock", "sweep.owner"),
 )
 
+_SHOWN = 10  # configurations in the table
+_PROC_IS_IDEAL = (
+    "every judged passage is a candidate, so better retrieval cannot show in PROC: judge passages "
+    "of other retrievers first"
+)
+_METHOD = (
+    "verdict: 95% interval of the paired difference from the best, holding for all configurations "
+    "together (max-T of bootstrap-t; the best is chosen again in each resample).",
+    "MB: memory of all indexes. p95 ms: of single queries on the machine of the sweep.",
+)
 _PASSAGE_BEGINNING = 400  # characters of a passage that are kept for display
 
 
@@ -124,27 +134,6 @@ class Swept(Displayed):
         """Choose a configuration: `rankproof.tradeoffs.recommend` of this sweep."""
         return recommend(self.results, **limits)
 
-    def unsettled(self) -> dict[str, bool]:
-        """Configurations that unjudged passages could put level with the best or ahead.
-
-        True if some grades reach that, False if only a bound does.
-        """
-        best = self.configurations.filter("best")["configuration"][0]
-        names = self.configurations["configuration"].to_list()
-        return self.results.unsettled(best, self.manifest["best_by"], names)
-
-    def __str__(self) -> str:
-        """A line per configuration: quality with its range over ties, tied queries, times."""
-        measure, queries = self.manifest["best_by"], self.manifest["queries"]
-        lines = [
-            f"{row['configuration']}: {measure} {row[measure]:.4f} "
-            f"({row[f'{measure} min']:.4f} to {row[f'{measure} max']:.4f} by the order of ties), "
-            f"{row['tied']} of {plural(queries, 'query')} tied, "
-            f"p50 {row['latency_p50_ms']:.1f} ms, p95 {row['latency_p95_ms']:.1f} ms"
-            for row in self.configurations.iter_rows(named=True)
-        ]
-        return "\n".join([*lines, *self.manifest["notes"]])
-
     def __repr__(self) -> str:
         return f"<sweep of {plural(len(self.configurations), 'configuration')} in {self.folder}>"
 
@@ -172,32 +161,49 @@ class Swept(Displayed):
     def summary(self) -> Summary:
         """The best configuration, what could change that, and what dynamic pools saved."""
         manifest = self.manifest
-        measure = manifest["best_by"]
-        best = self.configurations.filter("best").row(0, named=True)
-        equal = self.configurations[measure].to_list().count(best[measure]) - 1
-        level = f", level with {plural(equal, 'other')}" if equal else ""
-        answer = (
-            f"{plural(manifest['configurations'], 'configuration')} on "
-            f"{plural(manifest['queries'], 'query')}; best by {measure}: "
-            f"{best['configuration']}{level}."
-        )
-        notes = [*self._unsettled_note(), *self._dynamic_notes()]
+        choice = self._choice()
+        notes = [*map(as_sentence, manifest.get("caveats", ())), *self._dynamic_notes()]
         for part in ("answers", "load"):
             notes += manifest.get(part, {}).get("words", [])
+        if choice is not None and choice.unsettled:
+            comparisons = plural(len(choice.unsettled), "comparison")
+            notes.append(
+                f"Unjudged passages could change {comparisons} (`holes: judge` grades them)."
+            )
         prices = manifest["prices"]
-        notes += [f"prices of {prices['date']} ({prices['source']})", f"results: {self.folder}"]
-        return Summary(answer, notes, f"rankproof recommend {typed(self.folder)}")
-
-    def _unsettled_note(self) -> list[str]:
-        """Say which configurations unjudged passages could put level with the best or ahead."""
-        unsettled = self.unsettled()
-        if not unsettled:
-            return []
-        return [
-            f"Unjudged passages {modal_verb(all(unsettled.values()))} put "
-            f"{first_few(list(unsettled), 1)} level with it or ahead (`holes: judge` has them "
-            "judged)."
+        details = [
+            *map(as_sentence, manifest["notes"]),
+            f"Prices of {prices['date']} ({prices['source']}).",
+            *_METHOD,
         ]
+        next_step = f"rankproof recommend {typed(self.folder)}" if choice else ""
+        return Summary.of(self._answer(choice), notes, next_step=next_step, details=details)
+
+    def _answer(self, choice: Choice | None) -> str:
+        """Say which configuration is best, and whether others are as good."""
+        measure = self.manifest["best_by"]
+        over = plural(self.manifest["queries"], "query")
+        if choice is None:
+            return f"{measure} is defined on none of {over}: there is nothing to choose by."
+        count = len(self.configurations)
+        name = shorten_middle(choice.configuration, NAME_WIDTH)
+        if count == 1:
+            return f"{measure} of {name} is {choice.row['quality']:.3f} over {over}."
+        answer = f"{name} is best of {count} by {measure} over {over}: {choice.row['quality']:.3f}"
+        if choice.similar is None:
+            return f"{answer}."
+        if len(choice.similar) == count - 1:
+            return f"{answer}, not significantly ahead of any."
+        if not choice.similar:
+            return f"{answer}, significantly ahead of all others."
+        return f"{answer}, not significantly ahead of {len(choice.similar)}."
+
+    def _choice(self) -> Choice | None:
+        """Return the best configuration; None if the measure is defined on no query."""
+        quality = self.configurations[self.manifest["best_by"]]
+        if not (quality.is_not_null() & quality.is_not_nan()).any():
+            return None
+        return self.recommend().choices[-1]
 
     def _dynamic_notes(self) -> list[str]:
         """Say how many queries went deep, what tokens that saved, and what quality it cost."""
@@ -217,7 +223,24 @@ class Swept(Displayed):
         return notes
 
     def tables(self) -> list[Table]:
-        """The configurations, best first; with a load, what each engine takes at each rate."""
+        """The best configurations; with a load, what each engine takes at each rate."""
+        if self._choice() is None:
+            return self.full_tables()
+        recommendation = self.recommend()
+        choice = recommendation.choices[-1]
+        best = configuration_table(
+            recommendation.table,
+            choice.labels or {},
+            first=recommendation.table["configuration"].to_list(),
+            measure=recommendation.measure,
+            latency=recommendation.latency,
+            limits=choice.limits,
+            shown=_SHOWN,
+        )
+        return [best, *([] if self.load is None else [_load_table(self.load)])]
+
+    def full_tables(self) -> list[Table]:
+        """Every configuration with its main values; with a load, what each engine takes."""
         return [self._quality_table(), *([] if self.load is None else [_load_table(self.load)])]
 
     def _quality_table(self) -> Table:
@@ -736,7 +759,7 @@ def _unpriced_note(frame: pl.DataFrame) -> list[str]:
 def _ideal_note(frame: pl.DataFrame) -> list[str]:
     """Warn where PROC is the ideal, because the judgments are of these candidates."""
     count = int(frame["holds_all_judged"].sum())
-    return [f"{count} of {plural(len(frame), 'configuration')}: {PROC_IS_IDEAL}"] if count else []
+    return [f"{count} of {plural(len(frame), 'configuration')}: {_PROC_IS_IDEAL}"] if count else []
 
 
 def _scale_note(frame: pl.DataFrame, measure: str, qrels: Qrels) -> list[str]:

@@ -567,13 +567,6 @@ class WorstCases:
         differences = self.pair_differences(a, b, measure)
         return self._bound_of([a, b], measure, by_query, differences, shared)
 
-    def reversal(self, a: int, b: int, measure: Measure) -> Bound | None:
-        """The bound if grades could reverse which run is ahead, beyond what ties alone could do."""
-        bound = self.pair_bound(a, b, measure)
-        ends = (bound.lowest, bound.highest)
-        is_possible = may_change_sign(bound.expected, self.pair_ties(a, b, measure), ends)
-        return bound if is_possible else None
-
     def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
         """Lowest and highest mean difference over orders of ties alone, as it is reported now."""
         reported_a, reported_b = (self.matched[run].reported(measure) for run in (a, b))

@@ -162,14 +162,14 @@
       return { row: close.sort(by((r) => -r.quality, (r) => r.ms, (r) => r.usd))[0], within };
     };
 
-    // What chance explains: the draws, the signs, the critical value and the figure out of the bag
-    // that `recommend` has (statistics/resampling.py), of the configurations within the limits.
+    // What chance explains: the draws, the critical value (statistics/family.py), the intervals
+    // (statistics/intervals.py) and the expected value that `recommend` has, within the limits.
     const chance = data.values && (() => {
       const codes = new Uint16Array(Uint8Array.from(atob(data.values), (c) => c.charCodeAt(0)).buffer);
       const [count, n] = [rows.length, codes.length / rows.length];
-      const [sums, turns] = [new Float64Array(data.bags * count), new Float64Array(data.bags * count)];
+      const sums = new Float64Array(data.bags * count);
       const total = rows.map((_, c) => codes.subarray(c * n, c * n + n).reduce((a, b) => a + b, 0));
-      const sizes = new Map();
+      const largestByBest = new Map(); // t² of a resample and its best row, against every row
       let drawn = null;
       const whole = (below) => { // as many whole numbers as there are questions in all bags
         let [state, half] = [BigInt(data.state), null];
@@ -190,54 +190,102 @@
       };
       const draw = () => {
         drawn = whole(n);
-        const signs = whole(2);
-        const turned = new Float64Array(codes.length);
-        for (let c = 0; c < count; c++) for (let q = 0; q < n; q++) turned[q * count + c] = codes[c * n + q];
         for (let b = 0; b < data.bags; b++) {
           for (let q = 0; q < n; q++) {
-            const [from, sign] = [drawn[b * n + q] * count, 1 - 2 * signs[b * n + q]];
-            for (let c = 0; c < count; c++) {
-              sums[b * count + c] += turned[from + c];
-              turns[b * count + c] += sign * turned[q * count + c];
-            }
+            const from = drawn[b * n + q];
+            for (let c = 0; c < count; c++) sums[b * count + c] += codes[c * n + from];
           }
         }
       };
-      const sizesOf = (one) => { // of the differences from each of the others
-        if (!sizes.has(one)) {
-          sizes.set(one, rows.map((_, c) => {
-            let squares = 0;
-            for (let q = 0; q < n; q++) squares += (codes[one * n + q] - codes[c * n + q]) ** 2;
-            return Math.sqrt(squares) || Infinity;
-          }));
+      const difference = (a, c) => Float64Array.from({ length: n }, (_, q) => codes[a * n + q] - codes[c * n + q]);
+      const differing = (d) => d.reduce((k, x) => k + (x !== 0), 0);
+      const claimable = (d) => differing(d) >= data.few && Math.max(...d) > Math.min(...d);
+      const addSquares = (best, bags) => { // t² of the best row against every other in these bags
+        for (const b of bags) largestByBest.set(b * count + best, new Float64Array(count));
+        for (let c = 0; c < count; c++) {
+          const d = difference(best, c);
+          if (!claimable(d)) continue;
+          const mean = (total[best] - total[c]) / n;
+          const squares = d.map((x) => (x - mean) ** 2);
+          const floor = data.floor * squares.reduce((a, x) => a + x, 0);
+          for (const b of bags) {
+            const sum = sums[b * count + best] - total[best] - sums[b * count + c] + total[c];
+            let own = 0;
+            for (let at = b * n; at < b * n + n; at++) own += squares[drawn[at]];
+            largestByBest.get(b * count + best)[c] = sum * sum * (n - 1) / n / Math.max(own - sum * sum / n, floor);
+          }
         }
-        return sizes.get(one);
       };
-      const critical = (some) => {
-        const largest = new Float64Array(data.bags);
+      const criticalOf = (some) => {
+        let pairs = 0;
+        for (let i = 0; i < some.length && pairs < 2; i++) {
+          for (let j = i + 1; j < some.length && pairs < 2; j++) pairs += claimable(difference(some[i], some[j]));
+        }
+        if (pairs < 2) return 0;
+        const [best, missing] = [new Int32Array(data.bags), new Map()];
         for (let b = 0; b < data.bags; b++) {
-          const at = (c) => turns[b * count + c];
-          let [high, low] = [some[0], some[0]];
-          for (const c of some) {
-            if (at(c) > at(high)) high = c;
-            if (at(c) < at(low)) low = c;
-          }
-          for (const end of [high, low]) {
-            const size = sizesOf(end);
-            for (const c of some) largest[b] = Math.max(largest[b], Math.abs(at(end) - at(c)) / size[c]);
-          }
+          const ahead = (c) => sums[b * count + c] - total[c];
+          best[b] = some.reduce((high, c) => (ahead(c) > ahead(high) ? c : high), some[0]);
+          if (largestByBest.has(b * count + best[b])) continue;
+          missing.set(best[b], [...(missing.get(best[b]) || []), b]);
         }
+        for (const [row, bags] of missing) addSquares(row, bags);
+        const largest = Float64Array.from(best, (row, b) => {
+          const squares = largestByBest.get(b * count + row);
+          return Math.sqrt(some.reduce((most, c) => Math.max(most, squares[c]), 0));
+        });
         return largest.sort()[Math.ceil(data.confidence * (data.bags - 1))];
+      };
+      const critical = (some) => { // of each: what is significantly worse than the best no longer counts
+        const best = some.reduce((high, c) => (total[c] > total[high] ? c : high), some[0]);
+        const t = (c) => {
+          const d = difference(best, c), mean = (total[best] - total[c]) / n;
+          const error = Math.sqrt(d.reduce((a, x) => a + (x - mean) ** 2, 0) / (n - 1) / n);
+          return error > 0 ? Math.abs(mean) / error : 0;
+        };
+        const limits = new Map();
+        for (let remaining = some; remaining.length > 1;) {
+          const limit = criticalOf(remaining);
+          for (const c of remaining) limits.set(c, limit);
+          const left = remaining.filter((c) => c === best || t(c) <= limit);
+          if (!limit || left.length === remaining.length) break;
+          remaining = left;
+        }
+        return { best, limits };
+      };
+      const tail = (t) => { // of Student's t, both sides (Abramowitz and Stegun 26.7.3, 26.7.4)
+        const df = n - 1, angle = Math.atan(t / Math.sqrt(df)), [sine, cosine] = [Math.sin(angle), Math.cos(angle)];
+        let [term, series] = df % 2 ? [cosine, df > 1 ? cosine : 0] : [1, 1];
+        for (let k = df % 2 ? 3 : 2; k <= df - 2; k += 2) {
+          term *= (k - 1) / k * cosine ** 2;
+          series += term;
+        }
+        return 1 - (df % 2 ? 2 / Math.PI * (angle + sine * series) : sine * series);
+      };
+      const excludesZero = (d, limit) => { // the interval of a mean difference
+        const values = d.map((x) => x / data.parts), mean = values.reduce((a, x) => a + x, 0) / n;
+        const deviation = Math.sqrt(values.reduce((a, x) => a + (x - mean) ** 2, 0) / (n - 1));
+        const half = Math.max(limit, data.t) * deviation / Math.sqrt(n);
+        let [low, high] = [mean - half, mean + half];
+        const middle = [...values].sort((a, b) => a - b)[Math.floor(n / 2)];
+        const unlike = values.reduce((k, x) => k + (Math.abs(x - middle) > 1e-9), 0);
+        if (unlike < data.few && 3 * unlike <= n) { // hardly a value differs from the others
+          const alpha = Math.min(1 - data.confidence, limit > 0 ? tail(limit) : 1);
+          const unseen = 1 - (alpha / 2) ** (1 / n);
+          const ends = [mean - unseen * (mean + 1), mean + unseen * (1 - mean)];
+          [low, high] = unlike ? [Math.min(low, ends[0]), Math.max(high, ends[1])] : ends;
+        }
+        return low > 0 || high < 0;
       };
       const level = (row, within) => { // those of the others that are not significantly different from a row
         if (!drawn) draw();
-        const some = [row.at, ...within.map((r) => r.at).filter((at) => at !== row.at)];
-        const differing = (c) => { let k = 0; for (let q = 0; q < n; q++) k += codes[row.at * n + q] !== codes[c * n + q]; return k; };
-        const counted = new Map(some.map((c) => [c, differing(c)]));
-        const limit = some.some((c) => counted.get(c) >= data.few) ? critical(some) : Infinity;
-        const size = sizesOf(row.at);
-        const z = (c) => Math.abs(total[row.at] - total[c]) / size[c];
-        return some.slice(1).filter((c) => counted.get(c) < data.few || !(z(c) > limit * (1 + 1e-9)));
+        const { best, limits } = critical(within.map((r) => r.at));
+        const most = Math.max(0, ...limits.values());
+        return within.map((r) => r.at).filter((c) => {
+          if (c === row.at) return false;
+          const d = difference(row.at, c);
+          return differing(d) < data.few || !excludesZero(d, row.at === best ? limits.get(c) : most);
+        });
       };
       const expected = (within) => { // of the best of these, on questions that did not choose it
         if (within.length < 2) return null;
@@ -266,6 +314,7 @@
     const flag = { ms: "--sla-ms", usd: "--budget", mb: "--memory-mb", quality: "--quality" };
     const inputs = all(".limit input", section);
     const limits = { ...data.limits };
+    const ends = (low, high) => (low === high ? low : low.startsWith("-") ? `${low} to ${high}` : `${low}–${high}`);
     const told = (v) => String(Number(v.toPrecision(6)));
     const exact = { ms: (v) => `${told(v)} ms`, usd: (v) => data.currency + told(v), mb: (v) => `${told(v)} MB`, quality: told };
     const lead = (limits) => { // as Limits.words has it
@@ -325,7 +374,7 @@
 
     const tellAlike = (row, within, level) => {
       const place = section.querySelector(".alike");
-      const head = make("h3", "Not significantly different");
+      const head = make("h3", "Not significantly worse");
       if (rows.length === 1) {
         place.replaceChildren(head, make("p", "Nothing else was swept."));
         return;
@@ -336,14 +385,14 @@
       }
       if (level === null) {
         const unknown = data.level === null
-          ? "Whether another is as good is not known: there are no figures of single questions."
-          : "There are too many figures of single questions for a page: the command above says what is not significantly different within these limits.";
+          ? "Whether another is as good is unknown: there are no values of single questions."
+          : "There are too many values of single questions for a page: the command above says what is not significantly worse within these limits.";
         place.replaceChildren(head, make("p", unknown));
         return;
       }
       const others = level.map((at) => rows[at]);
       if (!others.length) {
-        const none = within.length > 1 ? "Nothing: every other one is worse by more than chance explains." : "Nothing else is within these limits.";
+        const none = within.length > 1 ? "None: every other one is significantly worse." : "Nothing else is within these limits.";
         place.replaceChildren(head, make("p", none));
         return;
       }
@@ -417,9 +466,9 @@
 
     const judged = (row) => {
       if (row.judged === null || row.judged >= 1 || (row.lowest !== null && row.lowest === row.highest)) return "";
-      const said = `Of the passages behind this figure ${(100 * row.judged).toFixed(0)}% are judged; the rest counts as not relevant.`;
+      const said = `Of the passages behind this score ${(100 * row.judged).toFixed(0)}% are judged; unjudged passages count as not relevant.`;
       if (row.lowest === null || row.highest === null) return said;
-      return `${said} Judged otherwise, it lies between ${row.lowest.toFixed(3)} and ${row.highest.toFixed(3)}.`;
+      return `${said} Depending on their grades it lies between ${row.lowest.toFixed(3)} and ${row.highest.toFixed(3)}.`;
     };
     const map = document.getElementById(section.id.replace("choice", "sweep"));
     const points = map ? all("[data-at]", map) : [];
@@ -442,8 +491,8 @@
       const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
       const share = row.low >= 0 && row.high <= 1; // which stays between 0 and 1
       const low = Math.min(row.low + Math.min(expected - row.quality, 0), row.surely), high = row.high + Math.max(expected - row.quality, 0);
-      const fair = row.low === null || row.high === null ? "" : ` (${(share ? Math.max(low, 0) : low).toFixed(3)} to ${(share ? Math.min(high, 1) : high).toFixed(3)})`;
-      section.querySelector(".expected").textContent = expected === null ? "" : "The best of several looks better on these questions than it is: on new ones, expect about " + `${expected.toFixed(3)}${fair}.`;
+      const fair = row.low === null || row.high === null ? "" : ` (${ends((share ? Math.max(low, 0) : low).toFixed(3), (share ? Math.min(high, 1) : high).toFixed(3))})`;
+      section.querySelector(".expected").textContent = expected === null ? "" : `Expect about ${expected.toFixed(3)}${fair} on new questions.`;
       section.querySelector(".holes").textContent = judged(row);
       for (const part of all(".unsettled", section)) part.hidden = row.at !== data.first;
       tellAlike(row, within, level);
