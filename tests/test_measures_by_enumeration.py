@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -117,9 +117,20 @@ Figures = dict[str, dict[str, dict[str, Any]]]  # measure → query → figure �
 
 def figures(case: Case, specs: Sequence[str], **policy: Any) -> Figures:
     found: Figures = {spec: {} for spec in specs}
-    for row in rp.evaluate(case.qrels, case.run, specs, **policy).per_query.iter_rows(named=True):
+    for row in query_values(rp.evaluate(case.qrels, case.run, specs, **policy)):
         found[row["measure"]][row["query"]] = {name: row[name] for name in FIGURES}
     return found
+
+
+def query_values(result: rp.Evaluation) -> Iterator[dict[str, Any]]:
+    """The values of every query and measure, also those that the mean does not count."""
+    for measure, outcomes in result.outcomes.items():
+        std = None if outcomes.variance is None else np.sqrt(outcomes.variance)
+        for at, query in enumerate(result.queries):
+            row: dict[str, Any] = {"measure": str(measure), "query": query}
+            for name in ("expected", "oblivious", "min", "max"):
+                row[name] = float(getattr(outcomes, name)[at])
+            yield row | {"std": None if std is None else float(std[at])}
 
 
 def same(a: float | None, b: float | None) -> bool:
@@ -214,13 +225,11 @@ def check_by_enumeration(name: str, specs: Sequence[str], case: Case, as_dict: b
     run, qrels = (nested(case.run), nested(case.qrels)) if as_dict else (case.run, case.qrels)
     orderings = {query: list(case.orderings(query)) for query in case.queries}
     for order in ORDERS:
-        frame = rp.evaluate(qrels, run, measures, order=order).per_query
-        assert frame["query"].to_list() == case.queries * len(measures)
-        rows = frame.iter_rows(named=True)
+        rows = query_values(rp.evaluate(qrels, run, measures, order=order))
         for measure in measures:
             for query in case.queries:
                 row = next(rows)
-                assert row["measure"] == str(measure)
+                assert (row["measure"], row["query"]) == (str(measure), query)
                 pool, ranked = case.pool(query), case.ranked(query, order)
                 oblivious = by_definition(measure, ranked, pool, case.max_grade)
                 values = np.array(
@@ -369,15 +378,22 @@ NOT_ZERO = ("NumRel", "NumRel(rel=2)", "RBPResidual", "RBPResidual(p=0.5)@2", "G
 
 
 def test_a_missing_query_keeps_what_no_list_decides() -> None:
-    rows = rp.evaluate(MISSING.qrels, MISSING.run, NOT_ZERO, missing="zero").per_query
-    assert rows.filter(query="b")["expected"].to_list() == [2.0, 1.0, 1.0, 1.0, 1e-5, 1e-5]
+    rows = query_values(rp.evaluate(MISSING.qrels, MISSING.run, NOT_ZERO, missing="zero"))
+    assert [row["expected"] for row in rows if row["query"] == "b"] == [
+        2.0,
+        1.0,
+        1.0,
+        1.0,
+        1e-5,
+        1e-5,
+    ]
 
 
 @pytest.mark.parametrize("spec", [spec for spec in GRADED if spec not in NOT_ZERO])
 def test_a_missing_query_scores_zero(spec: str) -> None:
     result = rp.evaluate(MISSING.qrels, MISSING.run, spec, missing="zero")
     assert (result.missing, result.unjudged) == (1, 1)
-    rows = result.per_query.rows_by_key("query", named=True, unique=True)
+    rows = {row["query"]: row for row in query_values(result)}
     assert list(rows) == ["a", "b", "c"]
     assert [rows["b"][name] for name in ("expected", "min", "max", "oblivious")] == [0.0] * 4
     assert rows["b"]["std"] in (0.0, None)
@@ -428,7 +444,7 @@ def test_measures_of_one_table_are_means_over_one_set_of_queries() -> None:
     result = rp.evaluate(qrels, run, ["AP", "RR", "nDCG@10", "P@1", "Success@1", "Judged@1"])
     assert {result[m].queries for m in result} == {2}
     assert result["AP"].expected == result["RR"].expected == 0.75
-    assert result.per_query.filter(measure="RR")["expected"].to_list() == [0.5, 1.0, 0.0]
+    assert result.per_query.filter(measure="RR")["expected"].to_list() == [0.5, 1.0, None]
     like = rp.evaluate(qrels, run, ["AP", "RR"], like="trec_eval")
     assert {like[m].queries for m in like} == {3}, "as trec_eval does"
 
