@@ -45,7 +45,7 @@ SETS = [
     "RAnWG@2", "RAnWG@3", "RAnWG(alpha=0.5,cap4=0.3)@3", "NRecall4@1", "NRecall4@3", "NRecall5@2",
     "P4@2", "Harm@2", "Harm@3", "Hit@2", "Hit@3", "UDCG@2", "UDCG(penalty=1.0)@3",
 ]  # fmt: skip
-EXACT_PAIRS = {"P", "Hits", "RBP", "R", "SetR", "nDCG"}
+EXACT_PAIRS = {"AP", "RR", "Success", "P", "Hits", "RBP", "R", "SetR", "nDCG"}
 
 Scores = Mapping[str, float]
 Grades = Mapping[str, int]
@@ -232,6 +232,24 @@ def test_without_ties_the_bounds_of_a_difference_are_the_extremes_over_all_grade
     case: Case,
 ) -> None:
     check_pair(case, GRADED, range(3), ties=False)
+
+
+def test_average_precision_of_two_runs_is_exact_up_to_twelve_unjudged_documents() -> None:
+    generator = np.random.default_rng(48)
+    docs = [f"d{i}" for i in range(12)]
+    for _ in range(12):
+        lists = [generator.permutation(docs)[: generator.integers(4, 9)].tolist() for _ in "ab"]
+        a, b = ({doc: float(-rank) for rank, doc in enumerate(listed)} for listed in lists)
+        judged = generator.permutation(docs)[:5].tolist()
+        grades = {doc: int(generator.integers(0, 2)) for doc in judged}
+        check_pair(Case(a, b, grades), ["AP", "AP@5"], range(2), ties=False)
+    for unjudged, exact in ((12, True), (13, False)):
+        runs = {
+            "a": {"q": {"x": 99.0} | {f"u{i}": -float(i) for i in range(unjudged)}},
+            "b": {"q": {f"u{i}": float(i) for i in range(unjudged)} | {"x": -1.0}},
+        }
+        report = bounds_over({"q": {"x": 1}}, runs, ["AP"])
+        assert report["a", "b"][parse("AP")].exact is exact
 
 
 @given(cases([0, 0, 2], ties=False))

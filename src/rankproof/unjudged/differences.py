@@ -1,9 +1,10 @@
 """Lowest and highest difference of two runs, over every grade of the unjudged documents of both.
 
-P, Hits, RBP, R and nDCG are exact where no unjudged document ties. Each then has one weight,
-δ = w_a − w_b, where w is 0 if a run does not list it in its top k. With ties an unjudged document
-takes its best rank in one run and its worst in the other: a bound. For the other measures the
-highest of one run less the lowest of the other is a bound.
+P, Hits, RBP, R, nDCG, RR and Success are exact where no unjudged document ties, AP on queries with
+at most 12 (joint_precision.py). A document has one weight in P, Hits, RBP and nDCG, δ = w_a − w_b,
+where w is 0 if a run does not list it in its top k. With ties an unjudged document takes its best
+rank in one run and its worst in the other: a bound. For the other measures the highest of one run
+less the lowest of the other is a bound.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.measures import CountOverRelevant, Measure
 from rankproof.measures.linear import all_relevant, discounts, within_cutoff
 from rankproof.unjudged.gains import ndcg_highest, ndcg_levels
+from rankproof.unjudged.joint_precision import MAX_DOCUMENTS, PrecisionSum, highest_gap
 from rankproof.unjudged.rules import bounds, changing
 from rankproof.unjudged.shared_documents import (
     SharedDocuments,
@@ -144,14 +146,23 @@ class RunPair:
 
         None if the documents must be identified, since something ties or no compiled code is there.
         """
-        shared = self.documents.shared
-        if shared is None or not self.is_implicit:
+        shared = self.documents.shared if self.is_implicit else None
+        if shared is None:
             return None
         if measure not in self.cache:
             longest = max(int(side.run.span.max(initial=0)) for side in (self.a, self.b))
             self.cache[measure] = compute(shared, weigh(np.arange(longest + 1)))
         gap = self.cache[measure]
         return gap.swapped() if self.is_swapped else gap
+
+    @cached_property
+    def ranks(self) -> tuple[Int, Int, Int]:
+        """(H,) query, best rank in a, and worst rank in b of each unjudged document."""
+        shared = self.documents.shared if self.is_implicit else None
+        if shared is None:
+            return self.query, self.a.ranks.first, self.b.ranks.last
+        query, of_first, of_second = shared.ranks
+        return (query, of_second, of_first) if self.is_swapped else (query, of_first, of_second)
 
 
 def run_pair(
@@ -182,6 +193,7 @@ def difference_bounds(measure: Measure, pair: RunPair) -> QueryBounds:
     if highest is not None:
         high, low = highest(measure, pair), -highest(measure, pair.swapped())
     is_open = changing(measure, pair.a.run) | changing(measure, pair.b.run)
+    exact = exact and not (np.isinf(low) | np.isinf(high))[is_open].any()
     if not exact:  # two bounds: the narrower one
         a, b = bounds(measure, pair.a.run), bounds(measure, pair.b.run)
         low = np.maximum(low, a.low - b.high)
@@ -207,9 +219,9 @@ def _exact_rule(measure: Measure) -> Highest | None:
     effect = measure.definition.unjudged
     if measure.definition.additive is not None:
         return _highest_additive
-    if effect == "ideal gain":
-        return _highest_ndcg
-    return _highest_recall if effect == CountOverRelevant(all_relevant) else None
+    if effect == CountOverRelevant(all_relevant):
+        return _highest_recall
+    return _RULES.get(effect) if isinstance(effect, str) else None
 
 
 def _highest_additive(measure: Measure, pair: RunPair) -> Float:
@@ -303,3 +315,45 @@ def _highest_ndcg(measure: Measure, pair: RunPair) -> Float:
     delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
     no_unlisted = np.zeros(len(known), np.int64)
     return ndcg_highest(known, delta[None, :], pair.documents.count, no_unlisted, levels, cutoff)
+
+
+def _highest_first_relevant(measure: Measure, pair: RunPair) -> Float:
+    """(Q,) the highest a − b of RR and Success: at most one unjudged document need be relevant.
+
+    It is the first of them in a; all others could only raise b.
+    """
+    rel = measure.threshold
+    known_a, known_b = pair.a.run.reported(measure).max, pair.b.run.reported(measure).min
+    if pair.a.run.top < rel:
+        return known_a - known_b
+    known_a, known_b = np.nan_to_num(known_a), np.nan_to_num(known_b)
+
+    def value(rank: Int) -> Float:
+        credit = 1.0 if measure.name == "Success" else 1.0 / rank
+        return np.where(within_cutoff(measure, rank), credit, 0.0)
+
+    highest = np.where(pair.a.run.without_relevant(measure), -np.inf, known_a - known_b)
+    query, rank_a, rank_b = pair.ranks
+    of_a = np.maximum(known_a[query], value(rank_a))
+    of_b = np.maximum(known_b[query], value(rank_b))
+    np.maximum.at(highest, query, of_a - of_b)
+    return highest
+
+
+def _highest_precision(measure: Measure, pair: RunPair) -> Float:
+    """(Q,) the highest a − b of AP; infinite where a query has more than 12 unjudged documents."""
+    if pair.a.run.top < measure.threshold:
+        return pair.a.run.reported(measure).max - pair.b.run.reported(measure).min
+    if (pair.documents.count > MAX_DOCUMENTS).all():
+        return np.full(len(pair.any), np.inf)
+    query, rank_a, rank_b = pair.ranks
+    a = PrecisionSum.of(measure, pair.a.run, query, rank_a, best=True)
+    b = PrecisionSum.of(measure, pair.b.run, query, rank_b, best=False)
+    return highest_gap(a, b, pair.a.run.groups.relevant(measure.threshold), pair.documents.count)
+
+
+_RULES: dict[str, Highest] = {
+    "ideal gain": _highest_ndcg,
+    "first relevant": _highest_first_relevant,
+    "average precision": _highest_precision,
+}  # by what a measure declares in `unjudged=`

@@ -13,7 +13,7 @@ from rankproof.data.tables import Qrels, ids_of
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Array, Float, Int
 from rankproof.unjudged.gains import Levels
-from rankproof.unjudged.unjudged_documents import MatchedRun, PartlyJudged
+from rankproof.unjudged.unjudged_documents import UNLISTED, MatchedRun, PartlyJudged
 
 
 class UnjudgedSet:
@@ -130,6 +130,23 @@ class SharedDocuments:
     start_b: Int  # (Q+1,)
     count: Int  # (Q,) that both have
     same_rank: Int  # (Q,) of these, at the same rank
+
+    @cached_property
+    def ranks(self) -> tuple[Int, Int, Int]:
+        """(H,) query, rank in a, and rank in b of each document, ascending by query."""
+        in_a, in_b = np.flatnonzero(self.rank_in_b >= 0), np.flatnonzero(self.only_in_b)
+        columns = []
+        for place, start in ((in_a, self.start_a), (in_b, self.start_b)):
+            query = np.searchsorted(start, place, side="right") - 1
+            columns.append((query, place - start[query] + 1))
+        (query_a, rank_a), (query_b, rank_b) = columns
+        rank_of_shared = self.rank_in_b[in_a].astype(np.int64)
+        rank_of_shared[rank_of_shared == 0] = UNLISTED
+        query = np.concatenate([query_a, query_b])
+        by_query = np.argsort(query, kind="stable")
+        of_a = np.concatenate([rank_a, np.full(len(rank_b), UNLISTED)])
+        of_b = np.concatenate([rank_of_shared, rank_b])
+        return query[by_query], of_a[by_query], of_b[by_query]
 
     def weight_gap(self, weight: Float) -> WeightGap:
         """The gap of a − b if an unjudged document weighs weight[rank]."""
