@@ -168,7 +168,7 @@ def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:
     row = {"configuration": "a", "RAnWG@10": 0.8, "latency_p95_ms": 3.0, "cost_per_1000": 1.0}
     chosen = recommend(pl.DataFrame([row | {"latency_p50_ms": 2.0}]), sla_ms=5)
     assert repr(chosen) == str(chosen)
-    assert repr(chosen).startswith("Within 5 ms: a, RAnWG@10 0.800")
+    assert repr(chosen).startswith("Use a, the only one within 5 ms.")
     assert repr(RESULTS["comparison"]) == "<1 pair of plain, tied on nDCG@10, RR>"
     pytest.importorskip("wordllama")
     embedder = make_embedder(WordllamaSettings())

@@ -154,8 +154,8 @@ def test_a_latency_below_the_jitter_does_not_buy_a_deeper_pool() -> None:
     ("limits", "configuration", "shortfall"),
     [
         ({"sla_ms": 10}, "fast", "10.0 ms too slow"),
-        ({"budget": 0.1}, "cheap", "$0.40 too dear"),
-        ({"budget": 0}, "cheap", "$0.50 too dear"),
+        ({"budget": 0.1}, "cheap", "$0.40 too expensive"),
+        ({"budget": 0}, "cheap", "$0.50 too expensive"),
         ({"quality": 0.95}, "slow and good", "0.050 short in quality"),
     ],
 )
@@ -662,7 +662,7 @@ def test_amounts_are_in_the_currency_of_the_prices(tmp_path: Path) -> None:
 def test_small_amounts_are_not_rounded_to_nothing() -> None:
     rows = [row("a", 0.5, 10.0, 0.004)]
     [choice] = recommend(pl.DataFrame(rows), sla_ms=9.98, budget=0.0039).choices[-1:]
-    assert "0.02 ms too slow and $0.0001 too dear" in choice.words
+    assert "0.02 ms too slow and $0.0001 too expensive" in choice.words
     [choice] = recommend(pl.DataFrame(rows), quality=0.5001).choices
     assert "0.0001 short in quality" in choice.words
 

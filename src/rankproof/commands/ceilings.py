@@ -36,8 +36,8 @@ def ceilings(
     correct: Annotated[
         Any,
         Source("FILE", "correct"),
-        "Answers, with columns query and correct (0 to 1): adds Acc|Hit, accuracy where every "
-        "passage of grade 4 or 5 was given.",
+        "Answers, with columns query and correct (0 to 1): adds Acc|Hit, accuracy on the queries "
+        "whose passages of grade 4 and 5 are all in the top K.",
     ] = None,
     sources: Annotated[
         Any,
@@ -57,13 +57,13 @@ def ceilings(
     ] = None,
     **options: Unpack[InputOptions],
 ) -> CeilingReport:
-    """Say what the candidates allow: actual, PROC, and whether to work on the pool or the order.
+    """Say how much better ranking, and better retrieval, could add to a score.
 
-    PROC@K is the best that any order of the pool reaches, normalized by all graded passages, as
-    the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
-    1 − PROC: what only better retrieval can add.
+    Better ranking could add PROC − score, where PROC is the best value that any order of the same
+    candidates reaches. What all judged passages allow beyond PROC only better retrieval can add.
 
     $ rankproof ceilings qrels.txt run.trec -m nDCG@10
+    $ rankproof ceilings qrels.txt run.trec -m RR@10,R@10 --wide
     $ rankproof ceilings qrels.txt reranked.trec --pool first-stage.trec --pool-depth 100
 
     >>> report = rp.ceilings("try/qrels.txt", "try/plain.trec", "nDCG@5")

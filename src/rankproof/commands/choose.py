@@ -30,18 +30,20 @@ def choose(
         float | None, Option(minimum=0), "Least latency, then cost, at this quality."
     ] = None,
     judge: Annotated[
-        Literal["simulated"] | None, "To try things out only: it is evidence of nothing."
+        Literal["simulated"] | None,
+        "Only to try the command out: its scores are evidence of nothing.",
     ] = None,
-    yes: Annotated[bool, "Agree to the cost that is said beforehand."] = False,
+    yes: Annotated[bool, "Agree to the announced cost."] = False,
     offline: Offline = False,
 ) -> Chosen:
-    """Judge, sweep, recommend and report in one run that can be stopped at any time.
+    """Judge, sweep, recommend and report: from a prepared folder to a configuration to deploy.
 
-    What it will cost is said, and asked about, before anything is sent. Run the same command again
-    and it goes on: nothing that was answered is asked twice.
+    The cost is announced before anything is sent, and you agree or not. Stop it at any time and run
+    it again: it resumes, and nothing is paid for twice.
 
     $ rankproof choose handbook-rankproof
     $ rankproof choose handbook-rankproof --sla-ms 350 --yes
+    $ rankproof choose handbook-rankproof --judge simulated
 
     >>> chosen = rp.choose("try/corpus", judge="simulated", sla_ms=1000)
     >>> chosen.recommendation.feasible, chosen.report.name

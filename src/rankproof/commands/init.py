@@ -36,7 +36,7 @@ def init(
     overlap: Annotated[
         int | None,
         Option(minimum=0, default_text="0"),
-        "Characters that two passages in a row share.",
+        "Characters that consecutive passages share.",
     ] = None,
     by: Annotated[
         Literal["headings", "separators", "sentences"] | None,
@@ -49,14 +49,15 @@ def init(
     url: Annotated[str | None, "A chat endpoint that judges: http://localhost:8000/v1."] = None,
     model: Annotated[str | None, "The model at that endpoint."] = None,
     key_env: Annotated[str | None, "The environment variable that holds its key."] = None,
-    seed: Annotated[int, Option(minimum=0), "Seed that draws the passages to ask about."] = 0,
+    seed: Annotated[int, Option(minimum=0), "Seed that draws passages for --generate."] = 0,
 ) -> Prepared:
     """Make a corpus, questions and configurations from a folder of documents.
 
-    Text, Markdown, HTML, PDF, JSONL and CSV. Files that are empty, broken or the same as another
-    are reported and left out. Run it again when documents change: the others keep their passages,
-    and `size`, `overlap` and `by` are those of the last run where they are not given.
+    Reads text, Markdown, HTML, PDF, JSONL and CSV. Files that are empty, broken or the same as
+    another are reported and skipped. Run it again when documents change: the others keep their
+    passages, and --size, --overlap and --by keep their last values.
 
+    $ rankproof init handbook
     $ rankproof init handbook --questions questions.txt
     $ rankproof init handbook --url http://localhost:8000/v1 --model qwen --generate 50
 

@@ -34,22 +34,23 @@ def recommend(
     measure: Annotated[
         str | None,
         Option(("-m", "--measure"), default_text="what the sweep chose by, else RAnWG@10"),
-        "The quality; RAnWG@prompt is that of each at its own prompt.",
+        "The quality; RAnWG@prompt scores each configuration at its own prompt.",
     ] = None,
-    latency: Annotated[Literal["p50", "p95"], "The percentile that the SLA is about."] = "p95",
+    latency: Annotated[Literal["p50", "p95"], "The percentile that --sla-ms limits."] = "p95",
     jitter_ms: Annotated[
         float | None,
-        Option(minimum=0, default_text="75 between two over a network, else as measured"),
-        "Latencies that differ by no more are equal.",
+        Option(minimum=0, default_text="75 over a network, else as measured"),
+        "Latencies that differ by no more count as equal.",
     ] = None,
     seed: Seed = 0,
 ) -> Recommendation:
-    """Choose a configuration within an SLA, a budget, a memory, at a quality, or all together.
+    """Say which configuration of a sweep to deploy, within limits or without.
 
-    The choice and the reason come first, in five lines; without a limit, the best. Exits with 1
-    where a limit cannot be kept, and says what comes closest. The table holds the configurations
-    that no other dominates in cost, latency, memory and quality, and those chosen.
+    The chosen configuration is compared with all others within the limits: each is worse, or not
+    significantly worse. Exit code 1 if nothing is within the limits. --wide and CSV have every
+    configuration and what each larger pool adds; --explain has the choice of each limit alone.
 
+    $ rankproof recommend swept
     $ rankproof recommend swept --sla-ms 350
     $ rankproof recommend swept --quality 0.8 --budget 2
 

@@ -115,7 +115,7 @@ def search(
         "A sweep's YAML file, or a BEIR folder.",
     ],
     question: Annotated[
-        str | None, Option(metavar="QUESTION", positional=True), "What is asked."
+        str | None, Option(metavar="QUESTION", positional=True), "A question."
     ] = None,
     *,
     retriever: Annotated[
@@ -127,7 +127,7 @@ def search(
     queries: Annotated[
         str | os.PathLike[str] | None,
         Source("FILE", "queries"),
-        "Ask every question of this file, written like queries.jsonl.",
+        "Search with every question of this file, in the format of queries.jsonl.",
     ] = None,
     out: Annotated[
         Path | None,

@@ -33,14 +33,15 @@ def sweep(
     plan: Annotated[bool, "List the configurations; run and send nothing."] = False,
     offline: Offline = False,
 ) -> Swept | SweepPlan:
-    """Run every configuration of a grid on one corpus.
+    """Measure quality, latency and cost of every configuration of a grid on one corpus.
 
     Rewriter × embedder × dimensions × index × mode × fusion × duplicates × pool × reranker ×
-    prompt. What configurations share is made once and kept in the folder; a sweep that was stopped
-    goes on from there.
+    prompt. What configurations share is computed once and kept in the folder; a stopped sweep
+    resumes from there.
 
     $ rankproof sweep sweep.yaml --plan
     $ rankproof sweep sweep.yaml --out swept
+    $ rankproof sweep sweep.yaml --out swept --wide
 
     >>> from pathlib import Path
     >>> from rankproof.tradeoffs.plan import SweepSettings

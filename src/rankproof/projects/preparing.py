@@ -120,11 +120,13 @@ class Prepared(Displayed):
         changes = Counter(file.change for file in self.files)
         passages = plural(self.passages, "passage")
         questions = plural(len(self.questions), "question")
-        note = (
-            f"{passages} and {questions} in {self.folder}; files: {changes['new']} new, "
-            f"{changes['changed']} changed, {len(self.gone)} gone, {changes['same']} as before"
-        )
-        return Summary(notes=[note], next_step=self.next)
+        answer = f"{passages} and {questions} in {self.folder}."
+        if changes["changed"] or changes["same"] or self.gone:
+            answer += (
+                f" Files: {changes['new']} new, {changes['changed']} changed, {len(self.gone)} "
+                f"gone, {changes['same']} unchanged."
+            )
+        return Summary.of(answer, self.notes, next_step=self.next)
 
     def figures(self) -> dict[str, float]:
         """Counts of passages and questions."""
@@ -141,7 +143,7 @@ class Prepared(Displayed):
             count = Counter(file.state for file in files)
             sums = (sum(file.documents for file in files), sum(file.passages for file in files))
             rows.append((name, *(count[state] for state in states), *sums))
-        return [Table(columns, rows, notes=list(self.notes))]
+        return [Table(columns, rows)]
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof init --format json` prints."""

@@ -213,10 +213,11 @@ _MAP_CAPTION = (
 
 def _point_tip(sweep: ShownSweep, row: dict[str, Any], represented: int) -> str:
     """Describe a point of the map that stands for `represented` others."""
+    cost = sweep.money(row["cost"])
     tip = (
         f"{sweep.names[row['configuration']].full}: {sweep.measure} {row['quality']:.4f} "
         f"({interval_text(row)}), p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, "
-        f"{sweep.money(row['cost'])} per 1,000 queries"
+        f"{sweep.free if cost == '–' else f'{cost} per 1,000 queries'}"
     )
     others = f"; {represented} others are not significantly different from it"
     return tip + others if represented else tip

@@ -70,9 +70,21 @@ class ShownSweep:
         labels = self.results.labels(name, self.measure, family, SEED) or {}
         return {other for other, label in labels.items() if label == LEVEL}
 
+    @property
+    def free(self) -> str:
+        """Why a cost of 0 is 0; "" if a generator is configured."""
+        generator = (self.result.manifest.get("config") or {}).get("generator")
+        return "" if generator else "no generator configured"
+
     def money(self, amount: float) -> str:
-        """Return an amount in the sweep's currency."""
-        return money(amount, self.limits.currency)
+        """Return an amount in the sweep's currency; a dash for 0 if no generator is configured."""
+        return money(amount, self.limits.currency) if amount or not self.free else "–"
+
+    def brief(self, row: dict[str, Any]) -> str:
+        """Return quality, latency and cost of a configuration; no cost that is a dash."""
+        values = [f"{self.measure} {row['quality']:.3f}", _milliseconds(row["latency"])]
+        cost = self.money(row["cost"])
+        return ", ".join(values if cost == "–" else [*values, cost])
 
 
 def read_sweep(
@@ -193,6 +205,7 @@ def _reason(sweep: ShownSweep) -> str:
 def _key_values(sweep: ShownSweep, row: dict[str, Any]) -> Html:
     """Return the four values that a limit can be set on."""
     unit = f"without {row['unpriced']}" if row["unpriced"] else "per 1,000 queries"
+    unit = sweep.free if sweep.free and not row["cost"] else unit
     values = [
         (sweep.measure, sweep.measure, f"{row['quality']:.3f}", interval_text(row)),
         ("p95 latency", "p95 ms", _milliseconds(row["latency"]), _latency_interval(row)),
@@ -355,9 +368,8 @@ def _raise_to(value: float) -> float:
 def _alternative_item(sweep: ShownSweep, lead: str, row: dict[str, Any]) -> Html:
     """Return another choice with its quality, latency and cost."""
     name = escape(sweep.names[row["configuration"]].short)
-    quality = f"{sweep.measure} {row['quality']:.3f}"
-    values = f" {quality}, {_milliseconds(row['latency'])}, {sweep.money(row['cost'])}"
-    return element("li", [element("b", f"{lead}: "), name, element("span", values, class_="quiet")])
+    values = element("span", f" {sweep.brief(row)}", class_="quiet")
+    return element("li", [element("b", f"{lead}: "), name, values])
 
 
 # ------------------------------------------------------------------------ unjudged passages
@@ -446,6 +458,7 @@ def _script_data(sweep: ShownSweep) -> Html:
         "folder": _typed_folder(sweep),
         "limits": {axis: getattr(sweep.limits, name) for axis, name, _ in _AXES},
         "currency": money(0, sweep.limits.currency, "").rstrip("0"),
+        "free": sweep.free,
         "full": [escape_controls(sweep.names[name].full) for name in order],
         "short": [escape_controls(sweep.names[name].short) for name in order],
         **{name: plain(sweep.table[name].to_list()) for name in columns},

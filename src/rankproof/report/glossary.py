@@ -15,15 +15,14 @@ _MEASURE = re.compile(r"\b([A-Za-z][A-Za-z0-9]*)(?:\([^)]*\))?@(?:\d+|prompt)")
 TERMS = {
     "low": "The lower end of the 95% interval over queries.",
     "high": "The upper end of the 95% interval over queries.",
-    "95%": "Where the figure of all such queries lies, with 95% confidence.",
-    "judged": "The share of the passages behind the figure that somebody judged. What nobody "
-    "judged counts as not relevant.",
+    "95%": "95% confidence interval over queries.",
+    "judged": "The share of the passages behind the score that is judged. Unjudged ones count as "
+    "not relevant.",
     "alike": "Others of no significantly different quality, and of equal latency and cost.",
     "PROC": "The best that any order of the same candidates reaches.",
-    "%PROC": "The figure in percent of PROC: what the order makes of its candidates.",
-    "ordering headroom": "What a perfect order of the same candidates would add: for a reranker.",
-    "retrieval headroom": "What no order can add, for the candidates lack it: for a deeper or "
-    "better search.",
+    "%PROC": "The score in percent of PROC.",
+    "ordering headroom": "What a perfect order of the same candidates, better ranking, would add.",
+    "retrieval headroom": "What only better or deeper retrieval can add.",
     "p50 ms": "Half of the queries take no longer, in milliseconds.",
     "p95 ms": "95 of 100 queries take no longer, in milliseconds.",
     "p99 ms": "99 of 100 queries take no longer, in milliseconds.",
@@ -37,9 +36,9 @@ TERMS = {
     "min": "The least that any order of tied scores gives.",
     "max": "The most that any order of tied scores gives.",
     "range": "max − min: what the order of tied scores decides.",
-    "oblivious": "What one tie-break reports, as tools do that do not look at ties.",
+    "oblivious": "The score as listed: under one tie-break, which other tools print.",
     "bias": "oblivious − expected: what that tie-break adds.",
-    "std": "Standard deviation of the figure over orders of tied scores.",
+    "std": "Standard deviation of the score over orders of tied scores.",
     "p": "The chance of a difference at least so large if the two were alike.",
     "p_holm": "p with Holm's correction for the number of comparisons.",
     "tied queries": "Queries with two or more passages of the same score.",
@@ -54,8 +53,8 @@ TERMS = {
     "group": "The ranks from which it is not significantly different.",
     "margin": "How much worse a candidate may be and still pass.",
     "queries needed": "About how many questions would decide it.",
-    "not significantly different": "The difference is no larger than chance explains, over all "
-    "pairs at once (max-T, 95%).",
+    "not significantly different": "The 95% interval of the paired difference, of all comparisons "
+    "together, includes 0.",
 }
 
 

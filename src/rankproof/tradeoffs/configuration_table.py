@@ -21,7 +21,7 @@ NAME_WIDTH = 44  # to which names are shortened in sentences
 
 def configuration_table(
     table: pl.DataFrame,
-    labels: Mapping[str, str],
+    verdicts: Mapping[str, str],
     *,
     first: Sequence[str],
     measure: str,
@@ -29,14 +29,14 @@ def configuration_table(
     limits: Limits,
     shown: int = SHOWN,
 ) -> Table:
-    """Return the `first` configurations and the best others, best first.
+    """Return the `first` configurations and those that no other dominates, best first.
 
     `table` is that of `recommend`, best first. Money has a column if a limit is on it, or if
     configurations differ in it; else memory has.
     """
     by_name = {row["configuration"]: row for row in table.iter_rows(named=True)}
     undominated = [name for name, row in by_name.items() if row["pareto"]]
-    chosen = list(dict.fromkeys([*first, *undominated, *by_name]))[:shown]
+    chosen = list(dict.fromkeys([*first, *undominated]))[:shown]
     rows = [row for name, row in by_name.items() if name in chosen]
     sizes = {name_and_sizes(row)[1] for row in rows}
     is_common = len(sizes) == 1 and len(rows) > 1
@@ -44,7 +44,7 @@ def configuration_table(
     columns: dict[str, Column | None] = {
         "name": Column("configuration", "text", folds=True),
         "quality": Column(measure, digits=3),
-        "interval": Column("95% CI", "text"),
+        "interval": Column("95% CI", "text") if table["low"].is_not_null().any() else None,
         "latency": Column(f"{latency} ms", **fine),
     }
     differs_in_cost = table["cost"].n_unique() > 1
@@ -54,13 +54,13 @@ def configuration_table(
         )
     elif table["memory"].is_not_null().any():
         columns["memory"] = Column("MB", **fine)
-    columns["label"] = Column("verdict", "text") if labels else None
+    columns["verdict"] = Column("verdict", "text") if len(table) > 1 else None
     records = [
         {
             **row,
             "name": name_and_sizes(row)[0] if is_common else row["configuration"],
             "interval": interval_cell(row["low"], row["high"]),
-            "label": labels.get(row["configuration"], "outside the limits"),
+            "verdict": verdicts[row["configuration"]],
         }
         for row in rows
     ]

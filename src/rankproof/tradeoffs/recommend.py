@@ -41,6 +41,7 @@ from rankproof.tradeoffs.configuration_table import (
 from rankproof.tradeoffs.pareto import quality_measure
 from rankproof.tradeoffs.results import (
     AT_PROMPT,
+    CHOSEN,
     JUDGEMENTS,
     LEVEL,
     Label,
@@ -116,7 +117,7 @@ class Choice:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Recommendation(Displayed):
     """The configurations chosen, and the tables behind them.
 
@@ -188,7 +189,7 @@ class Recommendation(Displayed):
         return [
             configuration_table(
                 self.table,
-                last.labels or {},
+                self.verdicts(),
                 first=[last.configuration],
                 measure=self.measure,
                 latency=self.latency,
@@ -196,13 +197,22 @@ class Recommendation(Displayed):
             )
         ]
 
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on each configuration within all limits; a dash if it is unknown."""
+        choice = self.choices[-1]
+        names, within = self.table["configuration"].to_list(), pick(self.table, choice.limits)[1]
+        labels: dict[str, str] = dict.fromkeys(names, "outside the limits")
+        labels |= dict.fromkeys(np.array(names)[within].tolist(), "–")
+        chosen = CHOSEN if choice.feasible else "closest"
+        return labels | dict(choice.labels or {}) | {choice.configuration: chosen}
+
     def full_tables(self) -> list[Table]:
         """Every configuration with all its values, and what each larger pool adds."""
         return [self._choice_table(), *([self._marginal_table()] if len(self.marginal) else [])]
 
     def _choice_table(self) -> Table:
         """Return every configuration with all its values."""
-        labels = self.choices[-1].labels or {}
+        verdicts = self.verdicts()
         has_unjudged = any_unjudged(self.table["judged"].drop_nulls())
         has_memory, has_unpriced = (
             bool(self.table[name].is_not_null().any()) for name in ("memory", "unpriced")
@@ -231,7 +241,7 @@ class Recommendation(Displayed):
                 "interval": interval_cell(row["low"], row["high"]),
                 "unpriced": row["unpriced"] or "–",
                 "chosen": self._rules_that_chose(row["configuration"]),
-                "label": labels.get(row["configuration"], "–"),
+                "label": verdicts[row["configuration"]],
                 "dominated": "no" if row["pareto"] else "yes",
             }
             for row in self.table.iter_rows(named=True)
@@ -301,6 +311,9 @@ class Recommendation(Displayed):
             "configurations": plain(self.table.to_dicts()),
             "marginal": plain(self.marginal.to_dicts()),
         }
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 _METHOD = (

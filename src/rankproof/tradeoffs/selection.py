@@ -167,7 +167,7 @@ def shortfall(row: Row, limits: Limits) -> str:
     if limits.sla_ms is not None and row["latency"] > limits.sla_ms:
         parts.append(f"{amount(row['latency'] - limits.sla_ms, 1)} ms too slow")
     if limits.budget is not None and row["cost"] > limits.budget:
-        parts.append(f"{money(row['cost'] - limits.budget, limits.currency)} too dear")
+        parts.append(f"{money(row['cost'] - limits.budget, limits.currency)} too expensive")
     if limits.memory_mb is not None and row["memory"] > limits.memory_mb:
         parts.append(f"{amount(row['memory'] - limits.memory_mb, 1)} MB too large")
     if limits.quality is not None and row["quality"] < limits.quality:

@@ -230,7 +230,7 @@ class Swept(Displayed):
         choice = recommendation.choices[-1]
         best = configuration_table(
             recommendation.table,
-            choice.labels or {},
+            recommendation.verdicts(),
             first=recommendation.table["configuration"].to_list(),
             measure=recommendation.measure,
             latency=recommendation.latency,

@@ -307,7 +307,7 @@
 
     const said = {
       ms: (v) => `${v.toFixed(v < 10 ? 1 : 0)} ms`,
-      usd: (v) => data.currency + v.toFixed(v === 0 || v >= 0.01 ? 2 : 4),
+      usd: (v) => (v === 0 && data.free ? "–" : data.currency + v.toFixed(v === 0 || v >= 0.01 ? 2 : 4)),
       mb: (v) => (v === null ? "–" : v >= 0.1 ? `${v.toFixed(v < 10 ? 1 : 0)} MB` : `${v.toFixed(3)} MB`),
       quality: (v) => v.toFixed(3),
     };
@@ -359,7 +359,7 @@
       line.append(name, make("span", rest, "quiet"));
       return line;
     };
-    const brief = (r) => ` ${data.by} ${r.quality.toFixed(3)}, ${said.ms(r.ms)}, ${said.usd(r.usd)}`;
+    const brief = (r) => ` ${[`${data.by} ${r.quality.toFixed(3)}`, said.ms(r.ms), said.usd(r.usd)].filter((v) => v !== "–").join(", ")}`;
     const faster = (r, row) => row.ms - r.ms > Math.max(row.jitter, r.jitter, row.far > 0 && r.far > 0 ? Math.max(row.far, r.far) : 0);
     const listed = (lines, most) => {
       const list = document.createElement("ul");
@@ -454,7 +454,7 @@
     const short = (row) => { // as recommend's shortfall has it
       const parts = [];
       if (limits.ms !== null && row.ms > limits.ms) parts.push(`${(row.ms - limits.ms).toFixed(1)} ms too slow`);
-      if (limits.usd !== null && row.usd > limits.usd) parts.push(`${data.currency}${(row.usd - limits.usd).toFixed(2)} too dear`);
+      if (limits.usd !== null && row.usd > limits.usd) parts.push(`${data.currency}${(row.usd - limits.usd).toFixed(2)} too expensive`);
       if (limits.mb !== null && row.mb > limits.mb) parts.push(`${(row.mb - limits.mb).toFixed(1)} MB too large`);
       if (limits.quality !== null && row.quality < limits.quality) parts.push(`${(limits.quality - row.quality).toFixed(3)} short in quality`);
       else if (limits.quality !== null && row.surely < limits.quality) {
@@ -484,7 +484,7 @@
       const beside = all(".figures .beside-it", section);
       beside[0].textContent = span;
       beside[1].textContent = row.slow.includes(null) ? `give or take ${said.ms(row.jitter)}` : `${row.slow[0].toFixed(1)} to ${row.slow[1].toFixed(1)} ms`;
-      beside[2].textContent = row.unpriced ? `without ${row.unpriced}` : "per 1,000 queries";
+      beside[2].textContent = row.usd === 0 && data.free ? data.free : row.unpriced ? `without ${row.unpriced}` : "per 1,000 queries";
       const given = Object.entries(limits).filter(([, v]) => v !== null).map(([axis, v]) => `${flag[axis]} ${v}`);
       section.querySelector(".command").textContent = ["rankproof recommend", data.folder, ...given].join(" ");
       const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
