@@ -97,7 +97,7 @@ def test_negative_grades_mean_unjudged_and_this_is_said(folder: Path) -> None:
     (folder / "n.qrels").write_text("q1 0 d1 -1\nq1 0 d2 1\n")
     result = rankproof("eval", str(folder / "n.qrels"), str(folder / "run.trec"), "-m", "RR")
     assert result.returncode == 0
-    assert "1 negative grade" in result.stdout.decode()
+    assert "1 negative grade" in result.stderr.decode()
     assert "0.5000" in result.stdout.decode()
 
 

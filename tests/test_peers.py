@@ -113,11 +113,12 @@ def by_pytrec_eval(run: Nested, qrels: Nested, rel: int = 1) -> dict[str, dict[s
 
 
 def per_query(result: rp.Evaluation, figure: str) -> dict[str, dict[str, float]]:
-    """Query → measure → figure."""
-    found: dict[str, dict[str, float]] = {}
-    for row in result.per_query.iter_rows(named=True):
-        found.setdefault(row["query"], {})[row["measure"]] = row[figure]
-    return found
+    """Query → measure → value, also of queries that the mean does not count; NaN: undefined."""
+    values: dict[str, dict[str, float]] = {query: {} for query in result.queries}
+    for measure, outcomes in result.outcomes.items():
+        for query, value in zip(values, getattr(outcomes, figure).tolist(), strict=True):
+            values[query][str(measure)] = value
+    return values
 
 
 def with_threshold(spec: str, rel: int) -> str:
@@ -318,7 +319,7 @@ def test_expected_ndcg_is_scikit_learns_tie_averaged_ndcg(cutoff: int | None) ->
     grades[0] = 0
     spec = "nDCG" if cutoff is None else f"nDCG@{cutoff}"
     ours = rp.evaluate_arrays(scores, grades, spec).per_query["expected"].to_list()
-    assert math.isnan(ours[0])  # scikit-learn's is 0
+    assert ours[0] is None  # scikit-learn's is 0
     for mine, row, grade in list(zip(ours, scores, grades, strict=True))[1:]:
         theirs = ndcg_score([grade], [row], k=cutoff, ignore_ties=False)
         assert mine == pytest.approx(theirs, rel=0, abs=1e-12)

@@ -89,7 +89,7 @@ def test_three_columns_are_scores_and_grades(write: Any) -> None:
     told = command("eval", str(qrels), str(run), "-m", "RR", "--input-format", "plain")
     assert told.returncode == 0, told.stderr
     assert "document, score" not in told.stdout + told.stderr
-    assert "three columns are read as query, document, grade" in " ".join(told.stdout.split())
+    assert "three columns are read as query, document, grade" in " ".join(told.stderr.split())
 
 
 @pytest.mark.parametrize("tail", ["", " my run of today"])
@@ -133,7 +133,7 @@ def test_a_beir_folder_stands_for_its_judgements(write: Any, tmp_path: Path) -> 
     assert rp.read_qrels(tmp_path / "beir").notes == (chosen,)
     assert rp.read_qrels(tmp_path / "beir" / "qrels" / "test.tsv").notes == ()
     run = write(json.dumps(SCORES), "run.json")
-    assert chosen in command("eval", str(tmp_path / "beir"), str(run), "-m", "RR").stdout
+    assert chosen in command("eval", str(tmp_path / "beir"), str(run), "-m", "RR").stderr
     (tmp_path / "beir" / "qrels" / "test.tsv").rename(tmp_path / "beir" / "qrels" / "dev.tsv")
     with pytest.raises(rp.InputError, match=r"qrels holds dev.tsv, train"):
         rp.read_qrels(tmp_path / "beir")
@@ -392,18 +392,18 @@ def test_files_that_may_be_swapped_are_told(write: Any) -> None:
     scores = {"q1": {"a": 12, "b": 7, "c": 3}, "q2": {"a": 40}}
     grades = {q: dict.fromkeys(listed, 1) for q, listed in scores.items()}
     run, qrels = write(json.dumps(scores), "run.json"), write(json.dumps(grades), "qrels.json")
-    told = "are run and judgements swapped? the run's scores look like grades (0 to 1)"
+    told = "are run and judgments swapped? the run's scores look like grades (0 to 1)"
     assert told in rp.evaluate(run, qrels, "RR").notes[-1]
-    assert told in command("eval", str(run), str(qrels), "-m", "RR").stdout.replace("\n", " ")
+    assert told in command("eval", str(run), str(qrels), "-m", "RR").stderr.replace("\n", " ")
     assert told not in "".join(rp.evaluate(qrels, run, "RR").notes)
 
 
 def test_documents_that_two_files_name_differently_are_told() -> None:
     """Every figure is 0 then, and nothing else says why."""
-    told = rp.evaluate({"q1": {"1": 1}}, {"q1": {"doc_1": 1.0}}, "RR").notes[-1]
-    assert told == (
-        "no document is both in run ('doc_1') and in qrels ('1'): do both name documents alike?"
-    )
+    evaluation = rp.evaluate({"q1": {"1": 1}}, {"q1": {"doc_1": 1.0}}, "RR")
+    problem = "1 of 1 query returns no document that the judgments know; did ids change?"
+    assert evaluation.id_problem == problem
+    assert str(evaluation).startswith("Do not trust run: 1 of 1 query returns no document")
     missed = rp.evaluate({"q1": {"1": 1}, "q2": {"2": 1}}, {"q1": {"2": 1.0}}, "RR")
     assert missed["RR"].expected == 0
     assert not missed.notes

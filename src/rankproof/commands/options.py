@@ -24,7 +24,7 @@ Missing = Literal["zero", "skip"]
 ScoreType = Literal["float64", "float32", "float16", "bfloat16"]
 Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
 
-FORMATS = "trec, plain, msmarco, csv, tsv, json, jsonl, mteb, parquet, arrow"
+FORMATS = "trec, plain, msmarco, csv, tsv, json, jsonl, mteb, nuggets, parquet, arrow"
 DEFAULT_MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
 MAIN_MEASURE = DEFAULT_MEASURES[:1]
 

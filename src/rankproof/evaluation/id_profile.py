@@ -23,7 +23,7 @@ import polars as pl
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation.matching import MatchedJudgments
 from rankproof.foundation.arrays import Int
-from rankproof.foundation.phrasing import plural
+from rankproof.foundation.phrasing import out_of
 
 _MOSTLY_UNKNOWN = 0.95  # share of queries with only unknown documents: all ids changed
 _SOME_UNKNOWN = 0.2  # the same: some ids changed, if the other queries are familiar
@@ -62,9 +62,9 @@ class IdProfile:
         )
         if not all_changed and not some_changed:
             return ""
-        number = f"{round(self.unknown):,} of {plural(self.queries, 'query')}"
+        queries = out_of(round(self.unknown), self.queries, "query", "returns", "return")
         reason = f"ids differ in Unicode form: {self.unicode_form}." if self.unicode_form else ""
-        return f"{number} return no document that the judgments know; {reason or 'did ids change?'}"
+        return f"{queries} no document that the judgments know; {reason or 'did ids change?'}"
 
 
 def merge_id_profiles(parts: Iterable[IdProfile]) -> IdProfile:
