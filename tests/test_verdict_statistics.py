@@ -146,8 +146,8 @@ def test_more_queries_needed_are_the_least_and_the_most_over_the_interval(margin
         distance = np.maximum(values + margin, -values) if margin else np.abs(values)
         needed = queries_needed(distance, deviation, share)
         fewest, most = queries_needed_range(np.array([low, high]), deviation, share, n, margin)
-        assert fewest == max(needed.min() - 50, 0)
-        assert most == (math.inf if math.isinf(needed.max()) else max(needed.max() - 50, 0))
+        assert fewest == max(needed.min() - 50, 1)
+        assert most == (math.inf if math.isinf(needed.max()) else max(needed.max() - 50, 1))
 
 
 def test_a_sequential_interval_holds_at_every_look() -> None:

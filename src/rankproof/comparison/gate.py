@@ -710,6 +710,6 @@ def _queries_needed(
         np.array(n),
         margin,
     ).tolist()
-    if math.isinf(fewest) or fewest < 1:
+    if math.isinf(fewest):
         return None
     return int(fewest), None if math.isinf(most) else int(most)

@@ -203,7 +203,7 @@ class Verdict:
 
     def more_queries(self) -> str:
         """Return "60 to 900 more", the queries that would decide; "" if they would not help."""
-        if self.label != "undecided" or self.queries_needed in (None, (0, None)):
+        if self.label != "undecided" or self.queries_needed in (None, (1, None)):
             return ""
         assert self.queries_needed is not None
         fewest, most = self.queries_needed

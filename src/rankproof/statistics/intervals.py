@@ -268,7 +268,7 @@ def queries_needed(difference: Array, deviation: Array, share: Array) -> Float:
 def queries_needed_range(
     interval: Array, deviation: Array, share: Array, n: Array, margin: float = 0.0
 ) -> Float:
-    """(…, 2) the fewest and the most queries to add, if the true value is within an interval.
+    """(…, 2) the fewest (≥ 1) and the most queries to add, if the true value is in an interval.
 
     `queries_needed` for the values of `interval` (…, 2) furthest from what decides, and nearest to
     it, less the n that exist. A difference δ is decided if it is shown not to be 0; with a margin
@@ -286,7 +286,7 @@ def queries_needed_range(
     needed = [
         queries_needed(distance, deviation, share) for distance in (ends.max(axis=0), nearest)
     ]
-    more: Float = np.maximum(np.stack(needed, axis=-1) - np.asarray(n)[..., None], 0.0)
+    more: Float = np.maximum(np.stack(needed, axis=-1) - np.asarray(n)[..., None], 1.0)
     return more
 
 
