@@ -28,6 +28,7 @@ from rankproof.unjudged.judging_order import (
     settle,
 )
 from rankproof.unjudged.leave_one_out import contributions, leave_one_out
+from rankproof.unjudged.requested_bounds import find_holes
 from rankproof.unjudged.sampling import draw, estimate
 from rankproof.unjudged.unjudged_documents import PartlyJudged, QueryBounds
 
@@ -450,6 +451,34 @@ def test_a_sample_that_is_too_small_or_not_judged_is_refused() -> None:
     incomplete = rp.read_qrels(drawn.head(drawn.height - 1).with_columns(pl.lit(1).alias("grade")))
     with pytest.raises(rp.InputError, match=r"1 of .* holes has no label"):
         estimate(simulation.worst_cases(), [NDCG], incomplete, 9, seed=3)
+
+
+def test_more_queries_are_drawn_of_a_judge_where_too_few_have_a_value() -> None:
+    """Two of three queries have nothing relevant, which only judging them shows."""
+    lists = [{f"q{q}": {f"{run}{q}": 2.0, f"c{q}": 1.0} for q in range(60)} for run in "ab"]
+    runs = [
+        rp.read_run(of_queries, name=name) for name, of_queries in zip("ab", lists, strict=True)
+    ]
+    qrels = rp.read_qrels({f"q{q}": {"z": 0} for q in range(60)})
+    judged: list[set[str]] = []
+
+    def judge(_: WorstCases, to_judge: pl.DataFrame) -> tuple[Qrels, pl.DataFrame]:
+        relevant = pl.col("query").str.slice(1).cast(pl.Int64) % 3 == 0
+        rows = to_judge.with_columns(grade=relevant.cast(pl.Int64))
+        judged.append(set(to_judge["query"]))
+        return rp.read_qrels(rows), rows
+
+    found = find_holes(runs, qrels, [NDCG], Policy(), judge_sample=10, judge=judge, seed=1)
+    assert found.sampled is not None
+    defined = [query for query in found.sampled.sampled if int(query[1:]) % 3 == 0]
+    assert len(judged[0]) == 10
+    assert len(defined) >= 8
+    assert all(fewer < more for fewer, more in pairwise(judged))
+    assert judged[-1] == set(found.sampled.sampled)
+    labels = {f"q{q}": {f"{d}{q}": int(q % 3 == 0) for d in "abc"} for q in range(60)}
+    few = rp.read_qrels(labels)
+    with pytest.raises(rp.InputError, match="of the 10 sampled queries"):
+        find_holes(runs, qrels, [NDCG], Policy(), judge_sample=10, judged_since=few, seed=1)
 
 
 def test_intervals_for_new_queries_are_wider() -> None:

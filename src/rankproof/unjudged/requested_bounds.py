@@ -20,7 +20,7 @@ from rankproof.unjudged import leave_one_out
 from rankproof.unjudged.bounds import Unjudged, WorstCases
 from rankproof.unjudged.judging_order import Settled, merge_judgments
 from rankproof.unjudged.judging_order import judge_next as choose_documents
-from rankproof.unjudged.sampling import draw, estimate
+from rankproof.unjudged.sampling import draw, estimate, queries_to_draw
 
 Settle = Callable[[WorstCases], Settled]
 JudgeSample = Callable[[WorstCases, pl.DataFrame], tuple[Qrels, pl.DataFrame]]
@@ -84,11 +84,18 @@ def _add_sample(
     judge: JudgeSample | None,
     seed: int,
 ) -> Unjudged:
-    """Draw queries; if all their unjudged documents have labels, estimate scores from these."""
+    """Draw queries; if all their unjudged documents have labels, estimate scores from these.
+
+    Of a judge more queries are requested while too few of the drawn ones have a value.
+    """
     to_judge = draw(worst_cases, measures, count, seed)
     judgments = None
     if judge is not None:
         labels, judgments = judge(worst_cases, to_judge)
+        while (enough := queries_to_draw(worst_cases, measures, labels, count, seed=seed)) > count:
+            count = enough
+            to_judge = draw(worst_cases, measures, count, seed)
+            labels, judgments = judge(worst_cases, to_judge)
     sampled = None if labels is None else estimate(worst_cases, measures, labels, count, seed=seed)
     return replace(
         report, to_judge=to_judge, judgments=judgments, sampled=sampled, sample_was_drawn=True

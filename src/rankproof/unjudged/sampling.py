@@ -124,6 +124,36 @@ def draw(
     return documents.to_frame(worst_cases.qrels).filter(np.isin(documents.query, sample))
 
 
+def queries_to_draw(
+    worst_cases: WorstCases,
+    measures: Sequence[Measure],
+    labels: Qrels,
+    count: int,
+    *,
+    seed: int = 0,
+) -> int:
+    """How many queries must be drawn: `count`, or more where too few of these have a value.
+
+    `labels` are of all unjudged documents of a sample of `count`.
+    """
+    documents = _all_unjudged(worst_cases, measures)
+    sample = _draw_queries(documents, count, seed)
+    grade = _sample_grades(worst_cases, documents, np.isin(documents.query, sample), labels)
+    top = max(worst_cases.top(m) for m in measures)
+    runs = [(run, run.groups_when_judged(documents, grade, top)) for run in worst_cases.matched]
+
+    def fewest_defined(measure: Measure) -> int:
+        """The fewest sampled queries for which a run, or two runs, have a value."""
+        values = [
+            np.where(run.is_counted, _query_values(worst_cases, groups, measure), np.nan)[sample]
+            for run, groups in runs
+        ]
+        is_defined = ~np.isnan(values)
+        return int((is_defined[:, None] & is_defined).sum(axis=2).min())
+
+    return count + max(0, MIN_QUERIES - min(map(fewest_defined, measures)))
+
+
 def _draw_queries(documents: UnjudgedSet, count: int, seed: int) -> Int:
     """Draw `count` of the queries that have unjudged documents."""
     candidates = np.unique(documents.query)
@@ -402,8 +432,9 @@ def _estimate_mean(values: _Values, bounds: QueryBounds, queries: _QueryGroups) 
     known = values.judged[queries.judged & has_value]
     if len(known) < MIN_QUERIES:
         raise InputError(
-            f"a measure is defined on {len(known)} of the sampled queries",
-            remedy=f"draw more than {MIN_QUERIES}",
+            f"a measure is defined on {len(known)} of the {int(queries.judged.sum())} sampled "
+            f"queries, and {MIN_QUERIES} are needed",
+            remedy="draw more: those of this sample stay in it",
         )
     is_defined = ~np.isnan(values.predicted)
     predicted = np.where(is_defined, values.predicted, 0.0).mean(axis=0)
