@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, overload
 
 from rankproof.commands.options import (
     DEFAULT_MEASURES,
@@ -12,19 +12,55 @@ from rankproof.commands.options import (
     Measures,
     Runs,
     Seed,
+    Tasks,
+    replay_without_tasks,
 )
 from rankproof.commands.registry import Option, command
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rankproof.commands.tasks import TasksLike
     from rankproof.comparison.pairs import Comparison
+    from rankproof.comparison.tasks import Collection
+    from rankproof.data import QrelsLike, RunLike
+    from rankproof.measures.registry import Measure
 
 
-@command(group="Compare")
+@overload
 def compare(
-    qrels: JudgedQrels,
-    runs: Runs,
+    qrels: QrelsLike,
+    runs: RunLike | Sequence[RunLike] | Mapping[str, Any],
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    *,
+    seed: int = ...,
+    t_test: bool = ...,
+    equal: float | None = ...,
+    holes: bool | None = ...,
+    **options: Unpack[ComparisonOptions],
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    qrels: str | os.PathLike[str] | None = ...,
+    *,
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    tasks: TasksLike = ...,
+    seed: int = ...,
+    equal: float | None = ...,
+    **options: Unpack[ComparisonOptions],
+) -> Collection: ...
+
+
+@command(group="Compare", replay=replay_without_tasks)
+def compare(
+    qrels: JudgedQrels = None,
+    runs: Runs = (),
     measures: Measures = DEFAULT_MEASURES,
     *,
+    tasks: Tasks = None,
     seed: Seed = 0,
     t_test: Annotated[bool, "Add the p of Student's paired t-test."] = False,
     equal: Annotated[
@@ -34,7 +70,7 @@ def compare(
     ] = None,
     holes: Holes = None,
     **options: Unpack[ComparisonOptions],
-) -> Comparison:
+) -> Any:
     """Say which run is better, and whether chance, ties or unjudged documents decide that.
 
     Every pair of runs has one verdict on each measure: ahead, behind, equal or undecided. Its 95%
@@ -51,11 +87,17 @@ def compare(
     >>> round(difference.oblivious, 3), round(difference.expected, 3)
     (0.053, -0.11)
     """
-    from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.commands.inputs import EvaluationInputs, check_runs_named
+    from rankproof.commands.tasks import evaluate_tasks, find_tasks
     from rankproof.comparison.differences import Tests
     from rankproof.comparison.pairs import check_two_runs, compare_evaluations
     from rankproof.foundation.progress import progress
 
+    if collections := find_tasks(tasks, qrels, runs):
+        return evaluate_tasks(
+            "compare", collections, measures, options, seed=seed, equal_within=equal
+        )
+    check_runs_named("compare", qrels, runs)
     inputs = EvaluationInputs.of("compare", qrels, runs, measures, options)
     check_two_runs(inputs.runs)
     evaluations, view = inputs.evaluate(holes=holes)

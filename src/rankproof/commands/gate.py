@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, cast, overload
 
-from rankproof.commands.options import MAIN_MEASURE, ComparisonOptions, JudgedQrels, Seed
+from rankproof.commands.options import (
+    MAIN_MEASURE,
+    ComparisonOptions,
+    JudgedQrels,
+    Seed,
+    replay_without_tasks,
+)
 from rankproof.commands.registry import Option, Output, Source, command
+from rankproof.commands.tasks import find_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.commands.tasks import TasksLike
     from rankproof.comparison.gate import Gate
     from rankproof.comparison.gate_inputs import Side
     from rankproof.comparison.gate_plan import GatePlan
+    from rankproof.comparison.task_gate import TaskGate
     from rankproof.measures.registry import Measure
 
 
@@ -48,23 +57,38 @@ def gate(
     measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float] = ...,
     margin: float | Sequence[float] = ...,
     *,
+    tasks: None = ...,
     allow_undecided: bool = ...,
     seed: int = ...,
     **options: Unpack[ComparisonOptions],
 ) -> Gate: ...
 
 
+@overload
+def gate(
+    qrels: None = ...,
+    *,
+    measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float] = ...,
+    margin: float | Sequence[float] = ...,
+    tasks: TasksLike,
+    allow_undecided: bool = ...,
+    seed: int = ...,
+    **options: Unpack[ComparisonOptions],
+) -> TaskGate: ...
+
+
 @command(
     group="Compare",
+    replay=replay_without_tasks,
     outputs=[Output("junit", "junit", "Write the verdicts as JUnit XML.")],
 )
 def gate(
-    qrels: JudgedQrels,
+    qrels: JudgedQrels = None,
     baseline: Annotated[
         object,
         Source("BASELINE", "baseline", expand=_expand_pattern),
         "A run, the JSON of an earlier `eval --out` or `gate --out`, or a sweep's folder.",
-    ],
+    ] = None,
     candidate: Annotated[
         object,
         Source("CANDIDATE", "candidate", expand=_expand_pattern),
@@ -82,6 +106,12 @@ def gate(
         "The loss that is tolerated: one for all measures, or one for each in order.",
     ] = 0.01,
     *,
+    tasks: Annotated[
+        Sequence[str] | Mapping[str, tuple[object, object]] | None,
+        Option(("--task",), "NAME=QRELS,BASELINE,CANDIDATE,...", is_split=False),
+        "A collection, in place of QRELS, BASELINE and CANDIDATE; may be repeated. The mean over "
+        "all tasks decides, and no task may be worse.",
+    ] = None,
     allow_undecided: Annotated[
         bool, "Exit with 0 instead of 3 if the queries cannot decide."
     ] = False,
@@ -114,12 +144,22 @@ def gate(
     >>> result.verdict
     'worse'
     """
-    from rankproof.commands.inputs import EvaluationInputs
+    if tasks:
+        return _gate_tasks(
+            find_tasks(tasks, qrels, baseline),
+            measures,
+            margin,
+            options,
+            allow_undecided=allow_undecided,
+            seed=seed,
+        )
+    from rankproof.commands.inputs import EvaluationInputs, check_runs_named
     from rankproof.commands.recording import STORES_RESULT
     from rankproof.comparison.gate import gate_sides, margins_of
     from rankproof.comparison.gate_inputs import with_bounds
     from rankproof.foundation.errors import InputError
 
+    check_runs_named("gate", qrels, () if baseline is None else [baseline])
     inputs = EvaluationInputs.of("gate", qrels, None, measures, options)
     losses = list(measures.values()) if isinstance(measures, Mapping) else margin
     margins = margins_of(inputs.measures, losses)
@@ -143,6 +183,53 @@ def gate(
         allow_undecided=allow_undecided,
         seed=seed,
         groups=inputs.groups,
+    )
+
+
+def _gate_tasks(
+    tasks: Mapping[str, tuple[Any, Any]],
+    measures: Any,
+    margin: float | Sequence[float],
+    options: Mapping[str, Any],
+    *,
+    allow_undecided: bool,
+    seed: int,
+) -> TaskGate:
+    """Return the gate over several collections."""
+    from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.comparison.gate import margins_of
+    from rankproof.comparison.task_gate import TaskGate
+    from rankproof.comparison.tasks import compare_tasks
+    from rankproof.foundation.errors import InputError
+
+    gates: dict[str, Gate] = {}
+    groups = {}
+    for task, (qrels, sides) in tasks.items():
+        runs = list(sides.values()) if isinstance(sides, Mapping) else list(sides)
+        if len(runs) != 2:
+            raise InputError(
+                f"{len(runs)} runs", place=f"task {task}", remedy="name baseline and candidate"
+            )
+        gates[task] = gate(
+            *(qrels, runs[0], runs[1], measures, margin),
+            allow_undecided=allow_undecided,
+            seed=seed,
+            **cast("ComparisonOptions", options),
+        )
+        if options.get("groups") is not None:
+            groups[task] = EvaluationInputs.of("gate", qrels, None, measures, options).groups
+    first = next(iter(gates.values()))
+    names = (first.candidate, first.baseline)
+    evaluations = {
+        task: [e.renamed(n) for e, n in zip(g.comparison.evaluations, names, strict=True)]
+        for task, g in gates.items()
+    }
+    losses = list(measures.values()) if isinstance(measures, Mapping) else margin
+    return TaskGate(
+        gates,
+        compare_tasks(evaluations, seed=seed, groups=groups),
+        margins_of(list(first.measures), losses),
+        allow_undecided,
     )
 
 

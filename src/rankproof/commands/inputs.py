@@ -199,6 +199,14 @@ def _checked_table(command: str, run: Any, name: str, qrels: Qrels) -> Any:
     return table
 
 
+def check_runs_named(command: str, qrels: Any, runs: Any) -> None:
+    """Refuse a call without judgments or without runs."""
+    if qrels is None or (isinstance(runs, list | tuple | str) and not runs):
+        raise InputError(
+            "no run is named", place=command, remedy="give QRELS, then RUN..., or --task"
+        )
+
+
 def _check_read_twice(runs: Mapping[str, Any]) -> None:
     """Refuse pipes where runs are evaluated by two sets of labels."""
     from rankproof.data.sources import is_pipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, overload
 
 from rankproof.commands.options import (
     DEFAULT_MEASURES,
@@ -13,14 +13,19 @@ from rankproof.commands.options import (
     JudgedQrels,
     Measures,
     Seed,
+    Tasks,
+    replay_without_tasks,
 )
 from rankproof.commands.registry import Option, Output, Source, command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from rankproof.commands.tasks import TasksLike
     from rankproof.comparison.leaderboard import Leaderboard
-    from rankproof.data import RunLike
+    from rankproof.comparison.tasks import Collection
+    from rankproof.data import QrelsLike
+    from rankproof.measures.registry import Measure
 
 
 def _expand(paths: list[str], arguments: Mapping[str, Any]) -> list[str]:
@@ -30,21 +35,48 @@ def _expand(paths: list[str], arguments: Mapping[str, Any]) -> list[str]:
     return expand([resolve_row(path) for path in paths], arguments.get("qrels"))
 
 
+@overload
+def leaderboard(
+    qrels: QrelsLike,
+    runs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any],
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    *,
+    baseline: str = ...,
+    letters: bool = ...,
+    seed: int = ...,
+    holes: bool | None = ...,
+    **options: Unpack[ComparisonOptions],
+) -> Leaderboard: ...
+
+
+@overload
+def leaderboard(
+    qrels: str | os.PathLike[str] | None = ...,
+    *,
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    tasks: TasksLike = ...,
+    seed: int = ...,
+    **options: Unpack[ComparisonOptions],
+) -> Collection: ...
+
+
 @command(
     group="Compare",
+    replay=replay_without_tasks,
     outputs=[
         Output("plot", "chart_file", "Draw ranks and intervals: .svg or .html.", (".svg", ".html"))
     ],
 )
 def leaderboard(
-    qrels: JudgedQrels,
+    qrels: JudgedQrels = None,
     runs: Annotated[
-        str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, RunLike],
+        str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any],
         Source("RUN...", expand=_expand),
         "Runs: files, folders, globs or rows of a sweep (FOLDER::ROW).",
-    ],
+    ] = (),
     measures: Measures = DEFAULT_MEASURES,
     *,
+    tasks: Tasks = None,
     baseline: Annotated[
         str, Option(metavar="RUN"), "Compare every run with this one instead of the best."
     ] = "",
@@ -54,7 +86,7 @@ def leaderboard(
     seed: Seed = 0,
     holes: Holes = None,
     **options: Unpack[ComparisonOptions],
-) -> Leaderboard:
+) -> Any:
     """Rank runs, and mark which are significantly worse than the best.
 
     The first measure orders the rows. * marks runs that are significantly worse than the best of
@@ -63,14 +95,19 @@ def leaderboard(
     $ rankproof leaderboard qrels.txt runs/
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10,RR --format latex --caption
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10 --baseline bm25
+    $ rankproof leaderboard --task fiqa=q.txt,a.trec,b.trec --task nq=q2.txt,a.trec,b.trec
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"]).runs
     ('b', 'a')
     """
-    from rankproof.commands.inputs import EvaluationInputs
+    from rankproof.commands.inputs import EvaluationInputs, check_runs_named
+    from rankproof.commands.tasks import evaluate_tasks, find_tasks
     from rankproof.comparison.leaderboard import rank_evaluations
 
+    if collections := find_tasks(tasks, qrels, runs):
+        return evaluate_tasks("leaderboard", collections, measures, options, seed=seed)
+    check_runs_named("leaderboard", qrels, runs)
     if not isinstance(runs, Mapping):
         paths = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
         if all(isinstance(path, str | os.PathLike) for path in paths):

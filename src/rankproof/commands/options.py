@@ -6,7 +6,7 @@ type checkers read and the command line takes as text.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from rankproof.commands.registry import Needs, Option, Source
 
@@ -59,6 +59,22 @@ Holes = Annotated[
     "Add the range over every grade that unjudged documents could have; `rankproof holes` says "
     "more.",
 ]
+
+
+Tasks = Annotated[
+    "Sequence[str] | Mapping[str, tuple[QrelsLike, object]] | None",
+    Option(("--task",), "NAME=QRELS,RUN,...", is_split=False),
+    "A collection, in place of QRELS and RUN; may be repeated. Runs are compared by their mean "
+    "over all tasks. A folder of task folders in place of QRELS names them, too.",
+]
+_TASKS_REPLAY = "it names its files inside --task; make it again with the same command"
+
+
+def replay_without_tasks(
+    arguments: "dict[str, Any]", stored: "Mapping[str, Any]"
+) -> "dict[str, Any] | str":
+    """Return the arguments of a call without tasks, or why one with tasks is not repeated."""
+    return _TASKS_REPLAY if arguments.get("tasks") else arguments
 
 
 Offline = Annotated[
@@ -199,7 +215,7 @@ class ComparisonOptions(EvaluationOptions, LabelOptions, total=False):
 
 
 JudgedQrels = Annotated[
-    "QrelsLike",
+    "QrelsLike | None",
     Source("QRELS", "qrels", instead="--judge"),
     "Relevance judgments; - is standard input. --judge FILE names those of a judge.",
 ]

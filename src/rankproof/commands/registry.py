@@ -24,7 +24,9 @@ GROUPS = ("Evaluate", "Compare", "Precision", "RAG", "Golden sets", "Tools")  # 
 REQUIRED: Any = Parameter.empty
 _HAS_KEYWORDS = 8  # flag of a code object with **keywords
 # Modules of this package that hold no command; every other module is found as one.
-_FRAMEWORK = {"registry", "options", "inputs", "recording", "health", "showcase", "verification"}
+_FRAMEWORK = {
+    *("registry", "options", "inputs", "recording", "health", "showcase", "verification", "tasks"),
+}
 
 
 class Source(NamedTuple):

@@ -8,6 +8,7 @@ gate                  is a candidate no worse than a baseline, within a margin?
 annotated             differences with annotators' labels of some queries, a judge's of all
 repeats               several runs of one system, averaged per query
 gate_inputs           the two sides of a gate: runs, stored evaluations, rows of a sweep
+tasks, task_gate      runs over several collections, and the gate over them
 stale_judgments       whether the judgments still describe the documents that both sides list
 
 It does not evaluate runs (evaluation) and draws no random numbers itself (statistics).

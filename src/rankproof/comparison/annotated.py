@@ -135,6 +135,13 @@ def _annotated_row(
     }
 
 
+def family_width(critical: float, df: float) -> float:
+    """Return by how much F is wider than I, of a critical value of normal values: T⁻¹(Φ(c))/t."""
+    t = t_quantile((1 + CONFIDENCE) / 2, df)
+    family_t = t_quantile(float(normal_cdf(np.array(max(0.0, min(critical, _LARGEST))))), df)
+    return max(1.0, family_t / t)
+
+
 def _family_and_needed(
     estimate: TwoPhase, span: float, share: float, critical: float
 ) -> tuple[list[float], list[float]]:
@@ -144,8 +151,7 @@ def _family_and_needed(
         return [math.nan] * 2, [math.nan] * 2
     t = t_quantile((1 + CONFIDENCE) / 2, estimate.df)
     most = span if span <= 1.0 else math.inf
-    family_t = t_quantile(float(normal_cdf(np.array(min(critical, _LARGEST)))), estimate.df)
-    wider = max(1.0, family_t / t) if critical else 1.0
+    wider = family_width(critical, estimate.df)
     ends = estimate.estimate + wider * (np.array([low, high]) - estimate.estimate)
     deviation = (high - low) / 2 / t * math.sqrt(estimate.n)
     needed = queries_needed_range(

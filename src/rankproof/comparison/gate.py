@@ -622,7 +622,7 @@ def _decide(
     if not gains(verdict.family_ci, sign)[1] < 0:
         return "undecided", False
     worst = verdict.worst_case
-    if _is_fully_judged(comparison) or comparison.evaluations[0].policy.condensed:
+    if is_fully_judged(comparison) or comparison.evaluations[0].policy.condensed:
         worst = verdict.family_ci
     if worst is not None and gains(worst, sign)[1] < 0:
         return "worse", False
@@ -631,7 +631,7 @@ def _decide(
     return "undecided", True
 
 
-def _is_fully_judged(comparison: Comparison) -> bool:
+def is_fully_judged(comparison: Comparison) -> bool:
     """True if every document of both top k is judged, so that worst cases are the interval."""
     shares = [share for e in comparison.evaluations for share in e.judged.values()]
     return bool(shares) and all(share == 1.0 for share in shares)

@@ -67,8 +67,8 @@ class Verdict:
     queries_needed: tuple[int, int | None] | None  # fewest and most queries to add; None: never
     repeats_changed: float | None = None  # share of (pairs of) repeats with another label
     annotated: int | None = None  # queries that annotators labeled; None: nobody was asked
-    worth: float = math.nan  # annotated queries that without the judge would show as much
-    judge_estimate: float = math.nan  # mean difference by the judge's labels alone
+    worth: float | None = None  # annotated queries that without the judge would show as much
+    judge_estimate: float | None = None  # mean difference by the judge's labels alone
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON has it."""
@@ -116,8 +116,8 @@ class Verdict:
             queries_needed=_count_range(values["needed_low"], values["needed_high"]),
             repeats_changed=None if math.isnan(changed) else changed,
             annotated=int(values["annotated"]) if "annotated" in values else None,
-            worth=values.get("worth", math.nan),
-            judge_estimate=values.get("judge_estimate", math.nan),
+            worth=values.get("worth"),
+            judge_estimate=values.get("judge_estimate"),
         )
 
     def reversed(self) -> Verdict:
@@ -138,7 +138,7 @@ class Verdict:
             only_b=self.only_a,
             fewer_relevant=self.fewer_relevant[::-1],
             bound=negative(self.bound),
-            judge_estimate=-self.judge_estimate,
+            judge_estimate=None if self.judge_estimate is None else -self.judge_estimate,
         )
 
     # ------------------------------------------------------------------------------ words
