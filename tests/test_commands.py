@@ -56,7 +56,7 @@ CASES = {
     "gate": Case(
         ["gate", QRELS, PLAIN, TIED, "-m", LISTED, "--margin", "0.02,0.01", "--condensed"],
         lambda: rp.gate(QRELS, PLAIN, TIED, MEASURES, [0.02, 0.01], condensed=True),
-        code=1,
+        code=3,
     ),
     "leaderboard": Case(
         ["leaderboard", QRELS, TIED, PLAIN, "-m", LISTED, "--memory", "1GB", "--seed", "3"],

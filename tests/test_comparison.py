@@ -215,7 +215,7 @@ def test_a_verdict_names_ties_and_unjudged_documents_it_depends_on() -> None:
     tied = {"q": {"x": 2.0, "a": 2.0}, "r": {"y": 2.0, "b": 2.0}}
     plain = {"q": {"a": 2.0, "x": 1.0}, "r": {"u": 3.0, "b": 2.0}}
     comparison = rp.compare(qrels, {"tied": tied, "plain": plain}, "RR", holes=True)
-    assert "Ties matter: the difference is -0.2500 to +0.2500 over all orders." in str(comparison)
+    assert "Ties matter: -0.2500 to +0.2500 over all orders." in str(comparison)
     assert "ties" in comparison.verdict("tied", "plain", "RR").depends_on
     worst = comparison.verdict("tied", "plain", "RR").worst_case
     assert worst is not None
@@ -247,7 +247,7 @@ def test_runs_that_are_equal_on_average_need_no_further_queries() -> None:
     tied = {"q": {"r": 1.0, "n": 1.0}}
     comparison = rp.compare(qrels, {"a": tied, "b": tied}, "RR")
     assert str(comparison).startswith("a and b are equal on RR.")
-    assert "Ties matter: the difference is -0.5000 to +0.5000 over all orders." in str(comparison)
+    assert "Ties matter: -0.5000 to +0.5000 over all orders." in str(comparison)
     (difference,) = comparison["a", "b"].values()
     assert difference.queries_needed is None, "there is no difference to see"
     assert difference.to_dict()["queries_needed"] is None

@@ -240,7 +240,7 @@ def test_every_format_holds_every_run(tmp_path: Path, form: str) -> None:
     text = done.stdout.decode()
     assert all(f"run{at}" in text for at in range(4))
     marks = {
-        "table": "* significantly worse than the best of the column", "md": "**",
+        "table": "* significantly worse than the best", "md": "**",
         "latex": r"\textbf{", "html": "significantly worse", "csv": "nDCG@5 rank low",
         "json": "rank_ci",
     }  # fmt: skip
@@ -296,7 +296,7 @@ def test_equal_runs_share_the_lead() -> None:
     board = rp.leaderboard(qrels, runs, ["P@1", "R@2"])
     assert str(board).splitlines()[:2] == [
         "P@1 over 12 queries: a, b share the lead with 1.0000.",
-        "R@2 over 12 queries: a, b, c share the lead with 1.0000.",
+        "R@2 over 12 queries: a, b and 1 more share the lead with 1.0000.",
     ]
 
 

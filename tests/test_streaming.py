@@ -243,14 +243,19 @@ NOTED: dict[str, tuple[str, bytes, Any, dict[str, Any]]] = {
         JUDGED,
         {"depth": 2, "condensed": True},
     ),
-    "no document is both in": ("run.trec", lists("0.5 0.4 0.1"), {"q1": {"z": 1, "y": 0}}, {}),
-    "in run ('b', 'c', 'd', …)": (
+    "1 of 1 query returns no document that the judgments know": (
+        "run.trec",
+        lists("0.5 0.4 0.1"),
+        {"q1": {"z": 1, "y": 0}},
+        {},
+    ),
+    "2 of 2 queries return no document that the judgments know": (
         "run.trec",
         "".join(f"{q} Q0 {d} 1 0.5 t\n" for q, d in ("qb", "rx", "qc", "qd", "qe")).encode(),
         {"q": {"z": 1}, "r": {"z": 1}},
         {},
     ),
-    "judgements swapped?": ("run.trec", lists("1 0 1 1"), RANKED, {}),
+    "are run and judgments swapped?": ("run.trec", lists("1 0 1 1"), RANKED, {}),
     "": ("run.trec", lists("5 4 3 2") + b"z Q0 a 1 3 t\nz Q0 b 1 2.5 t\n", JUDGED, {}),
 }
 
@@ -263,7 +268,8 @@ def test_what_is_said_of_a_run_is_said_of_its_parts(tmp_path: Path, said: str, s
     path.write_bytes(data)
     whole = rp.evaluate(judged, path, "RR", **policy)
     same(streamed(path, judged, "RR", step, tmp_path, **policy), whole)
-    assert [said in note for note in whole.notes] == ([True] if said else [])
+    notes = [*whole.notes, *filter(None, [whole.id_problem])]
+    assert [said in note for note in notes] == ([True] if said else [])
 
 
 BAD: dict[str, tuple[str, str]] = {

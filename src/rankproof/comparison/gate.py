@@ -56,7 +56,7 @@ from rankproof.presentation.judged_column import judged_note
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.presentation.result import Presentation, Summary
 from rankproof.presentation.tables import Column, Table
-from rankproof.presentation.terminal import shorten_middle
+from rankproof.presentation.terminal import name_in_sentence
 from rankproof.presentation.text_formats import to_markdown
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import (
@@ -74,7 +74,6 @@ GateLabel = Literal["passed", "worse", "undecided"]
 MARGIN = 0.01
 _EXIT_CODES = {"passed": 0, "worse": 1, "undecided": 3}
 _NAMED_QUERIES = 3  # in a note
-_NAME_WIDTH = 24  # to which names are shortened in sentences on a terminal
 _NOTE_WIDTH = 76
 
 
@@ -217,7 +216,7 @@ class Gate(Displayed):
         notes, next_step = self._notes(), self._next_step()
         shown = 1 if next_step else 2
         return Summary.of(
-            "\n".join(self.sentences(shorten_middle(self.candidate, _NAME_WIDTH))),
+            "\n".join(self.sentences(name_in_sentence(self.candidate))),
             notes[:shown],
             next_step=next_step,
             details=[
@@ -269,7 +268,7 @@ class Gate(Displayed):
         note = f"{out_of(d.differing, d.queries, 'query', 'changed', 'changed')}{of}"
         separator = "; most: "
         for query, change in gated.changed_most[:_NAMED_QUERIES]:
-            longer = f"{note}{separator}{shorten_middle(query, _NAME_WIDTH)} {signed(change, 3)}"
+            longer = f"{note}{separator}{name_in_sentence(query)} {signed(change, 3)}"
             if len(longer) > _NOTE_WIDTH:
                 break
             note, separator = longer, ", "

@@ -37,8 +37,9 @@ from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.judged_column import judged_note
-from rankproof.presentation.result import Summary
+from rankproof.presentation.result import MAX_NOTES, Summary
 from rankproof.presentation.tables import Cell, Column, Marked, Table, span
+from rankproof.presentation.terminal import name_in_sentence
 from rankproof.statistics.intervals import mean_intervals
 from rankproof.statistics.labels import AHEAD, BEHIND
 from rankproof.statistics.ranks import rank_intervals, ranks_of
@@ -53,6 +54,7 @@ _MEASURES_SHOWN = 4  # as columns of the table
 _DRAWN = 40  # runs in a chart, best first
 _EQUAL = 1e-12  # means closer than this are equal
 _NOT_RUNS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # endings in a folder
+_RIVALS = 2  # of the best, named in a sentence
 _MARK = "*"
 
 
@@ -187,29 +189,34 @@ class Leaderboard(Displayed):
             *policy.changes(),
         ]
         dtype = " or ".join(dict.fromkeys(e.dtype for e in self.evaluations))
+        notes = list(dict.fromkeys(notes))
+        shown = MAX_NOTES - (len(self.measures) > 1)  # which have an answer each
         return Summary.of(
             labels_prefix(self.evaluations) + "\n".join([*problems, *answers]),
-            notes,
+            notes[:shown],
             next_step="" if problems else next_step(self.evaluations, set(self.depends_on)),
-            details=[*policy.definitions(dtype), *_METHOD],
+            details=[*notes[shown:], *policy.definitions(dtype), *_METHOD],
         )
 
     def _answer(self, measure: Measure, s: Standing) -> str:
         """Return who is best, and whom it is significantly ahead of."""
-        leaders = [self.runs[row] for row in np.flatnonzero(s.rank == 1)]
+        names = [name_in_sentence(name) for name in self.runs]
+        leaders = [names[row] for row in np.flatnonzero(s.rank == 1)]
         queries = plural(s.queries, "query")
         if s.queries < s.defined:
             queries = f"the {s.queries} of {plural(s.defined, 'query')} that all runs have"
         over = f"{measure} over {queries}"
         if len(leaders) > 1:
-            return f"{over}: {first_few(leaders)} share the lead with {s.expected[s.best]:.4f}."
-        others = [row for row in range(len(self.runs)) if row != s.best]
-        rivals = [self.runs[row] for row in others if row not in s.beats[s.best]]
+            shared = f"share the lead with {s.expected[s.best]:.4f}"
+            return f"{over}: {first_few(leaders, _RIVALS)} {shared}."
+        others = [row for row in range(len(names)) if row != s.best]
+        rivals = [names[row] for row in others if row not in s.beats[s.best]]
         if not rivals:
             return f"{over}: {leaders[0]} is best, significantly ahead of all others."
         if len(rivals) == len(others):
             return f"{over}: {leaders[0]} is best, not significantly ahead of any other."
-        return f"{over}: {leaders[0]} is best, not significantly ahead of {first_few(rivals)}."
+        behind = first_few(rivals, _RIVALS)
+        return f"{over}: {leaders[0]} is best, not significantly ahead of {behind}."
 
     def _mark_note(self) -> list[str]:
         """Return what the mark means, if some runs carry it."""
@@ -222,8 +229,7 @@ class Leaderboard(Displayed):
                 "Letters: significantly better than the runs with these letters, p < .05 over all "
                 "comparisons together."
             ]
-        of = "" if len(self.measures) == 1 else " of the column"
-        claim = f"different from {self.baseline}" if self.baseline else f"worse than the best{of}"
+        claim = f"different from {self.baseline}" if self.baseline else "worse than the best"
         return [f"{_MARK} significantly {claim}, p < .05 over all comparisons together."]
 
     def _tie_note(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,9 @@ from rankproof.evaluation.query_set import query_set_notes
 from rankproof.foundation.phrasing import amount, out_of, plural, signed
 from rankproof.presentation.judged_column import any_unjudged, judged_note
 from rankproof.presentation.lead_wording import ZERO
-from rankproof.presentation.result import Summary
+from rankproof.presentation.result import MAX_NOTES, Summary
 from rankproof.presentation.tables import Cell, Column, Table
+from rankproof.presentation.terminal import name_in_sentence
 from rankproof.statistics.labels import AHEAD, BEHIND
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from rankproof.measures import Measure
 
 _MATRIX_RUNS = 6  # of more runs, each is compared with the best alone
+_RIVALS = 3  # of the best, named in a sentence
 _MARK = "*"
 
 
@@ -33,30 +36,36 @@ _MARK = "*"
 
 def comparison_summary(comparison: Comparison) -> Summary:
     """Return the verdict on two runs, or what the comparison of several shows."""
-    problems = [
-        f"Undecided: in {e.name} {e.id_problem}" for e in comparison.evaluations if e.id_problem
-    ]
+    problems = id_problems(comparison.evaluations)
     two_runs = len(comparison.pairs) == 1
     answers = (_pair_answers if two_runs else _family_answers)(comparison)
     if problems and two_runs:
         answers = []
-    notes = [*(_pair_notes(comparison) if two_runs else _family_notes(comparison))]
+    step = "" if problems else next_step(comparison.evaluations, reasons(comparison))
+    has_row_per_measure = two_runs and len(comparison.pairs.measures) > 1
+    shown = 1 if has_row_per_measure else MAX_NOTES - bool(step)
+    notes = list(dict.fromkeys(_notes(comparison)))
+    dtype = " or ".join(dict.fromkeys(e.dtype for e in comparison.evaluations))
+    definitions = comparison.evaluations[0].policy.definitions(dtype)
+    return Summary.of(
+        labels_prefix(comparison.evaluations) + "\n".join([*problems, *answers]),
+        notes[:shown],
+        next_step=step,
+        details=[*notes[shown:], *definitions, *_METHOD],
+    )
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """Return what changes how the comparison is read, the weightiest first."""
     sets = {e.name: {str(m): e.query_set(m) for m in e} for e in comparison.evaluations}
     changed = comparison.pairs.figures["repeats_changed"].ravel()
-    notes = [
+    return [
         *repeat_note(comparison.evaluations, changed),
         *annotator_note(comparison.evaluations, comparison.pairs.figures),
         *query_set_notes(sets),
-        *notes,
+        *(_pair_notes if len(comparison.pairs) == 1 else _family_notes)(comparison),
+        *comparison.evaluations[0].policy.changes(),
     ]
-    notes += comparison.evaluations[0].policy.changes()
-    dtype = " or ".join(dict.fromkeys(e.dtype for e in comparison.evaluations))
-    return Summary.of(
-        labels_prefix(comparison.evaluations) + "\n".join([*problems, *answers]),
-        notes,
-        next_step="" if problems else next_step(comparison.evaluations, reasons(comparison)),
-        details=[*comparison.evaluations[0].policy.definitions(dtype), *_METHOD],
-    )
 
 
 def id_problems(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -93,14 +102,30 @@ def next_step(evaluations: Sequence[Evaluation], depends_on: set[str]) -> str:
 
 
 def _pair_answers(comparison: Comparison) -> list[str]:
-    """Return one sentence for each measure; a single one has its p."""
+    """Return the verdict on one measure with its number and p, or the labels on several."""
     pair = comparison.pairs[0]
-    alone = len(pair.measures) == 1 and comparison.evaluations[0].annotators is None
-    return [
-        verdict.sentence(pair.a, pair.b, str(measure), p=d.p if alone else None)
-        for measure, d in pair.measures.items()
-        for verdict in [_verdict(pair, measure)]
-    ]
+    a, b = name_in_sentence(pair.a), name_in_sentence(pair.b)
+    if len(pair.measures) == 1:
+        ((measure, d),) = pair.measures.items()
+        p = d.p if comparison.evaluations[0].annotators is None else None
+        return [_verdict(pair, measure).sentence(a, b, str(measure), p=p)]
+    by_claim: dict[str, list[str]] = {}
+    for measure in pair.measures:
+        by_claim.setdefault(_claim(_verdict(pair, measure), a, b), []).append(str(measure))
+    clauses = [f"{claim} on {', '.join(measures)}" for claim, measures in by_claim.items()]
+    if clauses[0].startswith("equal"):
+        clauses[0] = f"{a} and {b} are {clauses[0]}"
+    elif clauses[0].startswith("undecided"):
+        clauses[0] = f"U{clauses[0][1:]}"
+    return [f"{'; '.join(clauses)}."]
+
+
+def _claim(verdict: Verdict, a: str, b: str) -> str:
+    """Return a label in words, without its number."""
+    if verdict.label == "equal" and verdict.differing:
+        return f"equal within {verdict.equal_within:g}"
+    claims = {"ahead": f"{a} beats {b}", "behind": f"{b} beats {a}"}
+    return claims.get(verdict.label, verdict.label)
 
 
 def _verdict(pair: Pair, measure: Measure) -> Verdict:
@@ -112,11 +137,11 @@ def _verdict(pair: Pair, measure: Measure) -> Verdict:
 def _pair_notes(comparison: Comparison) -> list[str]:
     """Return what else there is to know of two runs, the weightiest first."""
     pair = comparison.pairs[0]
-    notes = [_counts_sentence(pair)]
-    for measure in pair.measures:
-        notes += _tie_note(pair, measure)
-    notes += _unjudged_note(comparison)
-    return notes
+    tie_notes = [note for measure in pair.measures for note in _tie_note(pair, measure)]
+    counts = [_counts_sentence(pair)]
+    if len(pair.measures) > 1:
+        return [*tie_notes, *_unjudged_note(comparison), *counts]
+    return [*counts, *tie_notes, *_unjudged_note(comparison)]
 
 
 def _counts_sentence(pair: Pair) -> str:
@@ -144,14 +169,14 @@ def _tie_note(pair: Pair, measure: Measure) -> list[str]:
     verdict = _verdict(pair, measure)
     if d.highest - d.lowest < ZERO or verdict.annotated is not None:
         return []
-    span = f"{signed(d.lowest)} to {signed(d.highest)}"
+    span = f"{signed(d.lowest)} to {signed(d.highest)} over all orders"
     if "ties" not in verdict.depends_on:
         if len(pair.measures) > 1:
             return []
-        return [f"Ties do not matter: the difference is {span} over all orders."]
+        return [f"Ties do not matter: the difference is {span}."]
     of = f" on {measure}" if len(pair.measures) > 1 else ""
-    listed = f"; as listed it is {signed(d.oblivious)}" if d.reversed else ""
-    return [f"Ties matter{of}: the difference is {span} over all orders{listed}."]
+    listed = f"; as listed {signed(d.oblivious)}" if d.reversed else ""
+    return [f"Ties matter{of}: {span}{listed}."]
 
 
 def _unjudged_note(comparison: Comparison) -> list[str]:
@@ -180,9 +205,11 @@ def _family_answers(comparison: Comparison) -> list[str]:
         label = comparison.pairs.figures["label"][:, m]
         significant = int(np.isin(label, (AHEAD, BEHIND)).sum())
         total = len(label)
-        count = "all" if significant == total else "none" if not significant else f"{significant}"
-        differ = f"{count} of {total} pairs differ significantly"
-        lines.append(f"{measure}: {lead_clause(comparison, m)}; {differ}.")
+        if significant in (0, total):  # then a matrix has no marks
+            count = f"all {total} pairs differ" if significant else "no pair differs"
+            lines.append(f"{measure}: {best_clause(comparison, m)}; {count} significantly.")
+        else:
+            lines.append(f"{measure}: {lead_clause(comparison, m)}.")
     return lines
 
 
@@ -190,16 +217,22 @@ def lead_clause(comparison: Comparison, m: int) -> str:
     """Return which run has the best mean, and which are not significantly worse."""
     best = best_run(comparison, m)
     names = comparison.pairs.names
+    lead = best_clause(comparison, m)
     rivals = [name for name, label in against(comparison, m, best).items() if label != "behind"]
-    mean = comparison.evaluations[best].best_estimate(comparison.pairs.measures[m])
-    lead = f"{names[best]} is best with {mean:.4f}"
     if not rivals:
         return f"{lead}, significantly ahead of all others"
     if len(rivals) == len(names) - 1:
         return f"{lead}, not significantly ahead of any"
-    return f"{lead}, not significantly ahead of {', '.join(rivals[:3])}" + (
-        f" and {len(rivals) - 3} more" if len(rivals) > 3 else ""
-    )
+    shown = ", ".join(map(name_in_sentence, rivals[:_RIVALS]))
+    more = len(rivals) - _RIVALS
+    return f"{lead}, not significantly ahead of {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+def best_clause(comparison: Comparison, m: int) -> str:
+    """Return which run has the best mean, and that mean."""
+    best = best_run(comparison, m)
+    mean = comparison.evaluations[best].best_estimate(comparison.pairs.measures[m])
+    return f"{name_in_sentence(comparison.pairs.names[best])} is best with {mean:.4f}"
 
 
 def best_run(comparison: Comparison, m: int) -> int:
@@ -242,7 +275,10 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
         return [(_run_table if is_one_measure else _measure_table)(comparison)]
     if len(comparison.evaluations) > _MATRIX_RUNS:
         return [_best_table(comparison, m) for m in range(len(comparison.pairs.measures))]
-    return [_matrix(comparison, m) for m in range(len(comparison.pairs.measures))]
+    matrices = [_matrix(comparison, m) for m in range(len(comparison.pairs.measures))]
+    notes = [note for table in matrices for note in table.notes]
+    bare = [replace(table, notes=[]) for table in matrices]
+    return [*bare[:-1], replace(bare[-1], notes=list(dict.fromkeys(notes)))]
 
 
 def _run_table(comparison: Comparison) -> Table:
@@ -266,8 +302,7 @@ def _measure_table(comparison: Comparison) -> Table:
     columns = [
         Column("measure", "text"),
         *(Column(e.name) for e in comparison.evaluations),
-        Column("difference", "signed"),
-        Column("95% CI", "text"),
+        Column("difference, 95% CI", "text"),
         Column("verdict", "text"),
     ]
     rows = []
@@ -276,7 +311,6 @@ def _measure_table(comparison: Comparison) -> Table:
         ends = verdict.family_ci or verdict.bound
         row: list[Cell] = [str(measure)]
         row += [e.best_estimate(measure) for e in comparison.evaluations]
-        row.append(verdict.estimate)
         row.append(None if ends is None else f"{signed(ends[0])} to {signed(ends[1])}")
         row.append(_label_cell(verdict, pair))
         rows.append(row)

@@ -40,5 +40,5 @@ def judged_note(
     low, high = f"{min(known):.0%}", f"{max(known):.0%}"
     share = low if low == high else f"{low.rstrip('%')}–{high}"
     top = "list" if measure.cutoff is None else f"top {measure.cutoff}"
-    rest = "removed" if condensed else f"unjudged documents count as {measure.unjudged_count_as}"
-    return [f"{share} of each {top} is judged; {rest}."]
+    fate = "are removed" if condensed else f"count as {measure.unjudged_count_as}"
+    return [f"{share} of each {top} is judged; unjudged documents {fate}."]

@@ -28,6 +28,7 @@ _PIPE_WIDTH = 200  # of a pipe or a file, which have no edge to wrap at
 _INDENT = 2  # spaces before each line of a table
 _NAME_WIDTH = 16  # names are shortened to this before a column is left out
 _SHORTEST_NAME = 8
+NAME_IN_SENTENCE = 24  # to which names of runs are shortened in sentences
 
 
 def print_presentation(
@@ -138,6 +139,11 @@ def shorten_middle(text: str, width: int) -> str:
     while cell_len(tail) > tail_width:
         tail = tail[1:]
     return f"{head}…{tail}"
+
+
+def name_in_sentence(name: str) -> str:
+    """Return a run's name as sentences have it: tables have the whole name."""
+    return shorten_middle(name, NAME_IN_SENTENCE)
 
 
 def fit(table: Table, width: int) -> tuple[Table, int]:
