@@ -126,9 +126,13 @@ def _dense_levels(score: Float, rest: Float) -> Float:
 
 
 def in_order(
-    run: Run, order: Order, dtype: str | None = None, depth: int | None = None, settle: bool = False
+    run: Run,
+    order: Order,
+    dtype: str | None = None,
+    depth: int | Int | None = None,
+    settle: bool = False,
 ) -> Run:
-    """Return a run with each list in rank order, cut after rank `depth`.
+    """Return a run with each list in rank order, cut after rank `depth`, one or one for each list.
 
     Its `cut` counts the dropped documents that tie with the last one kept. With `settle` the scores
     become minus the rank, which breaks the ties for good.
@@ -149,7 +153,7 @@ def in_order(
         # A tie that reaches the list's end goes on among the documents cut before.
         ends_inside = (sizes > depth) & (group_end < run.start[1:])
         cut = np.where(ends_inside, dropped_ties, cut_before + dropped_ties)
-        is_kept = rank < depth
+        is_kept = rank < np.repeat(np.broadcast_to(depth, len(sizes)), sizes)
         row, rank = row[is_kept], rank[is_kept]
         start = np.zeros_like(run.start)
         np.cumsum(np.minimum(sizes, depth), out=start[1:])
@@ -160,6 +164,14 @@ def in_order(
     columns: dict[str, Any] = {"start": start, "doc": doc, "score": score, "cut": cut, "rest": rest}
     columns["queries"] = ids_of(run, "queries")  # `replace` would convert them to a Series
     return replace(run, **columns, index=index, cache={})
+
+
+def end_after_ties(run: Run, order: Order, dtype: str | None, depth: int) -> Run:
+    """Return a run with each list cut after the tie group that holds its rank `depth`."""
+    ranking = rank_run(run, order, dtype)
+    last = run.start[:-1] + np.minimum(np.diff(run.start), depth) - 1
+    next_group = np.searchsorted(ranking.group_start, last, side="right")
+    return in_order(run, order, dtype, ranking.group_start[next_group] - run.start[:-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from rankproof.data.frames import is_frame
 from rankproof.data.hits import unwrapped
 from rankproof.data.sources import stem
 from rankproof.data.tables import Qrels, Run
-from rankproof.data.ties import in_order
+from rankproof.data.ties import end_after_ties, in_order
 from rankproof.evaluation.checks import (
     bound_notes,
     check_scales,
@@ -174,8 +174,8 @@ def evaluate_some(
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     few = grade_like_scores(run)
-    if policy.depth is not None and policy.condensed:  # ends lists before they are condensed
-        run = in_order(run, policy.order, policy.score_dtype, policy.depth)
+    if policy.condensed or policy.candidates_only:  # what is not listed does not exist there
+        run = end_lists(run, policy)
     matched = match_judgments(run, qrels, policy)
     tied = np.append(matched.ranking.tied, False)[matched.listed]
     profile = profile_scores(run, policy, few)
@@ -217,11 +217,18 @@ def evaluate_some(
 
 
 def _cut_lists(evaluated: EvaluatedRun, qrels: Qrels) -> EvaluatedRun:
-    """Return an evaluation to a depth with lists that end there under the stated tie-break.
+    """Return an evaluation to a depth with the lists over which worst cases are computed."""
+    run = end_lists(evaluated.run, evaluated.policy)
+    return replace(evaluated, run=run, matched=match_judgments(run, qrels, evaluated.policy))
 
-    Worst cases over unjudged documents are over those that such lists hold.
+
+def end_lists(run: Run, policy: Policy) -> Run:
+    """Return a run whose lists end after the tie group that holds the policy's depth.
+
+    They end inside it, under the stated tie-break, where the policy leaves out what is unjudged or
+    not listed: which documents these are cannot depend on the order.
     """
-    policy = evaluated.policy
-    run = in_order(evaluated.run, policy.order, policy.score_dtype, policy.depth)
-    matched = match_judgments(run, qrels, policy)
-    return replace(evaluated, run=run, matched=matched, groups=matched.groups())
+    if policy.depth is None:
+        return run
+    cut = in_order if policy.condensed or policy.candidates_only else end_after_ties
+    return cut(run, policy.order, policy.score_dtype, policy.depth)

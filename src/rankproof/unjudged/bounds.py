@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rankproof.data.tables import Qrels, Run
-from rankproof.data.ties import in_order
 from rankproof.evaluation import (
     EvaluatedRun,
     Policy,
     averaged_queries,
     check_scale,
+    end_lists,
     no_common_query,
 )
 from rankproof.foundation.arrays import Array, Bool, Float
@@ -410,8 +410,8 @@ class WorstCases:
         scale: int | None = None,
         evaluated: Sequence[EvaluatedRun] | None = None,
     ):
-        if policy.depth is not None and evaluated is None:  # evaluations were cut before
-            runs = [in_order(r, policy.order, policy.score_dtype, policy.depth) for r in runs]
+        if evaluated is None:  # lists of evaluations end there
+            runs = [end_lists(run, policy) for run in runs]
         if policy.condensed:
             raise InputError(
                 "condensed lists have no holes", remedy="ask for bounds or for condensed lists"
@@ -518,7 +518,13 @@ class WorstCases:
         measure = self.policy.apply(measure)
         documents = self.unjudged([run] if among is None else among, measure)
         partly = partly_judged(self.matched[run], documents, measure.cutoff, self.top(measure))
-        return _only_where(partly.any | self._in_mean(run, measure), bounds(measure, partly))
+        by_query = bounds(measure, partly)
+        is_loose = partly.any & self.matched[run].is_cut_in_tie(measure)
+        if is_loose.any():  # which of the tied documents the list ends with is open, too
+            least, most = by_query.low * 0.0, np.full(len(is_loose), measure.upper)
+            most = np.where(np.isinf(most), by_query.high, np.fmax(by_query.high, most))
+            by_query = _widened(by_query, is_loose, least, most + by_query.high * 0.0)
+        return _only_where(partly.any | self._in_mean(run, measure), by_query)
 
     def pair_bounds_by_query(self, a: int, b: int, measure: Measure) -> QueryBounds:
         """The bounds of a − b by query."""
@@ -529,7 +535,14 @@ class WorstCases:
         )
         counts_a = pair.a.run.any | self._in_mean(a, measure)
         counts_b = pair.b.run.any | self._in_mean(b, measure)
-        return _only_where(counts_a & counts_b, difference_bounds(measure, pair))
+        by_query = difference_bounds(measure, pair)
+        is_loose = self.matched[a].is_cut_in_tie(measure) | self.matched[b].is_cut_in_tie(measure)
+        is_loose &= documents.count > 0
+        if is_loose.any():
+            of_a, of_b = (self.run_bounds_by_query(run, measure, [a, b]) for run in (a, b))
+            least, most = of_a.low - of_b.high, of_a.high - of_b.low
+            by_query = _widened(by_query, is_loose, least, most)
+        return _only_where(counts_a & counts_b, by_query)
 
     def _in_mean(self, run: int, measure: Measure) -> Bool:
         """(Q,) queries that the mean of an evaluation is over."""
@@ -604,6 +617,15 @@ class WorstCases:
             exact=by_query.exact,
             queries=int(is_defined.sum()),
         )
+
+
+def _widened(by_query: QueryBounds, is_loose: Bool, low: Float, high: Float) -> QueryBounds:
+    """The bounds with other ends where they are loose (Q,)."""
+    return QueryBounds(
+        np.where(is_loose, np.fmin(by_query.low, low), by_query.low),
+        np.where(is_loose, np.fmax(by_query.high, high), by_query.high),
+        exact=False,
+    )
 
 
 def _only_where(counts: Bool, by_query: QueryBounds) -> QueryBounds:

@@ -140,7 +140,20 @@ class MatchedRun:
     @cached_property
     def judged(self) -> TieGroups:
         """The tie groups as an evaluation has them, of judged documents alone."""
-        return self.matching.groups() if self._evaluated is None else self._evaluated.groups
+        if self._evaluated is not None:
+            return self._evaluated.groups
+        groups = self.matching.groups()
+        return groups if self.policy.depth is None else groups.until(self.policy.depth)
+
+    def is_cut_in_tie(self, measure: Measure) -> Bool:
+        """(Q,) True if the list ends inside a tie, and the measure reads it to its end.
+
+        Lists are read to the end of the tie group that holds the policy's depth.
+        """
+        depth = self.policy.depth
+        if depth is None or (measure.cutoff is not None and measure.cutoff <= depth):
+            return np.zeros(self.queries, np.bool_)
+        return self.top_span(None).count > depth
 
     def judged_within(self, depth: int | None) -> TieGroups:
         """The tie groups that begin at rank `depth` or before, of judged documents alone."""
@@ -223,6 +236,8 @@ class MatchedRun:
         grade = self._top_grades(span)
         row = position if self.row_at is None else self.row_at[position]
         sizes = np.append(np.diff(ranking.start), 0)[self.matching.listed]  # −1: not listed
+        if self.policy.depth is not None:
+            sizes = np.minimum(sizes, self.policy.depth)
         if len(ranking.group_start) > len(self.run):  # nothing ties
             one = np.ones(len(query), np.int64)
             group_start = np.arange(len(query) + 1)
