@@ -183,6 +183,7 @@ class Leaderboard(Displayed):
             *self.annotator_notes,
             *query_set_notes(sets),
             *self.notes,
+            *self._query_note(),
             *self._mark_note(),
             *self._tie_note(),
             *judged,
@@ -217,6 +218,14 @@ class Leaderboard(Displayed):
             return f"{over}: {leaders[0]} is best, not significantly ahead of any other."
         behind = first_few(rivals, _RIVALS)
         return f"{over}: {leaders[0]} is best, not significantly ahead of {behind}."
+
+    def _query_note(self) -> list[str]:
+        """Return that differences are over more queries than scores, where that is so."""
+        if all(
+            v is None or v.queries == s.queries for s in self.measures.values() for v in s.verdicts
+        ):
+            return []
+        return ["Scores are over the queries that all runs have, differences over those of both."]
 
     def _mark_note(self) -> list[str]:
         """Return what the mark means, if some runs carry it."""
@@ -487,6 +496,7 @@ def rank_evaluations(
                 measure,
                 rank_intervals(measure.sign * by_query, all_groups, seed),
             )
+        standing = _with_counts(standing, measure.sign * values["expected"])
         defined = int((~np.isnan(values["expected"])).any(axis=0).sum())
         judged = np.array([e.judged.get(measure, math.nan) for e in evaluations])
         standings[measure] = _with_verdicts(
@@ -538,7 +548,6 @@ def _standing(
     rank_low, rank_high = rank_intervals(sign * values["expected"], groups, seed)
     best = int(np.argmin(rank))
     reference = best if reference is None else reference
-    lead = sign * (values["expected"] - values["expected"][reference])
     none = np.zeros(len(rank), np.int64)
     return Standing(
         **means,
@@ -552,9 +561,9 @@ def _standing(
         group_last=rank,
         above=none,
         below=none,
-        wins=(lead > _EQUAL).sum(axis=1),
-        ties=(np.abs(lead) <= _EQUAL).sum(axis=1),
-        losses=(lead < -_EQUAL).sum(axis=1),
+        wins=none,
+        ties=none,
+        losses=none,
         judged=np.full(len(rank), np.nan),
         queries=queries,
         defined=queries,
@@ -584,6 +593,17 @@ def _with_annotators(
         oblivious_rank=rank,
         best=best,
         reference=best if s.reference == s.best else s.reference,
+    )
+
+
+def _with_counts(s: Standing, gain: Float) -> Standing:
+    """Count on which of the queries (R, Q) that it shares with the reference each run is better."""
+    lead = gain - gain[s.reference]
+    return replace(
+        s,
+        wins=(lead > _EQUAL).sum(axis=1),
+        ties=(np.abs(lead) <= _EQUAL).sum(axis=1),
+        losses=(lead < -_EQUAL).sum(axis=1),
     )
 
 
