@@ -18,6 +18,7 @@ import polars as pl
 from rankproof.data.hits import RANKS
 from rankproof.data.tables import Qrels, Run, Scale
 from rankproof.data.ties import rank_run
+from rankproof.evaluation.id_profile import unicode_difference
 from rankproof.evaluation.policy import Policy
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, first_few, shorten
@@ -136,6 +137,12 @@ def swap_evidence(rows: int, grade_like: frozenset[float] | None, qrels: Qrels) 
 
 def no_common_query(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
     """Return the error for a run and judgments that have no query in common."""
+    form = unicode_difference(qrels.queries, qrels.name, queries, name)
+    if form:
+        return InputError(
+            f"no query is both in {name} and in {qrels.name}: ids differ in Unicode form, {form}",
+            remedy="write both in the same form",
+        )
     return InputError(
         f"no query is both in {name} ({example_ids(queries)}) "
         f"and in {qrels.name} ({example_ids(qrels.queries)})",
