@@ -27,7 +27,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rankproof.foundation.arrays import Float, Int
-from rankproof.statistics.groups import Groups, count_units, group_sums, means_of, numbered
+from rankproof.statistics.groups import (
+    Groups,
+    count_units,
+    group_means,
+    group_sums,
+    means_of,
+    numbered,
+)
 from rankproof.statistics.intervals import (
     CONFIDENCE,
     MIN_QUERIES,
@@ -193,12 +200,12 @@ def _limit_of_best(values: Float, groups: Groups | None, seed: int) -> float:
 
 
 def _claimable(values: Float, first: Int, second: Int, groups: Groups | None) -> Int:
-    """The numbers of the pairs that differ, by more than a constant, on six groups or more."""
+    """The numbers of the pairs that differ on six groups or more, and not by a constant."""
     chosen = []
     for pairs in _blocks(len(first), values.shape[1], len(first)):
         differences = values[first[pairs]] - values[second[pairs]]
-        with np.errstate(invalid="ignore"):
-            spread = np.nanmax(differences, axis=1) - np.nanmin(differences, axis=1)
+        units = group_means(differences, groups)
+        spread = np.fmax.reduce(units, axis=1) - np.fmin.reduce(units, axis=1)
         enough = count_differing(differences, groups) >= MIN_QUERIES
         chosen.append(pairs.start + np.flatnonzero(enough & (spread > NO_DIFFERENCE)))
     return np.concatenate(chosen) if chosen else np.empty(0, np.int64)

@@ -104,6 +104,16 @@ def group_sums(values: Float, groups: Groups | None) -> Float:
     return np.asarray(np.add.reduceat(values[..., order], starts, axis=-1), np.float64)
 
 
+def group_means(values: Float, groups: Groups | None) -> Float:
+    """(…, G) means of the defined values (…, Q) of each group, NaN without any; or the values."""
+    if numbered(groups) is None:
+        return values
+    defined = ~np.isnan(values)
+    sums = group_sums(np.where(defined, values, 0.0), groups)
+    sizes = group_sums(defined.astype(np.float64), groups)
+    return np.asarray(np.divide(sums, sizes, out=np.full(sums.shape, np.nan), where=sizes > 0))
+
+
 def count_groups(flags: Bool, groups: Groups | None) -> Int:
     """(…) groups with a flagged query, of flags (…, Q)."""
     if groups is not None:

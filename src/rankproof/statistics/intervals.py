@@ -27,7 +27,7 @@ then lies from c − u·(c − a) to c + u·(b − c). For n ones that is the bi
 others, s rests on these few. The interval then reaches as far as Student's and as what may be
 unseen does, with the mean in place of c. Where one query in fifty finds nothing and one in ten
 .99, Student's alone covers .4 to .6. (With more than a third, two runs that differ by .3 or not at
-all would never differ significantly.) Six, a third and n count groups of queries, if there are any.
+all would never differ significantly.) With groups of queries these values are the means of groups.
 
 **Other statistics** (a ratio, a rank, a coefficient of agreement) have the percentile interval of
 the bootstrap, its tails widened from α/2 to Φ(−√(n/(n−1)) · t_{n−1}), which makes it as wide as
@@ -51,7 +51,14 @@ from rankproof.statistics.distributions import (
     t_quantile,
     t_tail,
 )
-from rankproof.statistics.groups import Groups, Means, count_groups, group_sums, means_of
+from rankproof.statistics.groups import (
+    Groups,
+    Means,
+    count_groups,
+    group_means,
+    group_sums,
+    means_of,
+)
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -192,9 +199,10 @@ def _with_unseen_values(
     """Widen the ends (C, 2), in place, where hardly a value differs from the others."""
     if not values.shape[-1]:
         return ends
-    # A value that most queries share is the median.
-    median = np.take_along_axis(np.sort(values, axis=-1), means.n[..., None] // 2, axis=-1)
-    unlike = count_groups(np.abs(values - median) > ROUNDING, groups)
+    values = group_means(values, groups)
+    # A value that most queries, or groups of them, share is the median.
+    median = np.take_along_axis(np.sort(values, axis=-1), means.units[..., None] // 2, axis=-1)
+    unlike = (np.abs(values - median) > ROUNDING).sum(axis=-1)
     nearly_constant = (means.n > 0) & (unlike < MIN_QUERIES) & (3 * unlike <= means.units)
     for at in np.argwhere(nearly_constant):
         mean, units, df = float(means.mean[*at]), int(means.units[*at]), float(means.df[*at])
