@@ -223,7 +223,8 @@ def unjudged_candidate(folder: Path) -> list[str]:
 
 def test_a_loss_that_unjudged_documents_could_undo_is_not_worse(tmp_path: Path) -> None:
     """The gate said worse, though grades of unjudged documents allow -0.244 to +0.255."""
-    gate = rp.gate(*unjudged_candidate(tmp_path), "nDCG@3", allow_undecided=True)
+    qrels, baseline, candidate = unjudged_candidate(tmp_path)
+    gate = rp.gate(qrels, baseline, candidate, "nDCG@3", allow_undecided=True)
     assert (gate.verdict, gate.exit_code) == ("undecided", 3)
     (gated,) = gate.measures.values()
     assert gated.verdict.ci is not None
