@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ import rankproof as rp
 from rankproof.data.tables import Qrels, Run
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, parse
+from rankproof.statistics.intervals import sequential_interval
+from rankproof.statistics.resampling import first_of_permutation
 from rankproof.unjudged.bounds import WorstCases
 from rankproof.unjudged.judging_order import (
     QueryDocuments,
@@ -283,6 +285,43 @@ def test_judging_stops_at_a_width_and_at_a_limit() -> None:
     assert limited.asked == 5
     assert not limited.settled
     assert str(limited).startswith("not settled after 5 of")
+
+
+def test_whole_queries_are_judged_until_the_difference_is_significant() -> None:
+    simulation = simulated(3, queries=60, noise=(0.5, 2.5))
+    requests: list[str] = []
+
+    def judge(pairs: QueryDocuments) -> list[int]:
+        requests.extend(query for query, _ in pairs)
+        return simulation.judge(pairs)
+
+    settled = settle(simulation.runs, simulation.qrels, NDCG, judge, until="95%", scale=2, seed=4)
+    assert settled.settled
+    assert settled.ci is not None
+    assert 8 <= settled.queries < 60
+    assert settled.asked < settled.holes
+    assert str(settled).startswith(f"settled after {settled.asked} of {settled.holes} holes, of ")
+    assert "A is ahead of B" in str(settled)
+    assert len(list(groupby(requests))) == len(set(requests))  # one query after the other
+    # The same interval comes out of the judgments, over the queries in the order drawn.
+    judged = merge_judgments(simulation.qrels, rp.read_qrels(settled.judgements))
+    worst_cases = WorstCases(simulation.runs, judged, Policy(), scale=2)
+    order = first_of_permutation(60, 60, 4)
+    differences = worst_cases.pair_differences(0, 1, NDCG)[order[: settled.queries]]
+    assert settled.ci == pytest.approx(sequential_interval(differences, 60))
+    earlier = [sequential_interval(differences[:n], 60) for n in range(settled.queries)]
+    assert not any(low > 0 or high < 0 for low, high in earlier)
+
+
+def test_two_equal_runs_are_undecided_when_the_queries_run_out() -> None:
+    simulation = simulated(5, queries=20, noise=(1.0, 1.0))
+    settled = settle(
+        simulation.runs, simulation.qrels, NDCG, simulation.judge, until="95%", scale=2
+    )
+    assert not settled.settled
+    assert settled.queries == 20
+    assert settled.asked == settled.holes
+    assert "undecided, A − B from -" in str(settled)
 
 
 def test_a_document_that_the_judge_cannot_grade_stays_unjudged() -> None:

@@ -89,9 +89,9 @@ def holes(
         "or --judged has labels for.",
     ] = None,
     until: Annotated[
-        Literal["certain"] | None,
-        "Have unjudged documents of two runs judged until the better one is certain, by the first "
-        "measure; needs --judge.",
+        Literal["certain", "95%"] | None,
+        "Have unjudged documents of two runs judged until the better one is certain, or whole "
+        "queries until it is significant at 95%, by the first measure; needs --judge.",
     ] = None,
     until_width: Annotated[
         float | None,
@@ -180,7 +180,7 @@ def holes(
         pool_depth=leave_one_out,
         provenance=None if provenance is None else Path(provenance),
         judged_since=since,
-        settle=None if goal is None else partial(_settle, inputs.measures[0], goal, judge),
+        settle=None if goal is None else partial(_settle, inputs.measures[0], goal, judge, seed),
         judge=None if judge is None else partial(_judge_sample, inputs.measures, judge),
         seed=seed,
     )
@@ -226,12 +226,12 @@ def _check_one_grade(measures: list[Measure]) -> None:
             )
 
 
-def _settle(measure: Measure, goal: Any, judge: Any, view: WorstCases) -> Settled:
+def _settle(measure: Measure, goal: Any, judge: Any, seed: int, view: WorstCases) -> Settled:
     """Have unjudged documents judged in batches until the difference is known well enough."""
     from rankproof.unjudged.judging_order import Settling
 
     view.check([measure])
-    work = Settling(view, measure, goal)
+    work = Settling(view, measure, goal, seed)
     with _open_judge(judge, work.open_documents(), view, measure) as (grade, batch):
         return replace(work.run(grade, batch, None), batch=batch)
 

@@ -3,7 +3,8 @@
 The next document is the one whose grade could change the mean difference most, recomputed after
 each grade (Carterette, Allan and Sitaraman 2006, for AP). Judging ends when no grades of the
 remaining documents can change the sign of the difference, or when its bounds are as narrow as
-requested.
+requested. Or whole queries are judged in random order until the interval of the difference over
+these excludes 0, at 95% although it is computed after every query.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from rankproof.evaluation import Policy, averaged_queries
 from rankproof.foundation import kernels
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import amount, plural
+from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain_fields
+from rankproof.statistics.intervals import Interval, interval_or_none, sequential_interval
+from rankproof.statistics.resampling import first_of_permutation
 from rankproof.unjudged.bounds import Bound, WorstCases, top_grade
 from rankproof.unjudged.shared_documents import UnjudgedSet
 from rankproof.unjudged.unjudged_documents import MatchedRun
@@ -35,6 +38,7 @@ from rankproof.unjudged.unjudged_documents import MatchedRun
 _ROW_LIMIT = 1 << 21  # judgments in memory at a time while documents are graded one by one
 
 QueryDocuments = list[tuple[str, str]]  # ids of a query and of a document
+Goal = Literal["certain", "95%"] | float  # a certain sign, a significant one, or a width
 Grader = Callable[[QueryDocuments], Sequence[int | None]]  # None: no grade, stays unjudged
 
 
@@ -304,8 +308,10 @@ class Settled:
     holes: int  # unjudged documents at the start
     judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: in the order of judging
     failed: int = 0  # documents that the judge could not grade
-    until: Literal["certain"] | float = "certain"  # the goal: a certain sign, or a width
+    until: Goal = "certain"
     batch: int = 1  # documents judged at a time
+    queries: int = 0  # judged completely, from the first that was drawn
+    ci: Interval | None = None  # of the difference over these, with the goal 95%
 
     @property
     def asked(self) -> int:
@@ -314,10 +320,14 @@ class Settled:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the judgments made, and the bound that remains."""
+        over_queries = {}
+        if self.ci is not None:
+            over_queries = {"queries": self.queries, "ci": interval_or_none(self.ci)}
         return {
             **plain_fields(self, "settled", "a", "b", "asked", "holes", "failed"),
             "measure": str(self.measure),
             **plain_fields(self.bound, "lowest", "highest"),
+            **over_queries,
             "words": str(self),
             "judgements": self.judgements.to_dicts(),
         }
@@ -326,6 +336,8 @@ class Settled:
         word = "settled" if self.settled else "not settled"
         failed = f" ({self.failed} got no grade, and stay open)" if self.failed else ""
         after = f"{word} after {self.asked} of {plural(self.holes, 'hole')}{failed}"
+        if self.ci is not None:
+            return f"{after}, of {plural(self.queries, 'query')}: {self._significance(self.ci)}"
         low, high = self.bound.lowest, self.bound.highest
         if math.isnan(low):
             return f"{after}: {self.measure} is undefined, for nothing is relevant"
@@ -339,6 +351,17 @@ class Settled:
         to = "" if self.until == "certain" else f" to {most}"
         return f"{after}: {ahead} is ahead by {least}{to} whatever the rest"
 
+    def _significance(self, ci: Interval) -> str:
+        """Return the words for the interval over the judged queries."""
+        low, high = ci
+        if math.isnan(low):
+            return f"undecided, too few queries differ between {self.a} and {self.b}"
+        interval = f"{self.a} − {self.b} from {signed(low)} to {signed(high)} at 95%"
+        if low <= 0 <= high:
+            return f"undecided, {interval}"
+        ahead, behind = (self.a, self.b) if self.measure.sign * low > 0 else (self.b, self.a)
+        return f"{ahead} is ahead of {behind}, {interval}"
+
 
 def settle(
     runs: Sequence[Run],
@@ -346,16 +369,18 @@ def settle(
     measure: Measure,
     judge: Grader,
     *,
-    until: Literal["certain"] | float = "certain",
+    until: Goal = "certain",
     batch: int = 1,
     limit: int | None = None,
     policy: Policy | None = None,
     depth: int | None = None,
     scale: int | None = None,
+    seed: int = 0,
 ) -> Settled:
     """Have documents judged until the better of two runs, or their difference, is known.
 
-    `until` is "certain" (no grades of the other documents can change the sign) or a width of the
+    `until` is "certain" (no grades of the other documents can change the sign), "95%" (whole
+    queries, in the order drawn by `seed`, until the difference is significant), or a width of the
     bounds. `judge` gets (query, document) pairs, `batch` at a time, and returns their grades; None
     is a failure, and the document stays unjudged. After each batch the queries it contains are
     bounded again. At most `limit` documents are judged.
@@ -373,7 +398,7 @@ def settle(
         raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
     worst_cases = WorstCases(runs, qrels, policy or Policy(), depth=depth, scale=scale)
     worst_cases.check([measure])
-    return Settling(worst_cases, measure, until).run(judge, batch, limit)
+    return Settling(worst_cases, measure, until, seed).run(judge, batch, limit)
 
 
 class Settling:
@@ -382,9 +407,7 @@ class Settling:
     Documents are numbered as in `documents`, the unjudged ones of both runs (H).
     """
 
-    def __init__(
-        self, worst_cases: WorstCases, measure: Measure, until: Literal["certain"] | float
-    ):
+    def __init__(self, worst_cases: WorstCases, measure: Measure, until: Goal, seed: int = 0):
         if measure.has_open_scale:
             # Queries are bounded one by one, so all must use one scale.
             measure = measure(**{str(measure.definition.open_scale): worst_cases.scale})
@@ -396,6 +419,8 @@ class Settling:
         self.worst_cases, self.measure, self.until = worst_cases, measure, until
         a, b = worst_cases.matched
         self.is_counted = a.is_counted & b.is_counted  # (Q,)
+        counted = np.flatnonzero(self.is_counted)
+        self.order = counted[first_of_permutation(len(counted), len(counted), seed)]
         self.bounds = worst_cases.pair_bounds_by_query(0, 1, measure)
         self.differences = worst_cases.pair_differences(0, 1, measure)  # (Q,) as judged so far
         self.documents, self.effects = grading_effects(worst_cases, [0, 1], measure)
@@ -416,7 +441,20 @@ class Settling:
         """The bound of the mean difference with the grades so far."""
         return self.worst_cases.bound(self.bounds, self.differences, self.is_counted)
 
+    def judged_queries(self) -> Int:
+        """The queries before the first that has an open document, in the order drawn."""
+        is_unfinished = np.isin(self.order, self.documents.query[self.is_open])
+        return self.order[: int(is_unfinished.argmax())] if is_unfinished.any() else self.order
+
+    def interval(self) -> Interval:
+        """The sequential interval of the difference over the queries judged completely."""
+        differences = self.differences[self.judged_queries()]
+        return sequential_interval(differences[~np.isnan(differences)], len(self.order))
+
     def is_settled(self, bound: Bound) -> bool:
+        if self.until == "95%":
+            low, high = self.interval()
+            return low > 0 or high < 0
         return bound.certain if self.until == "certain" else bound.width <= self.until
 
     def run(self, judge: Grader, batch: int, limit: int | None) -> Settled:
@@ -439,6 +477,8 @@ class Settling:
             judgements=self._judgments(),
             failed=self.failed,
             until=self.until,
+            queries=len(self.judged_queries()),
+            ci=self.interval() if self.until == "95%" else None,
         )
 
     def _judge(self, judge: Grader, chosen: Int) -> None:
@@ -479,10 +519,18 @@ class Settling:
     def choose_next(self, count: int, bound: Bound) -> Int:
         """The open documents whose judgment matters most, at most `count` of them.
 
+        With the goal 95% those of the first query that has any, and of those drawn after it.
+
         The effect of a document that could reverse the lead is weighted by the probability that it
         is not relevant (then the nearer bound moves), of one that could increase the lead by the
         probability that it is relevant. The share of relevant documents so far estimates it.
         """
+        if self.until == "95%":
+            place = np.empty(len(self.is_counted), np.int64)
+            place[self.order] = np.arange(len(self.order))
+            open_documents = np.flatnonzero(self.is_open)
+            by_query = np.argsort(place[self.documents.query[open_documents]], kind="stable")
+            return open_documents[by_query[:count]]
         weight = np.abs(self.effects)
         if self.until == "certain" and bound.expected:
             relevant = sum(grade >= self._relevant_from for _, grade in self.grades)
