@@ -1,21 +1,22 @@
 """Interpolated precision: the highest precision from a level of recall on.
 
-    V = max of j / rank(j) over relevant documents j ≥ t,   t = ⌊λ·R + 0.9⌋ as trec_eval 9 has it
+    V = max of j / rank(j) over relevant documents j ≥ t,   t = ⌊λ·R + 0.9⌋ as in trec_eval 9
 
 Tie groups are independent, so P(V < x) is the product over groups of the chance that none of a
-group's relevant documents lifts the precision to x. That chance falls at the values alone which the
-group's own orders reach: m relevant ones of g have m(g − m + 1) places to stand. So the places of
-all groups of a query are walked from the highest value down, each multiplies what is left by what
-its group loses there, and E[V] = Σ x · P(V = x) costs as much as there are places. Only groups that
-mix relevant documents with others have such places, and only those above what every order reaches
-count. The walk is one for all levels of recall, but for the group in which a level's target t lies.
+group's relevant documents lifts the precision to x. That chance falls only at the precisions that
+the group's own orders reach: the j-th of m relevant documents in a group of g has g − m + 1
+possible positions, a group m(g − m + 1) such places. All places of a query are visited from the
+highest precision down; each multiplies P(V < x) by the factor by which its group's chance falls
+there. E[V] = Σ x · P(V = x) then takes time linear in the number of places. Only groups that mix
+relevant with other documents have places, and only those above the lowest value of V count. All
+levels of recall share these factors, except in the group in which a level's target t lies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -28,10 +29,10 @@ from rankproof.measures.padded_rows import alike, row_sum, tables
 from rankproof.measures.random_orders import too_expensive
 from rankproof.measures.registry import measure
 
-_PLACES = 1 << 18  # of the relevant documents of tied queries in one walk
-_QUERY_STEPS = 1 << 28  # of the mean of one query: half a second
-_CALL_STEPS = 1 << 31  # of all queries
-_PLACE_STEPS = 1 << 8  # what the memory of a place is worth
+_BLOCK_PLACES = 1 << 18  # places in memory at a time
+_QUERY_STEPS = 1 << 28  # most steps for the mean of one query: half a second
+_CALL_STEPS = 1 << 31  # most steps for all queries
+_PLACE_STEPS = 1 << 8  # steps that cost as much as the memory of a place
 TENTHS = tuple(number / 10 for number in range(11))
 Rounding = Literal["up", "nearest"]
 
@@ -47,7 +48,7 @@ class RecallLevels:
         return len(self.shares)
 
     def targets(self, relevant: Int) -> list[Int]:
-        """(Q,) of each level: which relevant document, counted from 1, reaches it."""
+        """For each level, (Q,) the number t of the relevant document that reaches it, from 1."""
         needed = [share * relevant for share in self.shares]
         if self.rounding == "nearest":
             targets = [np.floor(n) + (n - np.floor(n) >= 0.5) for n in needed]
@@ -76,7 +77,7 @@ def interpolated_precision(
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.5, 0.5)
     """
-    return _mean(groups, RecallLevels((recall,), rounding), rel)
+    return _mean_over_levels(groups, RecallLevels((recall,), rounding), rel)
 
 
 @measure(
@@ -89,38 +90,37 @@ def interpolated_precision(
 def eleven_points(groups: TieGroups, rel: int = 1, rounding: Rounding = "up") -> Outcomes:
     """Mean of interpolated precision at recall 0, 0.1, …, 1 (11-point average).
 
-    No std: the points hang together.
+    No std: the precisions at different levels are correlated.
 
     >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP11")["AP11"]
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
     (0.5, 0.5, 0.5)
     """
-    return _mean(groups, RecallLevels(TENTHS, rounding), rel)
+    return _mean_over_levels(groups, RecallLevels(TENTHS, rounding), rel)
 
 
-def _mean(groups: TieGroups, levels: RecallLevels, rel: int) -> Outcomes:
-    chosen = np.flatnonzero(groups.grade >= rel)
+def _mean_over_levels(groups: TieGroups, levels: RecallLevels, rel: int) -> Outcomes:
+    """Compute the mean of interpolated precision over recall levels, under every order of ties."""
+    documents = np.flatnonzero(groups.grade >= rel)
     relevant = groups.relevant(rel)
-    peaks_by_rel: dict[int, Peaks] = groups.__dict__.setdefault(
-        "peaks", {}
-    )  # which each level needs
-    if rel not in peaks_by_rel:
-        peaks_by_rel[rel] = _running_peaks(groups, groups.rank[chosen], chosen)
-    oblivious = _at_levels(peaks_by_rel[rel], relevant, levels)
+    listed = _cached_peaks(groups, documents, rel)
+    oblivious = _mean_at_levels(listed, relevant, levels)
     low = high = oblivious
-    worst = peaks_by_rel[rel]
+    worst = listed
     if not groups.alone:
-        worst, best = (_running_peaks(groups, rank, chosen) for rank in _end_ranks(groups, chosen))
-        low, high = (_at_levels(peaks, relevant, levels) for peaks in (worst, best))
+        last, first = _extreme_ranks(groups, documents)
+        worst = _find_peaks(groups, last, documents)
+        low = _mean_at_levels(worst, relevant, levels)
+        high = highest(groups, first, documents, relevant, levels)
     expected, variance = high.copy(), 0.0 * high
     is_tied = low < high
-    held = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
+    in_group = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
     expensive = is_tied & too_expensive(
-        groups.sum_by_query(groups.query, _steps(groups.size, held)), _QUERY_STEPS, _CALL_STEPS
+        groups.sum_by_query(groups.query, _steps(groups.size, in_group)), _QUERY_STEPS, _CALL_STEPS
     )
-    for query, ties in _tied_queries(groups, held, np.flatnonzero(is_tied & ~expensive)):
+    for query, ties in _tied_queries(groups, in_group, np.flatnonzero(is_tied & ~expensive)):
         targets = levels.targets(relevant[query])
-        lowest = [_at(worst, target, query) for target in targets]
+        lowest = [_precision_from(worst, target, query) for target in targets]
         moments = list(_moments_by_level(ties, targets, lowest))
         expected[query] = sum(mean for mean, _ in reversed(moments)) / len(levels)
         variance[query] = moments[0][1]
@@ -130,234 +130,270 @@ def _mean(groups: TieGroups, levels: RecallLevels, rel: int) -> Outcomes:
     )
 
 
-def _end_ranks(groups: TieGroups, chosen: Int) -> tuple[Int, Int]:
-    """Of the chosen documents of each group, with those of it last, and first."""
-    group = groups.doc_group[chosen]
-    held = np.bincount(group, minlength=len(groups.size))
+def _extreme_ranks(groups: TieGroups, documents: Int) -> tuple[Int, Int]:
+    """(D,) ranks of these documents when each tie group ranks them last, and first."""
+    group = groups.doc_group[documents]
+    in_group = np.bincount(group, minlength=len(groups.size))
     first = groups.first[group] + count_within(group) - 1
-    return first + (groups.size - held)[group], first
+    return first + (groups.size - in_group)[group], first
 
 
 def extremes(
-    groups: TieGroups, chosen: Int, relevant: Int, levels: RecallLevels
+    groups: TieGroups, documents: Int, relevant: Int, levels: RecallLevels
 ) -> tuple[Float, Float]:
-    """(Q,) lowest and highest: the chosen documents of each group last, and first."""
-    last, first = _end_ranks(groups, chosen)
+    """(Q,) lowest and highest mean over levels: the relevant documents of each tie last, first."""
+    last, first = _extreme_ranks(groups, documents)
     return (
-        highest(groups, last, chosen, relevant, levels),
-        highest(groups, first, chosen, relevant, levels),
+        highest(groups, last, documents, relevant, levels),
+        highest(groups, first, documents, relevant, levels),
     )
 
 
 def highest(
-    groups: TieGroups, rank: Int, chosen: Int, relevant: Int, levels: RecallLevels
+    groups: TieGroups, rank: Int, documents: Int, relevant: Int, levels: RecallLevels
 ) -> Float:
-    """(Q,) the mean over levels of the highest precision there; NaN where nothing is relevant."""
-    return _at_levels(_running_peaks(groups, rank, chosen), relevant, levels)
+    """(Q,) mean over levels of interpolated precision, the relevant documents at ranks `rank`.
+
+    `relevant` (Q,) counts those of the judgments; NaN where there are none.
+    """
+    return _mean_at_levels(_find_peaks(groups, rank, documents), relevant, levels)
 
 
-Peaks = tuple[Float, Int, Int]  # the highest precision from each chosen document on; (Q,) how many
-# there are of a query, and where they begin
+class Peaks(NamedTuple):
+    """The highest precision at each listed relevant document or a later one of its query."""
+
+    precision: Float  # (D + 1,) ascending by query and rank; the last entry is 0
+    count: Int  # (Q,) relevant documents listed
+    start: Int  # (Q,) index of the first of them
 
 
-def _running_peaks(groups: TieGroups, rank: Int, chosen: Int) -> Peaks:
-    query = groups.doc_query[chosen]
-    best = np.append(_from_here_on(query, count_within(query) / rank), 0.0)
-    held = np.bincount(query, minlength=groups.queries)
-    return best, held, np.cumsum(held) - held
+def _cached_peaks(groups: TieGroups, documents: Int, rel: int) -> Peaks:
+    """Return the peaks under the stated tie-break, computed once for all levels."""
+    peaks_by_rel: dict[int, Peaks] = groups.__dict__.setdefault("peaks", {})
+    if rel not in peaks_by_rel:
+        peaks_by_rel[rel] = _find_peaks(groups, groups.rank[documents], documents)
+    return peaks_by_rel[rel]
 
 
-def _at_levels(peaks: Peaks, relevant: Int, levels: RecallLevels) -> Float:
+def _find_peaks(groups: TieGroups, rank: Int, documents: Int) -> Peaks:
+    query = groups.doc_query[documents]
+    precision = np.append(_suffix_maximum(query, count_within(query) / rank), 0.0)
+    count = np.bincount(query, minlength=groups.queries)
+    return Peaks(precision, count, np.cumsum(count) - count)
+
+
+def _mean_at_levels(peaks: Peaks, relevant: Int, levels: RecallLevels) -> Float:
     query = np.arange(len(relevant))
     total = np.zeros(len(query))
-    for target in reversed(levels.targets(relevant)):  # as trec_eval adds them
-        total += _at(peaks, target, query)
+    for target in reversed(levels.targets(relevant)):  # the order in which trec_eval adds
+        total += _precision_from(peaks, target, query)
     return np.where(relevant > 0, total / len(levels), np.nan)
 
 
-def _at(peaks: Peaks, target: Int, query: Int) -> Float:
-    """The highest precision of each query from its target on; 0 if the target is not reached."""
-    best, held, start = peaks
-    is_reached = target <= held[query]
-    return np.asarray(best[np.where(is_reached, start[query] + target - 1, len(best) - 1)])
+def _precision_from(peaks: Peaks, target: Int, query: Int) -> Float:
+    """Highest precision of each query from its target on; 0 if the target is not reached."""
+    is_reached = target <= peaks.count[query]
+    index = np.where(is_reached, peaks.start[query] + target - 1, len(peaks.precision) - 1)
+    return np.asarray(peaks.precision[index])
 
 
-def _from_here_on(query: Int, values: Float) -> Float:
-    """The highest of each value and those that follow in its query, which is one stretch."""
-    highest, step = values.copy(), 1
+def _suffix_maximum(query: Int, values: Float) -> Float:
+    """Return the maximum of each value and all later ones of its query; rows ascend by query."""
+    maximum, step = values.copy(), 1
     longest = int(np.bincount(query).max(initial=0))
-    while step < longest:  # over twice as many each time
+    while step < longest:  # each round doubles the span that a maximum covers
         same = query[step:] == query[:-step]
-        np.maximum(highest[:-step], highest[step:], out=highest[:-step], where=same)
+        np.maximum(maximum[:-step], maximum[step:], out=maximum[:-step], where=same)
         step *= 2
-    return highest
+    return maximum
 
 
 @dataclass(frozen=True, slots=True)
-class _Ties:
-    """Groups that mix relevant documents with others, of some queries."""
+class _MixedTies:
+    """Tie groups of some queries that mix relevant with other documents."""
 
-    query: Int  # (G,) numbered among those walked
+    query: Int  # (G,) numbered from 0 within a block of queries
     size: Int  # (G,)
-    held: Int  # (G,) relevant documents in it
-    before: Int  # (G,) and before it
-    ahead: Int  # (G,) documents before it
+    relevant: Int  # (G,) m
+    relevant_before: Int  # (G,) relevant documents of earlier groups
+    documents_before: Int  # (G,) documents of earlier groups
 
     @property
     def places(self) -> Int:
-        """(G,) where a relevant document may stand: the j-th of m has g − m + 1 positions."""
-        return self.held * (self.size - self.held + 1)
+        """(G,) m(g − m + 1): each relevant document has g − m + 1 possible positions."""
+        return self.relevant * (self.size - self.relevant + 1)
 
-    def chosen(self, rows: Int) -> _Ties:
-        columns = self.query, self.size, self.held, self.before, self.ahead
-        return _Ties(*(column[rows] for column in columns))
+    def select(self, rows: Int) -> _MixedTies:
+        columns = (self.query, self.size, self.relevant, self.relevant_before)
+        return _MixedTies(*(column[rows] for column in columns), self.documents_before[rows])
 
 
-def _steps(size: Int, held: Int) -> Float:
-    """(G,) steps that a group's places take together, at most; each place also takes memory."""
-    places = np.where(held < size, held * (size - held + 1), 0)
-    steps = held * np.where(_few(size, held), held**2, size)
+def _steps(size: Int, relevant: Int) -> Float:
+    """(G,) upper bound of the steps for all places of a group, their memory included."""
+    places = np.where(relevant < size, relevant * (size - relevant + 1), 0)
+    steps = relevant * np.where(_goes_by_document(size, relevant), relevant**2, size)
     return places * np.maximum(steps, _PLACE_STEPS).astype(np.float64)
 
 
-def _tied_queries(groups: TieGroups, held: Int, queries: Int) -> Iterator[tuple[Int, _Ties]]:
-    """The queries and their ties, as many at a time as have few places together.
+def _tied_queries(
+    groups: TieGroups, relevant: Int, queries: Int
+) -> Iterator[tuple[Int, _MixedTies]]:
+    """Yield blocks of queries with their mixed ties; a block has at most _BLOCK_PLACES places.
 
-    `held` (G,) counts the relevant documents of each group.
+    `relevant` (G,) counts the relevant documents of each group.
     """
-    before = np.cumsum(held) - held
-    of_query = np.searchsorted(groups.query, np.arange(groups.queries + 1))
-    before -= np.append(before, held.sum())[of_query[groups.query]]
+    before = np.cumsum(relevant) - relevant
+    first_group = np.searchsorted(groups.query, np.arange(groups.queries + 1))
+    before -= np.append(before, relevant.sum())[first_group[groups.query]]
     is_chosen = np.zeros(groups.queries, bool)
     is_chosen[queries] = True
-    mixed = np.flatnonzero(is_chosen[groups.query] & (held > 0) & (held < groups.size))
+    mixed = np.flatnonzero(is_chosen[groups.query] & (relevant > 0) & (relevant < groups.size))
     number = np.searchsorted(queries, groups.query[mixed])
-    ties = _Ties(number, groups.size[mixed], held[mixed], before[mixed], groups.first[mixed] - 1)
+    ties = _MixedTies(
+        number, groups.size[mixed], relevant[mixed], before[mixed], groups.first[mixed] - 1
+    )
     places = np.bincount(number, ties.places, len(queries))
-    part = np.cumsum(places) // _PLACES
-    for some in np.split(np.arange(len(queries)), np.flatnonzero(np.diff(part)) + 1):
-        if len(some):
-            own = ties.chosen(np.arange(*np.searchsorted(number, [some[0], some[-1] + 1])))
-            yield queries[some], replace(own, query=own.query - some[0])
+    number_of_block = np.cumsum(places) // _BLOCK_PLACES
+    for block in np.split(np.arange(len(queries)), np.flatnonzero(np.diff(number_of_block)) + 1):
+        if len(block):
+            of_block = ties.select(np.arange(*np.searchsorted(number, [block[0], block[-1] + 1])))
+            yield queries[block], replace(of_block, query=of_block.query - block[0])
 
 
 def _moments_by_level(
-    ties: _Ties, targets: list[Int], lowest: list[Float]
+    ties: _MixedTies, targets: list[Int], lowest: list[Float]
 ) -> Iterator[tuple[Float, Float]]:
-    """(Q,) mean and variance of V for each level: the targets of the queries, and the values that
-    every order reaches.
+    """Yield (Q,) mean and variance of V for each level of recall.
+
+    `targets` (Q,) of each level are the t; `lowest` (Q,) the value that every order reaches.
     """
     group = np.repeat(np.arange(len(ties.size)), ties.places)
-    inside = count_within(group) - 1
-    wide = (ties.size - ties.held + 1)[group]
-    j, shift = inside // wide + 1, inside % wide
-    top, bottom = ties.before[group] + j, ties.ahead[group] + j + shift
-    value = top / bottom
-    kept = np.flatnonzero(value > np.minimum.reduce(lowest)[ties.query[group]])
-    order = kept[np.lexsort((-value[kept], group[kept]))]  # each group from its highest value on
-    group, top, bottom, value = group[order], top[order], bottom[order], value[order]
-    own = ties.chosen(group)
-    least = [target[own.query] for target in targets]
-    above = [value > floor[own.query] for floor in lowest]
-    whole = [  # all documents of the group count
-        some & (target <= own.before + 1) for some, target in zip(above, least, strict=True)
+    place = count_within(group) - 1
+    positions = (ties.size - ties.relevant + 1)[group]  # for each relevant document
+    j, shift = place // positions + 1, place % positions
+    number, rank = ties.relevant_before[group] + j, ties.documents_before[group] + j + shift
+    value = number / rank
+    above_all = np.flatnonzero(value > np.minimum.reduce(lowest)[ties.query[group]])
+    order = above_all[np.lexsort((-value[above_all], group[above_all]))]  # highest value first
+    group, number, rank, value = group[order], number[order], rank[order], value[order]
+    tie = ties.select(group)
+    place_targets = [target[tie.query] for target in targets]
+    is_above = [value > low[tie.query] for low in lowest]
+    is_past_target = [  # the whole group lies past the target: all its relevant documents count
+        above & (target <= tie.relevant_before + 1)
+        for above, target in zip(is_above, place_targets, strict=True)
     ]
-    shared = np.flatnonzero(np.logical_or.reduce(whole))
-    falls = np.ones(len(group))
-    falls[shared] = _fall_factors(own, group, top, bottom, shared, np.zeros_like(group))
-    downwards = np.lexsort((-value, own.query))  # each query from its highest value on
-    for target, every, some, floor in zip(least, whole, above, lowest, strict=True):
-        last = own.before + own.held
-        part = np.flatnonzero(some & (own.before + 1 < target) & (target <= last))
-        fall = falls.copy()
-        fall[part] = _fall_factors(own, group, top, bottom, part, target)
-        counts = every.copy()
-        counts[part] = True
-        walked = downwards[counts[downwards]]
-        yield _moments(own.query[walked], fall[walked], value[walked], floor)
+    shared = np.flatnonzero(np.logical_or.reduce(is_past_target))
+    shared_factors = np.ones(len(group))
+    shared_factors[shared] = _fall_factors(tie, group, number, rank, shared, np.zeros_like(group))
+    downwards = np.lexsort((-value, tie.query))  # each query from its highest value on
+    for target, past, above, low in zip(
+        place_targets, is_past_target, is_above, lowest, strict=True
+    ):
+        last = tie.relevant_before + tie.relevant
+        around = np.flatnonzero(above & (tie.relevant_before + 1 < target) & (target <= last))
+        factors = shared_factors.copy()
+        factors[around] = _fall_factors(tie, group, number, rank, around, target)
+        counts = past.copy()
+        counts[around] = True
+        visited = downwards[counts[downwards]]
+        yield _moments(tie.query[visited], factors[visited], value[visited], low)
 
 
-def _moments(query: Int, fall: Float, value: Float, floor: Float) -> tuple[Float, Float]:
-    """(Q,) mean and variance: what is left of 1 after every fall is the chance of the floor."""
-    mean, variance = floor.copy(), np.zeros(len(floor))
-    length = np.bincount(query, minlength=len(floor))
+def _moments(query: Int, factor: Float, value: Float, lowest: Float) -> tuple[Float, Float]:
+    """(Q,) mean and variance of V, whose values fall within each query.
+
+    P(V < x) is the product of the factors down to x; what remains is the chance of `lowest`.
+    """
+    mean, variance = lowest.copy(), np.zeros(len(lowest))
+    length = np.bincount(query, minlength=len(lowest))
     start = np.cumsum(length) - length
     for chosen, column, real in tables(length):
         at = np.where(real, start[chosen, None] + column, 0)
-        left = np.cumprod(np.where(real, fall[at], 1.0), axis=1)
-        share = np.concatenate([1.0 - left[:, :1], left[:, :-1] - left[:, 1:]], axis=1)
-        over = np.where(real, value[at] - floor[chosen, None], 0.0)
-        more = row_sum(share * over)
-        mean[chosen] += more
-        variance[chosen] = row_sum(share * over * over) - more * more
+        below = np.cumprod(np.where(real, factor[at], 1.0), axis=1)  # P(V < x)
+        chance = np.concatenate([1.0 - below[:, :1], below[:, :-1] - below[:, 1:]], axis=1)
+        excess = np.where(real, value[at] - lowest[chosen, None], 0.0)
+        mean_excess = row_sum(chance * excess)
+        mean[chosen] += mean_excess
+        variance[chosen] = row_sum(chance * excess * excess) - mean_excess * mean_excess
     return mean, variance
 
 
-def _fall_factors(own: _Ties, group: Int, top: Int, bottom: Int, rows: Int, target: Int) -> Float:
-    """What a group's chance to stay below the value of a row is to that of the row before."""
+def _fall_factors(
+    tie: _MixedTies, group: Int, number: Int, rank: Int, rows: Int, target: Int
+) -> Float:
+    """For each of `rows`, the chance that its group stays below its value, over the row before's.
+
+    Rows ascend by group and fall in value; the first row of a group is over 1.
+    """
     chance = np.empty(len(rows))
-    for (size, held), some in alike((own.size[rows], own.held[rows]), own.held[rows] + 1):
-        at = rows[some]
-        some_own = own.chosen(at)
-        chance[some] = _stays_below(
-            size, held, top[at], bottom[at], some_own.before, some_own.ahead, target[at]
-        )
+    kinds = (tie.size[rows], tie.relevant[rows])
+    for (size, relevant), chosen in alike(kinds, kinds[1] + 1):
+        at = rows[chosen]
+        allowed = number[at], rank[at], target[at]
+        chance[chosen] = _chance_below(size, relevant, tie.select(at), *allowed)
     first = np.append(True, group[rows][1:] != group[rows][:-1])
     return np.asarray(chance / np.where(first, 1.0, np.append(1.0, chance[:-1])))
 
 
-def _few(size: Int, held: Int) -> Bool:
-    """Whether documents are fewer steps than positions, and their chances large enough to hold."""
-    return np.asarray((held * held <= size) & (held <= 512))
+def _goes_by_document(size: Int, relevant: Int) -> Bool:
+    """True where _by_document takes fewer steps than _by_position, and does not underflow."""
+    return np.asarray((relevant * relevant <= size) & (relevant <= 512))
 
 
-def _stays_below(
-    size: int, held: int, top: Int, bottom: Int, before: Int, ahead: Int, target: Int
+def _chance_below(
+    size: int, relevant: int, tie: _MixedTies, number: Int, rank: Int, target: Int
 ) -> Float:
-    """(X,) the chance that no relevant document of a group lifts the precision to top/bottom."""
-    number = before[:, None] + np.arange(1, held + 1)
-    reach = number * bottom[:, None] // top[:, None] - ahead[:, None]
-    barred = np.clip(np.where(number >= target[:, None], reach, 0), 0, size)  # positions of each
-    if _few(np.array(size), np.array(held)):
-        return _by_document(size, barred)
-    return _by_position(size, barred)
+    """(X,) the chance that no relevant document of a group lifts the precision to number/rank."""
+    document = tie.relevant_before[:, None] + np.arange(1, relevant + 1)
+    last_rank = document * rank[:, None] // number[:, None]  # that still lifts it so far
+    reach = last_rank - tie.documents_before[:, None]
+    excluded = np.clip(np.where(document >= target[:, None], reach, 0), 0, size)
+    if _goes_by_document(np.array(size), np.array(relevant)):
+        return _by_document(size, excluded)
+    return _by_position(size, excluded)
 
 
-def _by_position(size: int, barred: Int) -> Float:
-    """The chance, position by position, by the number of relevant documents so far."""
-    held = barred.shape[1]
-    chance = np.zeros((len(barred), held + 1))
+def _by_position(size: int, excluded: Int) -> Float:
+    """(X,) the chance that the j-th relevant document is past the first excluded[:, j] positions.
+
+    Position after position: P(i relevant documents so far, none of them at an excluded position).
+    """
+    relevant = excluded.shape[1]
+    chance = np.zeros((len(excluded), relevant + 1))
     chance[:, 0] = 1.0
     for position in range(1, size + 1):
-        meets = np.minimum(np.maximum(held - np.arange(held + 1), 0) / (size - position + 1), 1.0)
-        one_more = np.where(position <= barred, 0.0, chance[:, :-1] * meets[:-1])
-        chance *= 1.0 - meets
+        unplaced = np.maximum(relevant - np.arange(relevant + 1), 0)
+        is_next = np.minimum(unplaced / (size - position + 1), 1.0)
+        one_more = np.where(position <= excluded, 0.0, chance[:, :-1] * is_next[:-1])
+        chance *= 1.0 - is_next
         chance[:, 1:] += one_more
-    return np.asarray(chance[:, held])
+    return np.asarray(chance[:, relevant])
 
 
-def _by_document(size: int, barred: Int) -> Float:
-    """Document after document: the chance of i others on the positions barred to it.
+def _by_document(size: int, excluded: Int) -> Float:
+    """(X,) the same chance, document after document.
 
-    These are less than its number. As if each position were relevant by itself with the chance m/g;
-    what comes out is over the chance that there are m in all.
+    The j-th relevant document is past the first e_j positions if these hold fewer than j. Positions
+    are relevant independently, each with chance m/g, given that m are: P(i in the first e_j) is
+    summed over i < j from one j to the next, and divided by the chance of m in all.
     """
-    held = barred.shape[1]
-    chance = np.ones((len(barred), 1))
-    for j, positions in enumerate(np.diff(barred, axis=1, prepend=0).T):
-        weight = _binomial(positions, j, held / size)
-        more = np.zeros((len(barred), j + 1))
+    relevant = excluded.shape[1]
+    chance = np.ones((len(excluded), 1))
+    for j, positions in enumerate(np.diff(excluded, axis=1, prepend=0).T):
+        weight = _binomial(positions, j, relevant / size)
+        following = np.zeros((len(excluded), j + 1))
         for i in range(chance.shape[1]):
-            more[:, i:] += chance[:, i, None] * weight[:, : j + 1 - i]
-        chance = more
-    last = _binomial(size - barred[:, -1], held, held / size)[:, ::-1]
-    every = _binomial(np.array([size]), held, held / size)[0, held]
-    return np.asarray(row_sum(chance * last[:, :held]) / every)
+            following[:, i:] += chance[:, i, None] * weight[:, : j + 1 - i]
+        chance = following
+    last = _binomial(size - excluded[:, -1], relevant, relevant / size)[:, ::-1]
+    in_all = _binomial(np.array([size]), relevant, relevant / size)[0, relevant]
+    return np.asarray(row_sum(chance * last[:, :relevant]) / in_all)
 
 
 def _binomial(draws: Int, most: int, share: float) -> Float:
-    """(X, most + 1) the chance of 0, 1, 2, … of so many draws."""
+    """(X, most + 1) the chance of 0, 1, 2, … successes, each draw one with chance `share`."""
     number = np.arange(1, most + 1)
-    step = np.maximum(draws[:, None] - number + 1, 0) / number * (share / (1.0 - share))
+    ratio = np.maximum(draws[:, None] - number + 1, 0) / number * (share / (1.0 - share))
     none = (1.0 - share) ** draws[:, None]
-    return np.cumprod(np.concatenate([none, step], axis=1), axis=1)
+    return np.cumprod(np.concatenate([none, ratio], axis=1), axis=1)

@@ -16,10 +16,10 @@ _CELLS = 1 << 20  # of one table
 
 
 def tables(length: Int, cells: int = _CELLS) -> Iterator[tuple[Int, Int, Bool]]:
-    """Rows of like length together; rows of length 0 are left out.
+    """Lay out rows of similar length as tables of at most `cells` cells (or one row).
 
-    Yields which rows, the number 0, 1, 2, … of each column, and which of at most so many `cells`
-    (or of one row) are real.
+    Yields, for each table, the indices of its rows, (1, width) column numbers 0, 1, 2, …, and
+    (rows, width) which cells are real, not padding. Rows of length 0 are in no table.
     """
     by_length = np.argsort(length, kind="stable")
     sizes = length[by_length]
@@ -34,9 +34,10 @@ def tables(length: Int, cells: int = _CELLS) -> Iterator[tuple[Int, Int, Bool]]:
 
 
 def alike(kinds: tuple[Int, ...], width: Int) -> Iterator[tuple[list[int], Int]]:
-    """Rows for which all of `kinds` are the same, and what these are.
+    """Group the rows for which every column of `kinds` has the same value.
 
-    As many at once as a table has cells of; each takes `width` of them.
+    Yields those values and the indices of the rows, of at most as many rows as fit in a table when
+    each takes `width` cells.
     """
     order = np.lexsort(kinds)
     differs = np.zeros(max(0, len(order) - 1), bool)
