@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -159,7 +159,8 @@ def highest(
     return _mean_at_levels(_find_peaks(groups, rank, documents), relevant, levels)
 
 
-class Peaks(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Peaks:
     """The highest precision at each listed relevant document or a later one of its query."""
 
     precision: Float  # (D + 1,) ascending by query and rank; the last entry is 0
@@ -224,8 +225,8 @@ class _MixedTies:
         return self.relevant * (self.size - self.relevant + 1)
 
     def select(self, rows: Int) -> _MixedTies:
-        columns = (self.query, self.size, self.relevant, self.relevant_before)
-        return _MixedTies(*(column[rows] for column in columns), self.documents_before[rows])
+        columns = self.query, self.size, self.relevant, self.relevant_before, self.documents_before
+        return _MixedTies(*(column[rows] for column in columns))
 
 
 def _steps(size: Int, relevant: Int) -> Float:

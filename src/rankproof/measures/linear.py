@@ -124,8 +124,9 @@ def counted(
 ) -> Outcomes:
     """Compute how many chosen documents (J,) are in the top k, over `norm`.
 
-    `linear` for gains of 0 and 1, where a group with m of g documents chosen, t of which fit, adds
-    a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
+    The case of `linear` with gains of 0 and 1. A group of g documents, m of them chosen and t of
+    its ranks in the top k, adds a hypergeometric number with mean m·t/g, at least max(0, m+t−g) and
+    at most min(m, t).
     """
     last = last_listed_rank(groups, cutoff)
     norm = _positive_norm(groups, norm)
@@ -171,7 +172,7 @@ def _weights(first: Int, inside: Int, size: Int, weigh: Weigh) -> tuple[Float, F
 def consecutive_ranks(first: Int, count: Int) -> Iterator[tuple[slice, Int, Int]]:
     """Yield the ranks first, first+1, … of each row (`count` ≥ 1 of them), in blocks of rows.
 
-    A block is its rows, all their ranks one after the other, and where each row begins in these.
+    A block is a slice of rows, all their ranks in one array, and the index where each row starts.
     """
     end = np.cumsum(count)
     low = 0
@@ -392,7 +393,7 @@ def rbp(
     rel: int = 1,
     max: int | None = None,  # noqa: A002
 ) -> Outcomes:
-    """Rank-biased precision: (1−p) Σ_r p^(r−1) x(r), a reader who goes on with probability p.
+    """Rank-biased precision: (1−p) Σ_r p^(r−1) x(r); a reader goes on with probability p.
 
     x is 1 for a relevant document; with `max`, the highest grade of the scale, x = grade/max: the
     graded form, as in TREC-COVID's RBP(p=0.5,max=2).
@@ -416,7 +417,7 @@ def rbp(
     splits_ties=True,
 )
 def rbp_residual(groups: TieGroups, cutoff: int | None, p: float = 0.8) -> Outcomes:
-    """What RBP may still gain: the weight of ranks that nobody judged, past the end included.
+    """The most that RBP could rise: the weight of unjudged ranks and of those past the end.
 
     1 − (1−p) Σ_r p^(r−1) [judged].
 
@@ -456,10 +457,10 @@ def ndcg(
 ) -> Outcomes:
     """Normalised discounted cumulative gain [T 14–16]: Σ_{r≤k} x(r)/log₂(r+1) over the ideal.
 
-    The gain x of a document is its grade, or 2^grade − 1 with gain='exp', or what gain={1: 1, 2: 3}
-    says; a grade that is not named there is worth itself. Grades are counted from `rel`, the lowest
-    that gains anything: with rel=3 grade 3 counts as 1, and 2 as nothing. A cutoff also cuts the
-    ideal order; without one the ideal holds every judged document.
+    The gain x of a document is its grade, 2^grade − 1 with gain='exp', or as in gain={1: 1, 2: 3},
+    where a grade that is not listed is its own gain. Grades are counted from `rel`, the lowest that
+    gains anything: with rel=3 grade 3 counts as 1, and 2 as 0. A cutoff also cuts the ideal order;
+    without one the ideal has every judged document.
 
     >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "nDCG@3")["nDCG@3"]
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
@@ -525,7 +526,7 @@ def dcg(
 ) -> Outcomes:
     """Discounted cumulative gain [T 14]: Σ_{r≤k} x(r)/log₂(r+1), with the gains of nDCG.
 
-    It has no upper bound, and a query with more to find weighs more: nDCG is what to compare.
+    It has no upper bound, and a query with more relevant documents weighs more: compare by nDCG.
 
     >>> result = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "DCG@3")["DCG@3"]
     >>> round(result.min, 3), round(result.expected, 3), round(result.max, 3)
@@ -552,7 +553,7 @@ class _Discount:
 
 
 def counted_from(rel: int, grade: Int) -> Int:
-    """Grades counted from the lowest that gains anything."""
+    """Return grades shifted so that `rel`, the lowest that gains anything, becomes 1."""
     return grade if rel == 1 else np.maximum(grade - (rel - 1), 0)
 
 
@@ -586,13 +587,13 @@ def discounts(rank: Int, cutoff: int | None) -> Float:
 
 
 def log_discount(ranks: int) -> Float:
-    """log₂(r+1) for r = 0 … ranks, from the C library as trec_eval has it; index is the rank."""
+    """log₂(r+1) by rank, r = 0 … ranks, from the C library as in trec_eval."""
     return _log_discounts(ranks.bit_length())[: ranks + 1]
 
 
 @cache
 def _log_discounts(bits: int) -> Float:
-    """The discounts of all ranks of so many bits, computed once: math.log2 takes single numbers."""
+    """Discounts of all ranks below 2^bits, computed once: math.log2 takes single numbers."""
     table = np.fromiter(map(math.log2, range(1, (1 << bits) + 1)), np.float64, 1 << bits)
     table.flags.writeable = False
     return table

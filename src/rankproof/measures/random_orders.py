@@ -1,8 +1,8 @@
 """Random orders of ties, and expectations estimated from a sample of them.
 
-An expectation whose closed form would take too long is the mean over a sample of orders, with its
-standard error, for those queries alone. A query's orders depend on nothing but the query's own tie
-groups, so other queries, other measures and parts of a run change none of them.
+Where the closed form of an expectation would take too long for a query, it is the mean over a
+sample of orders, with its standard error. A query's orders depend only on its own tie groups: they
+are the same with other queries, other measures, and when a run is evaluated in parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
 
 _SEED = 47
-_ORDERS = 1_000  # drawn of a query, if that is not too many documents
+_ORDERS = 1_000  # drawn for a query, unless these have too many documents
 _FEWEST_ORDERS = 8
 _QUERY_CELLS = 1 << 20  # documents in all orders of a query: half a second
 _CALL_CELLS = 1 << 23  # documents in all orders of all queries
@@ -29,7 +29,10 @@ _BLOCK_CELLS = 1 << 18  # documents in memory at a time
 
 
 def too_expensive(cost: Float, per_query: float, per_call: float) -> Bool:
-    """(Q,) queries that a closed form cannot afford: the dearest ones, until the others fit.
+    """(Q,) True for queries whose closed form costs too much: the most expensive ones.
+
+    These are all above `per_query`, and as many more as it takes until the others cost less than
+    `per_call` together.
 
     >>> too_expensive(np.array([5.0, 90.0, 30.0, 20.0]), 80.0, 50.0).tolist()
     [False, True, True, False]
@@ -41,15 +44,15 @@ def too_expensive(cost: Float, per_query: float, per_call: float) -> Bool:
 
 
 def sample_powers(outcomes: Outcomes) -> Outcomes:
-    """Have the powers that a geometric mean needs sampled, of a measure that computes none."""
+    """Mark all tied queries as expensive, so that the powers for a geometric mean are sampled."""
     powers = root_powers(outcomes.max[:, None])
     return replace(outcomes, powers=powers, expensive=outcomes.min < outcomes.max)
 
 
 def estimate_expensive(measure: Measure, groups: TieGroups, outcomes: Outcomes) -> Outcomes:
-    """Fill in what `outcomes` lacks of its expensive queries from a sample of orders.
+    """Estimate mean, variance and powers of the expensive queries from a sample of orders.
 
-    Lowest and highest value and that of the stated order stay.
+    Their lowest and highest value, and that under the stated tie-break, stay.
     """
     assert outcomes.expensive is not None
     queries = np.flatnonzero(outcomes.expensive)
@@ -63,9 +66,9 @@ def estimate_expensive(measure: Measure, groups: TieGroups, outcomes: Outcomes) 
         None if column is None else column.copy() for column in (outcomes.variance, outcomes.powers)
     )
     for number, (query, count) in enumerate(zip(queries, orders, strict=True)):
-        one = _in_order_of_grade(select_queries(deciding, np.array([number])))
-        key = content_key(one)
-        values = _sampled_values(measure, one, int(count), np.random.default_rng([_SEED, key]))
+        single = _in_order_of_grade(select_queries(deciding, np.array([number])))
+        key = content_key(single)
+        values = _sampled_values(measure, single, int(count), np.random.default_rng([_SEED, key]))
         expected[query] = values.mean()
         deviation = values.std(ddof=1)
         sampling.error[query] = deviation / np.sqrt(count)
@@ -95,13 +98,13 @@ def _in_order_of_grade(groups: TieGroups) -> TieGroups:
 
 
 def content_key(groups: TieGroups) -> int:
-    """A number that decides the random orders of a query, the same on every machine."""
+    """Return the seed of a query's random orders: a checksum of its groups, on any machine."""
     columns = groups.listed, groups.size, groups.first, groups.start, groups.grade
     return zlib.crc32(b"".join(column.astype("<i8").tobytes() for column in columns))
 
 
 def deciding_groups(groups: TieGroups, measure: Measure) -> TieGroups:
-    """The groups and documents whose order can change a measure, as it declares by `reads`."""
+    """Return the groups and documents whose order can change a measure, by its `reads`."""
     reads = measure.definition.reads
     if reads in ("listed", "first"):
         groups = _without_grade_0(groups, 1)
@@ -115,17 +118,20 @@ def deciding_groups(groups: TieGroups, measure: Measure) -> TieGroups:
         return groups.within(measure.cutoff)
     if reads != "first":
         return groups
-    # The first relevant document is in the first group that holds one.
-    last = np.full(groups.queries, np.iinfo(np.int64).max)
-    relevant = groups.doc_group[groups.grade >= measure.threshold]
-    np.minimum.at(last, groups.query[relevant], groups.first[relevant])
+    # Groups after the first that has a relevant document do not matter.
+    last = np.full(groups.queries, np.iinfo(np.int64).max)  # first rank of that group
+    with_relevant = groups.doc_group[groups.grade >= measure.threshold]
+    np.minimum.at(last, groups.query[with_relevant], groups.first[with_relevant])
     return groups.chosen(groups.first <= last[groups.query])
 
 
 def _without_grade_0(groups: TieGroups, pool_depth: int | None) -> TieGroups:
-    """Drop documents of grade 0, which only take up ranks; keep the best `pool_depth` of a pool."""
-    kept = groups.grade > 0
-    judged = np.bincount(groups.doc_group[kept], minlength=len(groups.size))
+    """Drop listed documents of grade 0, which only take up ranks, and groups without others.
+
+    Of the pool, only the best `pool_depth` documents of a positive grade stay.
+    """
+    is_positive = groups.grade > 0
+    judged = np.bincount(groups.doc_group[is_positive], minlength=len(groups.size))
     nonempty = judged > 0
     pool = groups.pool
     pooled = pool.grade > 0
@@ -137,50 +143,50 @@ def _without_grade_0(groups: TieGroups, pool_depth: int | None) -> TieGroups:
         first=groups.first[nonempty],
         query=groups.query[nonempty],
         start=np.append(0, np.cumsum(judged[nonempty])),
-        grade=groups.grade[kept],
-        rank=groups.rank[kept],
+        grade=groups.grade[is_positive],
+        rank=groups.rank[is_positive],
         pool=pool_of(pool.query[pooled], pool.grade[pooled], groups.queries, pool.max_grade),
     )
 
 
 def select_queries(groups: TieGroups, queries: Int) -> TieGroups:
-    """The groups of some queries, which ascend, numbered from 0."""
-    place = np.full(groups.queries, -1)
-    place[queries] = np.arange(len(queries))
-    kept = place[groups.query] >= 0
-    documents = np.repeat(kept, groups.judged)
+    """Return the groups of some queries (ascending), which are numbered from 0 in the result."""
+    new_number = np.full(groups.queries, -1)
+    new_number[queries] = np.arange(len(queries))
+    is_chosen = new_number[groups.query] >= 0
+    documents = np.repeat(is_chosen, groups.judged)
     pool = groups.pool
-    pooled = place[pool.query] >= 0
-    start = np.zeros(int(kept.sum()) + 1, np.int64)
-    np.cumsum(groups.judged[kept], out=start[1:])
+    pooled = new_number[pool.query] >= 0
+    start = np.zeros(int(is_chosen.sum()) + 1, np.int64)
+    np.cumsum(groups.judged[is_chosen], out=start[1:])
     return TieGroups(
         listed=groups.listed[queries],
-        size=groups.size[kept],
-        first=groups.first[kept],
-        query=place[groups.query[kept]],
+        size=groups.size[is_chosen],
+        first=groups.first[is_chosen],
+        query=new_number[groups.query[is_chosen]],
         start=start,
         grade=groups.grade[documents],
         rank=groups.rank[documents],
-        pool=subset_of(pool, pooled, place[pool.query[pooled]], len(queries)),
+        pool=subset_of(pool, pooled, new_number[pool.query[pooled]], len(queries)),
         judgment=None if groups.judgment is None else groups.judgment[documents],
     )
 
 
 def break_ties(groups: TieGroups, copies: int, generator: np.random.Generator) -> TieGroups:
     """Repeat the queries `copies` times, each time with all ties broken at random."""
-    owner = groups.doc_group
-    position = np.tile(groups.rank - groups.first[owner], (copies, 1))
+    group = groups.doc_group
+    position = np.tile(groups.rank - groups.first[group], (copies, 1))
     document = np.tile(np.arange(len(groups.grade)), (copies, 1))
     tied = np.flatnonzero(groups.size > 1)
-    for many in np.unique(groups.judged[tied]).tolist():
-        alike = tied[groups.judged[tied] == many]
-        at = groups.start[alike][:, None] + np.arange(many)  # (g, many) documents
-        places = _distinct_places(groups.size[alike], many, copies, generator)
+    for judged in np.unique(groups.judged[tied]).tolist():
+        alike = tied[groups.judged[tied] == judged]
+        at = groups.start[alike][:, None] + np.arange(judged)  # (g, judged) documents
+        places = _distinct_places(groups.size[alike], judged, copies, generator)
         by_place = np.argsort(places, axis=2)
         position[:, at] = np.take_along_axis(places, by_place, axis=2)
         document[:, at] = at[np.arange(len(alike))[None, :, None], by_place]
     block = np.arange(copies)[:, None]
-    rank = (position + groups.first[owner]).ravel()
+    rank = (position + groups.first[group]).ravel()
     return TieGroups(
         listed=np.tile(groups.listed, copies),
         size=np.ones(len(rank), np.int64),
@@ -194,30 +200,30 @@ def break_ties(groups: TieGroups, copies: int, generator: np.random.Generator) -
     )
 
 
-def _distinct_places(size: Int, many: int, copies: int, generator: np.random.Generator) -> Int:
-    """(copies, g, many) distinct places below each group's size, every choice equally likely.
+def _distinct_places(size: Int, count: int, copies: int, generator: np.random.Generator) -> Int:
+    """(copies, g, count) distinct places below each group's size, every choice equally likely.
 
     The i-th document takes one of the places still free; its number among these is drawn.
     """
     shape = (copies, len(size))
-    free = np.empty((*shape, many), np.int64)
-    for i in range(many):
-        free[..., i] = generator.integers(0, size - i, shape)
-    return _places_of(free.reshape(-1, many), int(size.max())).reshape(free.shape)
+    number = np.empty((*shape, count), np.int64)
+    for i in range(count):
+        number[..., i] = generator.integers(0, size - i, shape)
+    return _places_of(number.reshape(-1, count), int(size.max())).reshape(number.shape)
 
 
-def _places_of(free: Int, limit: int) -> Int:
-    """Turn numbers (N, many) among the places that earlier columns left free into places < limit.
+def _places_of(number: Int, limit: int) -> Int:
+    """Return the places (below `limit`) of numbers (N, count) among those still free.
 
-    The later half of the columns counts places that the earlier half left free: each place of the
-    earlier half, in ascending order, that is not above it moves it on by one. Halving again and
-    again, a long tie takes n log n steps and not n².
+    A number counts the places that earlier columns of its row did not take. The columns are halved
+    recursively: the places of the first half, in ascending order, each move a number of the second
+    half on by one if they are not above it. A long tie takes n log n steps instead of n².
     """
-    half = free.shape[1] // 2
+    half = number.shape[1] // 2
     if not half:
-        return free
-    before, after = _places_of(free[:, :half], limit), _places_of(free[:, half:], limit)
-    row = np.arange(len(free))[:, None]
+        return number
+    before, after = _places_of(number[:, :half], limit), _places_of(number[:, half:], limit)
+    row = np.arange(len(number))[:, None]
     moves_from = np.sort(before, axis=1) - np.arange(half)  # the number from which each moves
     passed = np.searchsorted((moves_from + row * limit).ravel(), after + row * limit, side="right")
     return np.concatenate([before, after + passed - row * half], axis=1)

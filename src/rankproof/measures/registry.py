@@ -3,8 +3,8 @@
     @measure("nDCG", at="cutoff", unjudged="ideal gain", reads="best")
     def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcomes: ...
 
-What the decorator declares is all that the rest of rankproof knows of a measure: the parser, the
-command line's help, worst cases over unjudged documents, flips, intervals and ceilings follow.
+Other packages know a measure only by what its decorator declares: the parser, the command line's
+help, worst cases over unjudged documents, flips, intervals and ceilings work for every measure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rankproof.measures.split_ties import split_outcomes
 
 Value = int | float | str | bool | None | Mapping[int, float] | tuple[tuple[int, float], ...]
 
-_LARGEST = 10**18  # of a cutoff or parameter: sums with it still fit into 64 bits
+_LARGEST = 10**18  # exclusive limit of cutoffs and parameters: their sums fit into 64 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,9 @@ class Definition:
     def check(self, name: str, value: Value) -> Value:
         """Return a parameter's value as it is stored, or raise a MeasureError."""
         if name not in self.parameters:
-            takes = ", ".join(self.parameters) or "no parameters"
-            raise MeasureError(f"{self.name} has no parameter {name!r}", remedy=f"it takes {takes}")
-        allowed = _admitted(self.hints[name])
+            names = ", ".join(self.parameters) or "no parameters"
+            raise MeasureError(f"{self.name} has no parameter {name!r}", remedy=f"it takes {names}")
+        allowed = _allowed_values(self.hints[name])
         choices = [choice for choice in allowed if not isinstance(choice, type)]
         types = tuple(choice for choice in allowed if isinstance(choice, type))
         if dict in types and isinstance(value, Mapping):
@@ -83,11 +83,12 @@ class Definition:
         numeric = (*types, int) if float in types else types
         if value in choices or (isinstance(value, numeric) and not isinstance(value, bool)):
             return self._in_limits(name, value, is_float=float in types)
-        takes = " or ".join([repr(c) for c in choices] + [t.__name__ for t in types])
-        takes += " or {grade: gain}" if dict in allowed else ""
-        raise MeasureError(f"{self.name}({name}={shorten(value)})", remedy=f"{name} is {takes}")
+        expected = " or ".join([repr(c) for c in choices] + [t.__name__ for t in types])
+        expected += " or {grade: gain}" if dict in allowed else ""
+        raise MeasureError(f"{self.name}({name}={shorten(value)})", remedy=f"{name} is {expected}")
 
     def _in_limits(self, name: str, value: Value, *, is_float: bool) -> Value:
+        """Return a value inside the parameter's limits, or raise a MeasureError."""
         if not isinstance(value, int | float):
             return value
         low, high = self.limits.get(name, (-_LARGEST, _LARGEST))
@@ -99,7 +100,7 @@ class Definition:
         )
 
     def resolve(self, explicit: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
-        """All parameters in the function's order, with defaults where none is written."""
+        """Every parameter in the function's order, with its explicit value or its default."""
         return tuple(
             (key, explicit.get(key, parameter.default))
             for key, parameter in self.parameters.items()
@@ -107,7 +108,7 @@ class Definition:
 
 
 def _gain_pairs(measure: str, name: str, value: Mapping[Any, Any]) -> tuple[tuple[int, float], ...]:
-    """{grade: gain} as ascending pairs, which can be compared and hashed."""
+    """Return {grade: gain} as ascending pairs, which can be compared and hashed."""
     numbers = [(k, v) for k, v in value.items() if type(k) is int and type(v) in (int, float)]
     if (
         not value
@@ -121,8 +122,8 @@ def _gain_pairs(measure: str, name: str, value: Mapping[Any, Any]) -> tuple[tupl
     return tuple(sorted((k, float(v)) for k, v in numbers))
 
 
-def _admitted(hint: Any) -> tuple[Any, ...]:
-    """The types and literal values that an annotation admits; dict for pairs of grade and gain."""
+def _allowed_values(hint: Any) -> tuple[Any, ...]:
+    """Types and literal values that an annotation allows; dict for pairs of grade and gain."""
     if typing.get_origin(hint) is Literal:
         return typing.get_args(hint)
     if typing.get_origin(hint) is tuple:
@@ -130,7 +131,7 @@ def _admitted(hint: Any) -> tuple[Any, ...]:
     members = typing.get_args(hint)
     if not members:
         return (None,) if hint is type(None) else (hint,)
-    return tuple(admitted for member in members for admitted in _admitted(member))
+    return tuple(value for member in members for value in _allowed_values(member))
 
 
 REGISTRY: dict[str, Definition] = {}
@@ -146,7 +147,7 @@ REGISTRY: dict[str, Definition] = {}
 class Measure:
     """A measure with its parameters; `@` sets the cutoff, a call sets parameters.
 
-    Two are equal when they compute the same thing: `RBP == RBP(p=0.8)`.
+    Measures are equal if they compute the same, however they are written: `RBP == RBP(p=0.8)`.
 
     >>> rp.nDCG @ 10, rp.AP(rel=2) @ 100
     (nDCG@10, AP(rel=2)@100)
@@ -157,8 +158,8 @@ class Measure:
     name: str
     cutoff: int | None = None
     explicit: tuple[tuple[str, Value], ...] = field(default=(), compare=False)  # as written
-    resolved: tuple[tuple[str, Value], ...] = ()  # with the defaults
-    alias: str | None = field(default=None, compare=False)  # another tool's name, if that was used
+    resolved: tuple[tuple[str, Value], ...] = ()  # every parameter, defaults included
+    alias: str | None = field(default=None, compare=False)  # another tool's name, as written
 
     @staticmethod
     def of(name: str) -> Measure:
@@ -176,7 +177,7 @@ class Measure:
 
     @property
     def sign(self) -> int:
-        """The sign of a difference by which the first of two runs is ahead."""
+        """1 if a higher value is better, −1 if a lower one is."""
         return -1 if self.definition.less_is_better else 1
 
     @property
@@ -187,7 +188,7 @@ class Measure:
 
     @property
     def step(self) -> float:
-        """The step of the lattice that the values of a query lie on; 0 if there is none."""
+        """The number that every value of a query is a multiple of; 0 if there is none."""
         step = self.definition.step
         if isinstance(step, str):
             return 1.0 / self.cutoff if self.cutoff else 0.0
@@ -201,7 +202,7 @@ class Measure:
 
     @property
     def needs_aspects(self) -> bool:
-        """True if it asks which aspects of its query a document covers."""
+        """True if it reads which aspects of the query a document covers."""
         return self.definition.reads == "aspects"
 
     @property
@@ -213,16 +214,16 @@ class Measure:
     @property
     def unjudged_count_as(self) -> str:
         """What unjudged documents count as, in words."""
-        is_left_out = self.definition.ignores_unjudged or self.definition.less_is_better
-        return "left out" if is_left_out else "not relevant"
+        is_ignored = self.definition.ignores_unjudged or self.definition.less_is_better
+        return "left out" if is_ignored else "not relevant"
 
     def __matmul__(self, cutoff: float) -> Measure:
         if self.definition.at == "recall":
             return self(recall=cutoff)
         if not self.definition.takes_cutoff:
             raise MeasureError(f"{self.name} has no cutoff", remedy=f"write {self.name}")
-        whole = isinstance(cutoff, int | np.integer) and not isinstance(cutoff, bool)
-        if not (whole and 1 <= cutoff < _LARGEST):
+        is_integer = isinstance(cutoff, int | np.integer) and not isinstance(cutoff, bool)
+        if not (is_integer and 1 <= cutoff < _LARGEST):
             raise MeasureError(
                 f"{self.name}@{shorten(cutoff)}: the cutoff is not a whole number from 1 to 10^18",
                 remedy=f"write {self.name}@10, say",
@@ -252,19 +253,22 @@ class Measure:
         return self
 
     def on_scale(self, scale: Scale | None) -> Measure:
-        """Set `rel` as a scale of grades defines it, unless it is written: RR(rel=4) on 1–5."""
+        """Return it with the scale's relevance threshold as `rel`, as RR(rel=4) on grades 1–5.
+
+        An explicit rel, max or {grade: gain} stays.
+        """
         explicit = dict(self.explicit)
-        usual = self.parameters.get("rel")
-        if scale is None or usual is None or not explicit.keys().isdisjoint({"rel", "max"}):
+        current = self.parameters.get("rel")
+        if scale is None or current is None or not explicit.keys().isdisjoint({"rel", "max"}):
             return self
         if not isinstance(explicit.get("gain", ""), str):  # {grade: gain} names its own threshold
             return self
         is_graded = "gain" in self.definition.parameters
         rel = scale.gains if is_graded else scale.relevant
-        return self(rel=rel) if rel != usual else self
+        return self(rel=rel) if rel != current else self
 
     def rescaled(self, of: Scale | None, to: Scale | None) -> Measure:
-        """The same measure on another scale: RR(rel=4) of grades 1–5 is RR of grades 0, 1."""
+        """Return the same measure for another scale: RR(rel=4) on 1–5 is RR on grades 0 and 1."""
         explicit = tuple((name, value) for name, value in self.explicit if name != "rel")
         resolved = self.definition.resolve(dict(explicit))
         default = replace(self, explicit=explicit, resolved=resolved)
@@ -291,7 +295,7 @@ class Measure:
 
 
 def without_aspects(measure: Measure) -> MeasureError:
-    """Return the error for judgments that do not say which aspects a document covers."""
+    """Return the error for judgments without the aspects that a document covers."""
     return MeasureError(
         f"{measure} needs judgments with aspects",
         remedy="name a file or a table of query, aspect, document and grade; in Python "
@@ -323,7 +327,7 @@ def measure(
 ) -> Callable[[Callable[..., Outcomes]], Measure]:
     """Register a function of tie groups as a measure, and declare its properties.
 
-    - `at="cutoff"`: `@k` sets the argument `cutoff`, and groups that begin past it are left out.
+    - `at="cutoff"`: `@k` sets the argument `cutoff`, and groups that begin past it are dropped.
       Annotate it `int | None` if the measure also makes sense for a whole list.
       `at="recall"`: `@0.1` sets the argument `recall`.
     - `limits`: the range of each numeric parameter.
@@ -340,11 +344,11 @@ def measure(
       without a relevant document. Worst cases over unjudged documents follow from this alone.
     - `additive`: what one relevant document adds at each rank, as a function of the measure and
       ranks (N,), for a measure that is their sum: worst cases of a difference are then exact.
-    - `unjudged`: how the grades of unjudged documents move it, if `rising` does not say it; see
+    - `unjudged`: how the grades of unjudged documents change it, unless it is `rising`; see
       `measures/properties.py`.
-    - `ignores_unjudged`: unjudged documents count as left out, not as not relevant.
+    - `ignores_unjudged`: unjudged documents are ignored, they do not count as not relevant.
     - `best_by_grade=False`: sorting by grade does not give its best value, so it has no ceiling.
-    - `open_scale`: the parameter that names the highest grade, if the judgments name it otherwise.
+    - `open_scale`: the parameter for the highest grade, where None takes it from the judgments.
     - `reads`: which judged documents decide it; see `measures/properties.py`.
     - `splits_ties`: no rank past `groups.listed` counts, also where a group reaches past it: lists
       that end inside a tie need no other computation.
@@ -358,7 +362,7 @@ def measure(
 
     def register(function: Callable[..., Outcomes]) -> Measure:
         existing = REGISTRY.get(name)
-        # The same function again is a notebook's cell, run again.
+        # The same function may register twice: a notebook runs its cell again.
         if existing is not None and _location(existing.function) != _location(function):
             raise MeasureError(
                 f"there is already a measure {name} ({':'.join(_location(existing.function))})",
@@ -373,7 +377,7 @@ def measure(
             function=function,
             at=at,
             takes_cutoff=cutoff is not None,
-            needs_cutoff=cutoff is not None and None not in _admitted(hints["cutoff"]),
+            needs_cutoff=cutoff is not None and None not in _allowed_values(hints["cutoff"]),
             parameters=signature,
             hints=hints,
             limits=limits or {},

@@ -1,12 +1,13 @@
-"""Lists that end inside a tie: which of its documents are in the list is as random as their order.
+"""Lists that end inside a tie: which of its documents they include is as random as their order.
 
-A list that ends after rank N keeps t of the g documents of the tie group at its end. Most measures
-read ranks, and ignore those past the end (`splits_ties=True`). Of any other measure, each number of
-documents of each grade among the t makes a list of its own, whose tie at the end has t documents:
+A list that ends after rank N includes t of the g documents of the tie group at its end. Most
+measures read ranks, and ignore those past the end (`splits_ties=True`). Any other measure is
+computed for every list that is possible: k_i of the n_i documents of each grade are among the t,
 
-    P(k_1, k_2, …) = Π C(n_i, k_i) / C(g, t),   E[M] = Σ P · E[M | k],   lowest and highest alike
+    P(k_1, k_2, …) = Π C(n_i, k_i) / C(g, t),   E[M] = Σ P · E[M | k]
 
-Where a query has too many of them, some are drawn at random.
+and the lowest and highest value are those over all lists. If a query has too many possible lists,
+a sample of them is drawn.
 """
 
 from __future__ import annotations
@@ -25,46 +26,43 @@ from rankproof.measures.random_orders import content_key, deciding_groups, selec
 if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
 
-_QUERY_CELLS = 1 << 20  # documents in all lists of a query
-_CALL_CELLS = 1 << 24  # in those of all queries
-_DRAWN = 256  # lists drawn of a query that has more, if these are not too many
+_QUERY_CELLS = 1 << 20  # documents in all possible lists of a query
+_CALL_CELLS = 1 << 24  # documents in those of all queries
+_DRAWN = 256  # lists in a sample, unless these have too many documents
 _FEWEST_DRAWN = 8
 
 
 def split_outcomes(measure: Measure, groups: TieGroups) -> Outcomes:
-    """Compute a measure that cannot read a part of a tie, for lists that may end inside one."""
+    """Compute a measure with `splits_ties=False` for lists that may end inside a tie."""
     base = deciding_groups(groups, measure)
     base = base.chosen(base.first <= base.listed[base.query])
     is_split = np.zeros(base.queries, np.bool_)
     is_split[base.query[base.first + base.size - 1 > base.listed[base.query]]] = True
     if not is_split.any():
         return measure.outcomes(base)
-    whole, split = np.flatnonzero(~is_split), np.flatnonzero(is_split)
+    unsplit, split = np.flatnonzero(~is_split), np.flatnonzero(is_split)
     only_split = select_queries(base, split)
-    parts = [measure.outcomes(select_queries(base, whole))]
+    parts = [measure.outcomes(select_queries(base, unsplit))]
     cells = min(_QUERY_CELLS, _CALL_CELLS // len(split))
     for number in range(len(split)):
-        lists = _lists_of(select_queries(only_split, np.array([number])), cells)
+        lists = _possible_lists(select_queries(only_split, np.array([number])), cells)
         parts.append(_combine(lists, measure.outcomes(lists.groups)))
-    order = np.argsort(np.concatenate([whole, split]), kind="stable")
+    order = np.argsort(np.concatenate([unsplit, split]), kind="stable")
     return Outcomes.concatenate(parts).select(order)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lists:
-    """What a query's list can be, one query each; the last is that of the stated tie-break."""
+class _PossibleLists:
+    """The L lists that a query can have, by which documents of the tie at its end it includes."""
 
-    groups: TieGroups
-    chance: Float  # (L − 1,)
-    key: int  # of the query
-    is_drawn: bool  # True if these are a sample
+    groups: TieGroups  # one query per list; one more, at the end, for the stated tie-break
+    chance: Float  # (L,)
+    key: int  # seed of the query's random draws
+    is_drawn: bool  # True if the lists are a sample
 
 
-def _lists_of(query: TieGroups, cells: int) -> _Lists:
-    """Return the lists that the tie at the end of one query's list allows.
-
-    If they have more documents than `cells`, some are drawn.
-    """
+def _possible_lists(query: TieGroups, cells: int) -> _PossibleLists:
+    """Return the possible lists of one query; a sample if all have more documents than `cells`."""
     end = len(query.size) - 1
     documents = slice(int(query.start[end]), int(query.start[end + 1]))
     tied = query.grade[documents]
@@ -81,14 +79,14 @@ def _lists_of(query: TieGroups, cells: int) -> _Lists:
     else:
         draws, chance = _every_draw(counts, t)
     stated = tied[query.rank[documents] <= query.listed[0]]
-    kept = [*(np.repeat(grades, draw[:-1]) for draw in draws), stated]
-    ranks = [query.first[end] + np.arange(len(grade)) for grade in kept[:-1]]
+    included = [*(np.repeat(grades, draw[:-1]) for draw in draws), stated]
+    ranks = [query.first[end] + np.arange(len(grade)) for grade in included[:-1]]
     ranks.append(query.rank[documents][query.rank[documents] <= query.listed[0]])
-    return _Lists(_with_endings(query, t, kept, ranks), chance, key, is_drawn)
+    return _PossibleLists(_with_endings(query, t, included, ranks), chance, key, is_drawn)
 
 
 def _every_draw(counts: Int, drawn: int) -> tuple[Int, Float]:
-    """(L, kinds) how many of each kind are among the drawn, and (L,) the chance of each."""
+    """(L, kinds) every possible number of documents of each kind among `drawn`; (L,) its chance."""
     most = (np.minimum(counts[:-1], drawn) + 1).tolist()
     first = np.indices(most).reshape(len(most), -1).T
     draws = np.column_stack([first, drawn - first.sum(axis=1)])
@@ -100,7 +98,10 @@ def _every_draw(counts: Int, drawn: int) -> tuple[Int, Float]:
 
 
 def _with_endings(query: TieGroups, size: int, grades: list[Int], ranks: list[Int]) -> TieGroups:
-    """Return copies of one query whose last group has `size` documents, judged ones as given."""
+    """Return copies of one query whose last group has `size` documents, judged as in `grades`.
+
+    `grades` and `ranks` have one array per copy, for the judged documents of its last group.
+    """
     end = len(query.size) - 1
     before = int(query.start[end])
     copies = len(grades)
@@ -126,26 +127,26 @@ def _with_endings(query: TieGroups, size: int, grades: list[Int], ranks: list[In
     )
 
 
-def _combine(lists: _Lists, outcomes: Outcomes) -> Outcomes:
-    """Return the outcomes of one query from those of the lists that it can have."""
-    chance, each = lists.chance, outcomes.select(np.arange(len(lists.chance)))
-    mean = float(chance @ each.expected)
+def _combine(lists: _PossibleLists, outcomes: Outcomes) -> Outcomes:
+    """Return the outcomes of one query from those of its possible lists."""
+    chance, by_list = lists.chance, outcomes.select(np.arange(len(lists.chance)))
+    mean = float(chance @ by_list.expected)
     variance = None
-    if each.variance is not None:
-        variance = np.array([chance @ (each.variance + (each.expected - mean) ** 2)])
+    if by_list.variance is not None:
+        variance = np.array([chance @ (by_list.variance + (by_list.expected - mean) ** 2)])
     sampling = None
-    if lists.is_drawn or each.sampling is not None:
-        error = 0.0 if each.sampling is None else chance @ each.sampling.error
-        orders = len(chance) if each.sampling is None else int(each.sampling.orders.max())
+    if lists.is_drawn or by_list.sampling is not None:
+        error = 0.0 if by_list.sampling is None else chance @ by_list.sampling.error
+        orders = len(chance) if by_list.sampling is None else int(by_list.sampling.orders.max())
         if lists.is_drawn:
-            error += float(each.expected.std(ddof=1)) / np.sqrt(len(chance))
+            error += float(by_list.expected.std(ddof=1)) / np.sqrt(len(chance))
         sampling = Sampling(np.array([error]), np.array([orders]), np.array([lists.key]))
     return Outcomes(
         expected=np.array([mean]),
-        min=np.array([each.min.min()]),
-        max=np.array([each.max.max()]),
+        min=np.array([by_list.min.min()]),
+        max=np.array([by_list.max.max()]),
         oblivious=outcomes.oblivious[-1:],
         variance=variance,
         sampling=sampling,
-        powers=None if each.powers is None else (chance @ each.powers)[None],
+        powers=None if by_list.powers is None else (chance @ by_list.powers)[None],
     )
