@@ -2,12 +2,12 @@
 
     DIR/qrels.txt, saturated.trec, plain.trec    two runs, one of which ends in a bfloat16 sigmoid
     DIR/corpus/                                  passages and questions in English and French, and
-                                                 what `choose --judge simulated` makes of them
-    DIR/vectors/                                 their embeddings, to be audited
+                                                 what `choose --judge simulated` writes for them
+    DIR/vectors/                                 their embeddings, for the audit
     DIR/results/                                 evaluation, comparison, gate, audit, diagnostics
-    DIR/report.html                              all of it on one page
+    DIR/report.html                              a report of all of it
 
-Nothing here needs a key, a GPU or a download. What is in DIR from an earlier run is used again.
+Nothing here needs a key, a GPU or a download. Results of an earlier run in DIR are used again.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ RUNS = {
 }
 NAMES = ("saturated", "plain")
 CUTOFFS = (1, 2, 3, 5, 10, 20)
-SHOWN = "nDCG@5"  # in what the demo prints
+SHOWN = "nDCG@5"  # the measure in the text that the demo prints
 _COMPARED = [SHOWN, "nDCG@10", "RR", "R@5"]
 SEED = 0
-_WIDTH = 79  # of the text that is printed
-RUNS_OF_NAMES = 1  # of the fifteen that `diagnose names` makes: a demo is to be quick
-MADE = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")  # by `choose`
+_WIDTH = 79  # columns of the printed text
+RUNS_OF_NAMES = 1  # instead of the fifteen of `diagnose names`, to be quick
+CHOOSE_OUTPUTS = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def build_demo(folder: str | Path) -> Demo:
 
     place = Path(folder)
     results = place / "results"
-    _stamp(place, results)
+    _prepare_folder(place, results)
     unpack(place)
     if not all(file.is_file() for file in _vector_files(place)):
         (results / "audit.json").unlink(missing_ok=True)  # the audit writes the vectors it reads
@@ -115,72 +115,80 @@ def build_demo(folder: str | Path) -> Demo:
 
 
 def unpack(place: Path) -> None:
-    """Write the runs and the corpus, as files to try things on."""
+    """Write the runs and the corpus, as files to try commands on."""
     with as_file(files("rankproof") / "resources") as resources:
-        for target, source in _shipped(resources).items():
+        for target, source in _packaged_files(resources).items():
             write_atomically(place / target, partial(shutil.copyfile, source))
 
 
-def _shipped(data: Path) -> dict[str, Path]:
-    """What the demo's folder begins with, and where that comes from."""
+def _packaged_files(data: Path) -> dict[str, Path]:
+    """Return the packaged file behind each input of the demo, by its path in the demo's folder."""
     corpus = data / "demo"
-    inside = sorted(path for path in corpus.rglob("*") if path.is_file())
+    corpus_files = sorted(path for path in corpus.rglob("*") if path.is_file())
     return {target: data / source for source, target in RUNS.items()} | {
-        f"corpus/{path.relative_to(corpus).as_posix()}": path for path in inside
+        f"corpus/{path.relative_to(corpus).as_posix()}": path for path in corpus_files
     }
 
 
-def _left(place: Path) -> list[Path]:
-    return [path for name in MADE for path in (place / "corpus").glob(name)]
+def _choose_outputs(place: Path) -> list[Path]:
+    """Return the files and folders that `choose` wrote."""
+    return [path for name in CHOOSE_OUTPUTS for path in (place / "corpus").glob(name)]
 
 
-def _stamp(place: Path, results: Path) -> None:
-    """Results of another version or another demo are made anew; what is not the demo's stays."""
+def _prepare_folder(place: Path, results: Path) -> None:
+    """Delete results of another version of the demo; refuse a folder with files of the user.
+
+    `.demo` has a digest of what the results depend on.
+    """
     with as_file(files("rankproof") / "resources") as resources:
-        shipped = {name: digest_file(path) for name, path in _shipped(resources).items()}
-    wanted = digest([__version__, shipped, SEED, CUTOFFS, RUNS_OF_NAMES])
+        packaged = {name: digest_file(path) for name, path in _packaged_files(resources).items()}
+    current = digest([__version__, packaged, SEED, CUTOFFS, RUNS_OF_NAMES])
     stamp = place / ".demo"
-    earlier = results / stamp.name  # where it was at first
-    held = next((s.read_text(encoding="utf-8") for s in (stamp, earlier) if s.is_file()), None)
-    if held in (None, wanted):
-        _refuse_others(place, results, shipped, made=held is not None)
-    if held == wanted and stamp.is_file():
+    old_stamp = results / stamp.name  # its place in the first versions
+    stamps = (file.read_text(encoding="utf-8") for file in (stamp, old_stamp) if file.is_file())
+    previous = next(stamps, None)
+    if previous in (None, current):
+        _refuse_user_files(place, results, packaged, is_demo=previous is not None)
+    if previous == current and stamp.is_file():
         return
     shutil.rmtree(results, ignore_errors=True)
-    for path in _left(place):
+    for path in _choose_outputs(place):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    write_atomically(stamp, lambda file: file.write_text(wanted, encoding="utf-8"))
+    write_atomically(stamp, lambda file: file.write_text(current, encoding="utf-8"))
 
 
-def _refuse_others(place: Path, results: Path, shipped: dict[str, str], made: bool) -> None:
-    """What stands there under a name of the demo's is the demo's, or it is left alone."""
+def _refuse_user_files(place: Path, results: Path, packaged: dict[str, str], is_demo: bool) -> None:
+    """Raise an InputError if the demo would overwrite a file that it did not write.
+
+    `packaged` are digests of the demo's inputs; `is_demo` is True if an earlier demo wrote here.
+    """
     try:
-        others = [
+        foreign = [
             name
-            for name, sha in shipped.items()
+            for name, sha in packaged.items()
             if (place / name).exists() and digest_file(place / name) != sha
         ]
-        if not made:
+        if not is_demo:
             claim_folder(place, (*RUNS.values(), "corpus", results.name), "the demo")
-            others += [path.relative_to(place).as_posix() for path in _left(place)]
-            others += ["report.html"] if (place / "report.html").exists() else []
-            others += [results.name] if results.exists() and any(results.iterdir()) else []
+            foreign += [path.relative_to(place).as_posix() for path in _choose_outputs(place)]
+            foreign += ["report.html"] if (place / "report.html").exists() else []
+            foreign += [results.name] if results.exists() and any(results.iterdir()) else []
     except OSError as error:
         raise InputError(
             f"cannot read what is there ({error.strerror or error})",
             place=str(place),
             remedy="name another folder",
         ) from None
-    if others:
+    if foreign:
         raise InputError(
-            f"this folder holds {others[0]}, which is not the demo's",
+            f"this folder holds {foreign[0]}, which is not the demo's",
             place=str(place),
             remedy="name another folder",
         )
 
 
 def _stored(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return a result from its file, or make it and write it there."""
+    """Return a result from its JSON file, after computing and writing it if there is none."""
     if not path.is_file():
         text = json.dumps(make(), indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
@@ -222,16 +230,16 @@ def _audit(place: Path) -> dict[str, Any]:
     arguments = {"qrels": corpus.qrels, "queries": {embedder.name: queries}}
     arguments |= {"documents": {embedder.name: documents}, "k": 100}
     arguments |= {"measures": ["RAnWG@10", "nDCG@10", "RR@10"]}
-    return _timeless(call_and_store("audit vectors", arguments))
+    return _without_durations(call_and_store("audit vectors", arguments))
 
 
 def _vector_files(place: Path) -> list[Path]:
-    """Where the embedded queries and documents are kept."""
+    """Return the files of the embedded queries and documents."""
     return [place / "vectors" / f"{name}.parquet" for name in ("queries", "documents")]
 
 
-def _timeless(audit: dict[str, Any]) -> dict[str, Any]:
-    """Without seconds, which differ from run to run."""
+def _without_durations(audit: dict[str, Any]) -> dict[str, Any]:
+    """Return an audit's JSON without seconds, which differ from run to run."""
     readings = [{**reading, "seconds": None} for reading in audit["readings"]]
     return {**audit, "readings": readings}
 

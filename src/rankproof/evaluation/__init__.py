@@ -1,7 +1,7 @@
 """Evaluate runs: run × judgments × measures → Evaluation.
 
 Other packages import from here; `rankproof.evaluate` (commands/eval.py) is built on it. Ranking
-stands in data/ties.py, the measures in measures/, comparisons of runs in comparison/.
+is in data/ties.py, the measures in measures/, comparisons of runs in comparison/.
 
 policy.py         every choice that a score depends on
 matching.py       matches a run with judgments, and measures their tie groups
@@ -193,10 +193,10 @@ def evaluate_some(
     if kept is not None:
         evaluated = EvaluatedRun(run, policy, matched, groups, outcomes)
         kept.append(evaluated if policy.depth is None else _cut_lists(evaluated, qrels))
-    of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
-    if of_all:  # condensed lists are judged by construction: what is asked is what was left out
-        whole = match_judgments(run, qrels, replace(policy, condensed=False)).groups()
-        outcomes |= measure_all(whole, of_all, policy)
+    judged_shares = [m for m in measures if m.name == "Judged"] if policy.condensed else []
+    if judged_shares:  # condensed lists are fully judged; the share is of the list as it was
+        full_lists = match_judgments(run, qrels, replace(policy, condensed=False)).groups()
+        outcomes |= measure_all(full_lists, judged_shares, policy)
     return Evaluation(
         name=run.name,
         queries=matched.queries,

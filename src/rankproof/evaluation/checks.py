@@ -97,7 +97,7 @@ def _counting_pattern(run: Run, policy: Policy) -> tuple[bool, bool, bool]:
     if ranking.position is not None:
         score = np.empty_like(run.score)
         score[ranking.position] = run.score
-    follows = np.ones(len(score), np.bool_)  # a row of the same list stands before
+    follows = np.ones(len(score), np.bool_)  # the row before is of the same list
     follows[run.start[:-1][sizes > 0]] = False
     return len(long_lists) > 0, *steps_of_one(score, follows[1:])
 

@@ -42,7 +42,7 @@ class Policy:
     undefined: Missing = "skip"  # a measure that has no value for a query
     candidates_only: bool = False
     score_dtype: ScoreType | None = None  # None: as the scores came
-    condensed: bool = False  # lists without the documents that nobody judged
+    condensed: bool = False  # evaluate lists without their unjudged documents
     depth: int | None = None  # lists end after this rank, in every order of ties
     recall_levels: Literal["nearest"] | None = None  # how IPrec and AP11 round them, if not up
 

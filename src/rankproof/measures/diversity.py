@@ -34,17 +34,17 @@ from rankproof.measures.outcomes import Outcomes
 from rankproof.measures.padded_rows import row_sum, tables
 from rankproof.measures.registry import Measure, measure
 
-_ALPHA = 0.5  # of ERR_IA, whatever ndeval is told
+_ALPHA = 0.5  # of ERR_IA, as in ndeval whatever its options
 _LIMITS = {"alpha": (0.0, 1.0), **REL}
-_GREEDY = math.e / (math.e - 1.0)  # the most that an order exceeds the greedy one by, as a ratio
+_GREEDY = math.e / (math.e - 1.0)  # limit of the ratio of the best order's value to the greedy's
 _TINY = np.finfo(np.float64).tiny
-_STATES = 1 << 12  # of one tie group in the exact search for its best order
-_LAST = 1 << 20  # the last cutoff for which the weights of all ranks are summed
+_STATES = 1 << 12  # most states in the exact search for the best order of a tie group
+_LAST = 1 << 20  # largest cutoff: the weights of all ranks up to it are summed
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The S aspects of all queries that some judged document covers."""
+    """A slot is an aspect of one query that some judged document covers; S slots in all."""
 
     key: Int  # (S,) query · width + aspect, ascending
     width: int
@@ -55,7 +55,7 @@ class Slots:
 
     @staticmethod
     def of(pool: Pool, rel: int, vital_only: bool = False) -> Slots:
-        """Return the slots of a pool; computed once."""
+        """Return the slots of a pool; they are computed once."""
         key = "slots", rel, vital_only
         if key not in pool.results:
             original, copies = pool.original, pool.copies
@@ -189,8 +189,8 @@ class Weights:
 @cache
 def _logarithmic(bits: int) -> Float:
     """log 2 / log(r+1) of all ranks of so many bits, as ndeval computes it."""
-    rest = (math.log(2.0) / math.log(r + 1.0) for r in range(2, 1 << bits))
-    table = np.fromiter((1.0, 1.0, *rest), np.float64)[: 1 << bits]
+    weights = (math.log(2.0) / math.log(r + 1.0) for r in range(2, 1 << bits))
+    table = np.fromiter((1.0, 1.0, *weights), np.float64)[: 1 << bits]
     table.flags.writeable = False
     return table
 
@@ -215,15 +215,15 @@ class Novelty:
 
         E[β^J] follows the recurrence of expected_reciprocal_rank.py, with u = β for the m−1 others.
         """
-        marked = pairs.many[chosen] - 1
-        counted = pairs.groups.size[pairs.group[chosen]] - 1 - marked  # others that were counted in
+        covering = pairs.many[chosen] - 1
+        included = pairs.groups.size[pairs.group[chosen]] - 1 - covering  # u = 1: they come first
         mean = np.ones((len(chosen), drawn.shape[1]))
-        for number in range(int(marked.max(initial=0))):
-            active = np.flatnonzero(marked > number)
-            share = np.minimum(drawn / (counted[active] + 1)[:, None], 1.0)
+        for number in range(int(covering.max(initial=0))):
+            active = np.flatnonzero(covering > number)
+            share = np.minimum(drawn / (included[active] + 1)[:, None], 1.0)
             shifted = np.concatenate([np.ones((len(active), 1)), mean[active, :-1]], axis=1)
             mean[active] = (1.0 - share) * mean[active] + share * self.beta * shifted
-            counted[active] += 1
+            included[active] += 1
         return self.power[pairs.before[chosen], None] * mean
 
 
@@ -285,7 +285,7 @@ def _sums(pairs: Coverage, f: Novelty | Rising, w: Weights) -> Outcomes:
 
 
 def _in_own_order(pairs: Coverage, f: Novelty | Rising, w: Weights, rank: Int, count: Int) -> Float:
-    """(G,) sums where each aspect's documents stand at `count` (H,) ranks from `rank` (H,) on."""
+    """(G,) sums if each aspect's documents are at `count` (H,) ranks from `rank` (H,) on."""
     total = np.zeros(len(pairs.group))
     for chosen, column, real in tables(count):
         slot = pairs.group_slot[chosen, None]
@@ -328,7 +328,10 @@ def _search_mixed_groups(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A tie group's documents that cover something: U kinds, N states of how many are placed."""
+    """Dynamic program over a tie group's covering documents: U kinds, N states.
+
+    A state counts the placed documents of each kind; the next document takes the next rank.
+    """
 
     documents: int
     count: Int  # (U,) documents of each kind
@@ -339,19 +342,19 @@ class _Search:
 
     @staticmethod
     def of(pairs: Coverage, documents: Int, kind: Int, f: Novelty | Rising) -> _Search | None:
-        """Return the states of these documents (all of a group's); None if they are too many."""
+        """Return the states of a group's covering documents, or None if there are too many."""
         _, at, count = np.unique(kind[documents], return_index=True, return_counts=True)
         if np.log(count + 1.0).sum() > math.log(_STATES):
             return None
         shape = tuple((count + 1).tolist())
         low, high = np.searchsorted(pairs.document, [documents[0], documents[-1] + 1])
-        slot, which = np.unique(pairs.slot[low:high], return_inverse=True)
+        slot, column = np.unique(pairs.slot[low:high], return_inverse=True)
         owner = pairs.document[low:high]
-        member = np.zeros((len(count), len(slot)), np.int64)
+        covers = np.zeros((len(count), len(slot)), np.int64)
         for row, document in enumerate(documents[at].tolist()):
-            member[row, which[owner == document]] = 1
+            covers[row, column[owner == document]] = 1
         before = np.full(len(slot), np.iinfo(np.int64).max)
-        np.minimum.at(before, which, pairs.earlier[low:high])
+        np.minimum.at(before, column, pairs.earlier[low:high])
         state = np.indices(shape).reshape(len(shape), -1).T
         placed = state.sum(axis=1)
         by_placed = np.argsort(placed, kind="stable")
@@ -361,12 +364,15 @@ class _Search:
             count=count,
             state=state,
             stride=np.append(np.cumprod(count[:0:-1] + 1)[::-1], 1),
-            worth=f.gain(before + state @ member, slot) @ member.T,
+            worth=f.gain(before + state @ covers, slot) @ covers.T,
             layers=np.split(by_placed, ends),
         )
 
     def extreme(self, weight: Float, pick: np.ufunc) -> float:
-        """The lowest or highest sum where these documents have ranks of these weights first."""
+        """Return the lowest or highest sum of gains if they take the ranks with these weights.
+
+        `pick` is np.minimum or np.maximum.
+        """
         value = np.zeros(len(self.state))
         empty = -np.inf if pick is np.maximum else np.inf
         for placed in range(min(self.documents, len(weight)) - 1, -1, -1):
@@ -397,7 +403,7 @@ def _divided(outcomes: Outcomes, *norms: Float) -> Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class _Cascade:
-    """What decides α-DCG and ERR-IA."""
+    """α-DCG or ERR-IA: both discount a rank, and an aspect by its earlier coverage."""
 
     cutoff: int
     alpha: float
@@ -405,8 +411,10 @@ class _Cascade:
     discount: Literal["logarithmic", "reciprocal"] = "logarithmic"
 
     def outcomes(self, groups: TieGroups, is_normalized: bool) -> Outcomes:
-        """Divide by the value of a list in which every document covers every aspect, and with
-        `is_normalized` by that of the greedy order, divided in the same way."""
+        """Compute the value over that of a list in which every document covers every aspect.
+
+        If `is_normalized`, that is divided by the same ratio for the greedy order.
+        """
         if self.cutoff > _LAST:
             raise MeasureError(f"the cutoff {self.cutoff} is too large", remedy=f"up to {_LAST}")
         slots = Slots.of(groups.pool, self.rel)
@@ -445,7 +453,7 @@ def _full_value(count: Int, f: Novelty, w: Weights) -> Float:
 def _greedy_value(pool: Pool, slots: Slots, f: Novelty, w: Weights) -> Float:
     """(Q,) the value of the order that takes at each rank the document that adds most.
 
-    Of equal ones it takes the last id, as ndeval does; the best order is NP-hard to find.
+    Among equals it takes the last id, as ndeval does. To find the best order is NP-hard.
     """
     assert pool.judgment is not None
     covering = np.flatnonzero(slots.covered.kind[pool.judgment] >= 0)
@@ -661,7 +669,7 @@ def subtopic_recall(
     f = Novelty.of(1.0, int(slots.documents.max(initial=0)))
     sums = _sums(Coverage.of(groups, slots), f, Weights.equal(_last_listed(groups, cutoff)))
     count = slots.count
-    if has_nuggets:  # those that nobody supports are nuggets too
+    if has_nuggets:  # nuggets that no passage supports count, too
         count = np.where(count > 0, Slots.of(pool, NOT_COVERED, vital_only).count, 0)
     return _divided(sums, count.astype(np.float64))
 

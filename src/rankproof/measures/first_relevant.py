@@ -1,7 +1,7 @@
 """Measures of the first relevant document: reciprocal rank and success.
 
 Only the first group that holds a relevant document matters. Of its g documents m are relevant;
-c ranks lie before it. The first relevant one stands at position t+1 of the group with probability
+c ranks lie before it. The first relevant one is at position t+1 of the group with probability
 
     [C(g−m, t) / C(g, t)] · m / (g−t)
 

@@ -1,7 +1,7 @@
 """Rows of unequal length as padded tables, so that running sums and products are one call.
 
 A row's result must not depend on which other rows share its table: sums and products run from
-left to right (`cumsum`, `cumprod`), never pairwise, and padding stands at the right.
+left to right (`cumsum`, `cumprod`), never pairwise, and padding is at the right.
 """
 
 from __future__ import annotations

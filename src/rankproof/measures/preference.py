@@ -1,4 +1,4 @@
-"""bpref: how often a relevant document stands above the judged non-relevant ones.
+"""bpref: how often relevant documents are above the judged non-relevant ones.
 
 Unjudged documents play no part. In a group with m relevant and n non-relevant documents, the
 number K of non-relevant ones above a given relevant one is uniform on 0…n. For two relevant ones
