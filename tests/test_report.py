@@ -250,7 +250,7 @@ def test_the_page_opens_without_errors_and_without_requests(opened: Tab, demo: D
 def test_the_page_opens_with_the_choice_and_sliders_choose_again(opened: Tab, demo: Demo) -> None:
     frame = pl.read_parquet(demo.folder / "corpus/swept-simulated/configurations.parquet")
     choice = opened.page.locator(".decision")
-    assert "44 questions were asked of 172 passages" in (choice.text_content() or "")
+    assert "44 questions and 172 passages, 9 configurations" in (choice.text_content() or "")
     best = float(frame["RAnWG@10"].to_numpy().max())
     assert choice.locator(".figures .value").first.text_content() == f"{best:.3f}"
     name = choice.locator(".name").text_content() or ""
