@@ -152,7 +152,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
             assert one_at.distinct == other_at.distinct
             assert one_at.group_size == pytest.approx(other_at.group_size)
         assert a.agreement.mean == pytest.approx(b.agreement.mean, abs=1e-6)
-    assert one.words() == other.words()
+    assert one.summary() == other.summary()
 
 
 def test_rho_equals_that_of_scipy() -> None:
@@ -191,7 +191,8 @@ def test_truncated_vectors_are_compared_with_the_whole_ones() -> None:
     assert cut.dimensions == 24
     assert cut.agreement.mean < 0.95
     assert whole().reading("float32").agreement.mean == 1
-    assert any(line.startswith("float32, 24 dimensions: ") for line in whole().words())
+    names = [row[0] for row in whole().tables()[0].rows]
+    assert "float32, 24 dimensions" in names
 
 
 def test_the_cosine_is_used_as_metric_on_request() -> None:
@@ -242,43 +243,54 @@ def test_queries_without_judgments_are_skipped_and_counted() -> None:
 # -------------------------------------------------------------------------------------- words
 
 
-def test_sentences_state_the_values() -> None:
-    lines = {line.partition(":")[0]: line for line in whole().words()}
-    plain = whole().reading("bfloat16").evaluation
-    line = lines["bfloat16, plain"]
-    for measure in MEASURES:
-        span = f"{measure} between {plain[measure].min:.4f} and {plain[measure].max:.4f}"
-        assert (span in line) == (f"{plain[measure].min:.4f}" != f"{plain[measure].max:.4f}")
-    assert "with high precision, every range is 0" in line
-    exact = whole().reading("float32").evaluation["nDCG@10"].expected
-    lost = exact - whole().reading("bit").evaluation["nDCG@10"].expected
-    assert f"{lost:.4f} below float32 [95% interval " in lines["bit, plain"]
-    readings = whole().readings
-    ranges = {(r.pipeline.name, m): r.evaluation[m].range for r in readings for m in r.evaluation}
-    (label, where), widest = max(ranges.items(), key=lambda item: item[1])
-    said = f"Widest range: {where} in {label}, {widest:.4f} between the worst and the best"
-    assert said in whole().words()[-1]
+def test_a_format_is_safe_if_it_equals_float32_in_any_order_of_ties() -> None:
+    result = whole()
+    safe, _, rest = result.summary().answer.partition(". ")
+    plain = {r.format: r for r in result.readings if r.pipeline.is_plain and r.is_full}
+    for form in safe.removeprefix("Safe: ").split(", "):
+        assert all(plain[form].evaluation[m].range <= 0.01 for m in MEASURES)
+        apart = result.from_float32(plain[form])
+        assert {apart[rp.parse(m)].label(1, 0.01) for m in MEASURES} <= {"equal", "ahead"}
+    assert "bit" not in safe.split(", ")
+    assert "bit" in rest
+    (meaning, *_) = result.summary().notes
+    assert meaning.startswith("Safe: nDCG@10, ")
+    assert "within 0.01 of float32 (95% CI, 25 queries)" in meaning
 
 
-def test_a_sentence_states_that_every_range_is_zero() -> None:
-    result = audit(formats=["float32"])
-    expected = result.readings[0].evaluation["nDCG@10"].expected
-    assert result.words() == [
-        f"float32: every range is 0 (nDCG@10 {expected:.4f} expected).",
-        "No figure of this audit rests on tie order.",
+def test_a_row_shows_a_format_scored_plainly_with_high_precision_and_rescored() -> None:
+    table = whole().tables()[0]
+    assert [column.name for column in table.columns] == [
+        *("format", "as engines score it", "range from ties", "high precision", "rescored")
     ]
+    rows = {row[0]: tuple(row[1:]) for row in table.rows}
+    plain, high = (whole().reading("bfloat16", s) for s in ("plain", "high precision"))
+    values = plain.evaluation[rp.nDCG @ 10], high.evaluation[rp.nDCG @ 10]
+    assert rows["bfloat16"] == (values[0].expected, values[0].range, values[1].expected, None)
+    decoded, original = (whole().reading("bit", s) for s in ("decoded", "original"))
+    assert rows["bit"][2:] == tuple(
+        reading.evaluation[rp.nDCG @ 10].expected for reading in (decoded, original)
+    )
+
+
+def test_without_another_format_there_is_nothing_to_call_safe() -> None:
+    summary = audit(formats=["float32"]).summary()
+    assert summary.answer == "There is no other format to compare with float32."
+    assert not summary.notes
+    alone = audit(formats=["bit"]).summary()
+    assert alone.answer.endswith("in bit, plain; there is no float32 to compare with.")
 
 
 def test_a_sentence_states_that_ties_go_past_the_depth() -> None:
     shallow = audit(formats=["bit"], k=10, candidates_factor=2)
     plain, decoded, _ = shallow.readings
     assert plain.open[rp.parse("nDCG@10")] == plain.cut > 0
-    (line, *_) = shallow.words()
-    assert f"in {plain.cut} of 25 lists the last tie goes past the depth searched" in line
-    assert f"in {decoded.cut} of 25 lists tie order chose which candidates were rescored" in line
+    (note,) = shallow.summary().notes
+    assert f"The last tie goes past the depth searched in {plain.cut} of 25 lists" in note
+    assert decoded.cut <= plain.cut
     deep = audit(formats=["bit"], k=1500)
     assert not any(deep.readings[0].open.values())
-    assert "depth" not in deep.words()[0]
+    assert "depth" not in "".join(deep.summary().notes)
 
 
 def test_an_open_list_is_one_whose_last_tie_begins_within_the_cutoff() -> None:
@@ -327,12 +339,12 @@ def test_models_are_compared_where_tie_order_reverses_them() -> None:
     assert low.difference.oblivious == pytest.approx(a.oblivious - b.oblivious)
     assert low.difference.lowest == pytest.approx(a.min - b.max)
     assert low.difference.highest == pytest.approx(a.max - b.min)
-    said = "\n".join(result.words())
+    said = "\n".join(result.orders())
     assert (
         f"nDCG@10, bfloat16, plain: reversed. As ties happen to be broken saturated leads by "
         f"{-low.difference.oblivious:.4f}; over all orders careful leads by {low.expected:.4f}."
     ) in said
-    assert "rests on tie order in" in said
+    assert "depends on tie order in" in said
 
 
 def test_models_are_compared_where_a_format_reverses_them() -> None:
@@ -354,7 +366,7 @@ def test_models_are_compared_where_a_format_reverses_them() -> None:
         ]
     )
     leads = {(lead.pipeline.format, lead.pipeline.scoring): lead.expected for lead in result.leads}
-    said = "\n".join(result.words())
+    said = "\n".join(result.orders())
     turned = f"but in bit, plain even leads by {leads['bit', 'plain']:.4f}: the format reverses"
     assert turned in said
     assert leads["float32", "plain"] < 0 < leads["bit", "plain"]
@@ -372,8 +384,8 @@ def test_a_sentence_states_that_models_keep_their_order() -> None:
     )
     together = rp.Audit.together([good, bad])
     said = "nDCG@10: good is ahead of bad in every format audited, under every tie order."
-    assert said in together.words()
-    assert together.words()[0].startswith("good, float32: ")
+    assert said in together.orders()
+    assert together.tables()[0].rows[0][0] == "good, float32"
     with pytest.raises(rp.InputError, match="two models are named 'good'"):
         rp.Audit.together([good, good])
 
@@ -467,7 +479,9 @@ def test_a_float32_sigmoid_saturates_and_the_logit_does_not() -> None:
     assert result.reading("float32").ties.at[-1].distinct == 1
     assert result.reading("float32").agreement.undefined == 1
     assert result.reading("float32", "high precision").evaluation["RR"].expected == 1
-    assert "0.3889 below float32 with high precision" in result.words()[0]
+    ((form, plain, _, high),) = result.tables()[0].rows
+    assert (form, round(high - plain, 4)) == ("float32", 0.3889)
+    assert "float32" in result.summary().answer
 
 
 def test_the_order_of_logits_does_not_matter() -> None:
@@ -488,7 +502,7 @@ def test_the_order_of_logits_does_not_matter() -> None:
     for a, b in zip(one.readings, other.readings, strict=True):
         assert a.evaluation.to_dict() == b.evaluation.to_dict()
         assert a.agreement == b.agreement
-    assert one.words() == other.words()
+    assert one.summary() == other.summary()
 
 
 # ------------------------------------------------------------------------- frames and curves
@@ -631,8 +645,6 @@ def test_differences_from_float32_come_with_students_interval() -> None:
     assert apart.expected == pytest.approx((each[0] - each[1]).mean())
     assert apart.ci == pytest.approx((low, high))
     assert result.from_float32(exact) == {}
-    said = f"95% interval {low:+.4f} to {high:+.4f}".replace("-", "−")
-    assert any(said in line for line in result.words())
 
 
 @pytest.mark.parametrize(("where", "verb"), [("first", "adds"), ("last", "takes")])
@@ -656,15 +668,16 @@ def test_a_note_reports_lists_that_name_relevant_documents_first(where: str, ver
     assert by_name.made[0]["listing"] is None  # ties are broken by other means
 
 
-def test_a_difference_without_an_interval_may_be_chance() -> None:
+def test_formats_are_undecided_where_too_few_queries_differ() -> None:
     queries, documents, qrels = vectors()
     some = {q: qrels[q] for q in QUERY_IDS[:3]}
     result = rp.audit.audit_embeddings(
         *(queries[:3], documents, some, "nDCG@10"),
         query_ids=QUERY_IDS[:3], document_ids=DOCUMENT_IDS, formats=["float32", "bit"], k=50,
     )  # fmt: skip
-    (furthest,) = [said for said in result.verdict() if "furthest from float32" in said]
-    assert furthest.endswith("below, which may be chance.")
+    (difference,) = result.from_float32(result.reading("bit", "decoded")).values()
+    assert difference.differing < 6
+    assert difference.label(1, 0.01) == "undecided"
 
 
 def test_a_measure_that_no_query_defines_is_refused() -> None:

@@ -160,7 +160,7 @@ def test_every_format_carries_the_answer_the_notes_and_the_next_step() -> None:
 def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:
     vectors = np.eye(3, dtype="float32")
     audited = rp.audit.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
-    assert repr(audited).splitlines() == audited.verdict()
+    assert repr(audited) == audited.summary().answer
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "fan.txt").write_text("The fan turns to the left.")
     made = rp.init(tmp_path / "texts", tmp_path / "set")
@@ -343,7 +343,7 @@ def test_one_of_everything_is_told_in_the_singular() -> None:
         *map(rp.tie_statistics, runs.values()),
     ]
     said = [str(each) for each in found] + [each._repr_html_() for each in found]
-    said += rp.holes(qrels, runs, "RR").words()
+    said.append(rp.holes(qrels, runs, "RR").summary().answer)
     said += [note for each in evaluated for note in each.notes]
     text = "\n".join(said)
     assert "1 of 1 query has ties" in text

@@ -339,6 +339,8 @@ def test_who_has_less_of_what_harms_is_ahead() -> None:
     assert verdict.worst_case[1] == 0.0, "an unjudged passage harms not at all, at best"
     compared = rp.compare(qrels, {n: runs[n] for n in ("harmful", "sound")}, "Harm@2")
     assert str(compared).startswith("sound beats harmful on Harm@2 by 0.5000")
+    said = rp.holes(qrels, {n: runs[n] for n in ("harmful", "unknown")}, "Harm@2")
+    assert "put unknown ahead, or leave both equal, on Harm@2" in said.summary().answer
 
 
 def test_worst_cases_are_over_the_queries_that_both_runs_average() -> None:

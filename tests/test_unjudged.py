@@ -29,6 +29,7 @@ from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import Bound, Unjudged, lowest_mean
 from rankproof.unjudged.judging_order import fill_holes, merge_judgments, settle
 from rankproof.unjudged.rules import rule_of
+from rankproof.unjudged.tables import pair_sentence
 
 GRADED = [
     "Hits@2", "P@1", "P@3", "P(rel=2)@3", "R@2", "R@4", "R(rel=2)@3", "R", "F1@2", "F1@4",
@@ -690,11 +691,11 @@ def test_a_lead_that_ties_alone_could_reverse_is_attributed_to_ties() -> None:
     qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
     ahead = {q: {"d0": 1.0, "d1": 1.0, "d2": 0.5} for q in qrels}
     behind = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0, "x": 0.5} for q in qrels}
-    (sentence,) = rp.holes(qrels, {"a": ahead, "b": behind}, "RR").verdicts()
-    assert "ahead rests on how ties are broken, even without 12 unjudged documents (a" in sentence
+    sentence = rp.holes(qrels, {"a": ahead, "b": behind}, "RR").summary().answer
+    assert "Undecided: the order of ties decides who is ahead on RR (a − b" in sentence
     above = {q: {**listed, "x": 2.0} for q, listed in behind.items()}
-    (sentence,) = rp.holes(qrels, {"a": ahead, "b": above}, "RR").verdicts()
-    assert "ahead might rest on 12 unjudged documents (a" in sentence
+    sentence = rp.holes(qrels, {"a": ahead, "b": above}, "RR").summary().answer
+    assert "Grades for 12 unjudged documents might put either run ahead on RR (a" in sentence
 
 
 def test_the_result_states_its_assumptions_and_which_bounds_are_exact() -> None:
@@ -706,7 +707,7 @@ def test_the_result_states_its_assumptions_and_which_bounds_are_exact() -> None:
     assert not found["tied"][measure].exact
     assert "at most" in found["tied"][measure].span
     assert "at most" not in found["plain"][measure].span
-    assert any("stays as it is: not relevant" in line for line in found.assumptions())
+    assert any("stay as they are: not relevant" in line for line in found.assumptions())
     written = found.to_dict()
     assert written["next"] == []
     assert set(written) >= {"runs", "pairs"}
@@ -748,7 +749,7 @@ def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() ->
         if spec != "Judged@2":
             assert close(whole[spec].expected, rp.evaluate(qrels, shorter, spec)[spec].expected)
     tables = rp.read_run(run), rp.read_qrels(qrels)
-    with pytest.raises(rp.InputError, match="condensed lists have no holes"):
+    with pytest.raises(rp.InputError, match="condensed lists have no unjudged documents"):
         bounded([tables[0]], tables[1], [parse("P@1")], Policy(condensed=True))
 
 
@@ -950,7 +951,7 @@ def test_leave_one_out_names_runs_that_lead_only_by_their_own_judgments(tmp_path
     lines = [*(f"{q} 0 b 1" for q in POOLED), "q1 0 x 1"]  # x is what the other brought in
     (tmp_path / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
     shown = " ".join(run_command("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
-    assert "home falls from rank 1 to 2 without the 8 judgements" in shown
+    assert "home falls from rank 1 to 2 without the 8 judgments" in shown
 
 
 def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
@@ -1011,20 +1012,27 @@ def test_sentences_on_a_difference_that_only_some_grades_define() -> None:
     qrels = {"q": {"a": 0}}
     runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
     found = rp.holes(qrels, runs, ["RR", "R"])
-    assert found.words()[:2] == [
-        "RR: undefined with 1 unjudged document not relevant; where grades define it a − b is at "
-        "most between +0.5000 and +0.5000.",
-        "R: undefined with 1 unjudged document not relevant; where grades define it a − b is "
-        "between 0.0000 and 0.0000.",
+    assert [pair_sentence(found.pairs[0], m) for m in found.pairs[0].measures] == [
+        "RR is undefined until 1 unjudged document is graded (a − b between +0.5000 and +0.5000).",
+        "R is undefined until 1 unjudged document is graded (a − b between 0.0000 and 0.0000).",
     ]
     tables = [rp.read_run(run, name=name) for name, run in runs.items()]
     done = settle(tables, rp.read_qrels(qrels), rp.RR, lambda pairs: [0 for _ in pairs])
-    assert str(done) == "not settled after 1 of 1 hole: RR is undefined, for nothing is relevant"
+    assert (
+        str(done)
+        == "not settled after 1 of 1 unjudged document: RR is undefined, for nothing is relevant"
+    )
     done = settle(tables, rp.read_qrels(qrels), rp.RR, lambda pairs: [1 for _ in pairs])
-    assert str(done) == "settled after 1 of 1 hole: a is ahead by 0.500 whatever the rest"
-    assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
+    assert str(done) == (
+        "settled after 1 of 1 unjudged document: a is ahead by 0.500 whatever the others are"
+    )
+    alone = rp.holes(qrels, {"a": runs["a"]}, "RR").summary().answer
+    assert (
+        alone
+        == "RR of a is undefined, and could be 1.0000 with grades for its 1 unjudged document."
+    )
     never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
-    assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."
+    assert never.summary().answer.endswith("undefined whatever the 1 unjudged document may be.")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")

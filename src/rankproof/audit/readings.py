@@ -26,10 +26,13 @@ from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.lead_wording import sign
 from rankproof.statistics.intervals import (
     Interval,
+    count_differing,
     difference_intervals,
+    few_changes_bound,
     interval_or_none,
     possible_range,
 )
+from rankproof.statistics.labels import Label, label_of
 
 CURVE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)  # k of the curves
 
@@ -135,6 +138,18 @@ class Difference:
     highest: float
     ci: Interval  # of the expected difference, over queries; NaN where fewer than six differ
     queries: int
+    differing: int  # queries that differ
+    bound: Interval  # of the mean where fewer than six differ
+
+    def label(self, better: int, equal_within: float | None = None) -> Label:
+        """The label of the first reading; `better` is 1 if larger values are better."""
+        return label_of(
+            self.ci,
+            better,
+            differing=self.differing,
+            bound=self.bound,
+            equal_within=equal_within,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the expected difference as JSON shows it beside a reading."""
@@ -241,6 +256,8 @@ def _mean_difference(measure: Measure, rows: pl.DataFrame) -> Difference:
         highest=mean("max", "min_b"),
         ci=(low, high),
         queries=rows.height,
+        differing=int(count_differing(differences)),
+        bound=few_changes_bound(differences),
     )
 
 

@@ -117,17 +117,11 @@ class Audit(Displayed):
         differences = mean_differences(reading.evaluation, exact.evaluation)
         return {m: differences[str(m)] for m in reading.evaluation if str(m) in differences}
 
-    def verdict(self) -> list[str]:
-        """Return the answer in at most three sentences, and one on noise if runs were repeated."""
-        from rankproof.audit.sentences import verdict
+    def orders(self) -> list[str]:
+        """Return a sentence for each pair of models: where ties or formats change who leads."""
+        from rankproof.audit.sentences import describe_orders
 
-        return verdict(self)
-
-    def words(self) -> list[str]:
-        """Return sentences on the conclusions that survive each format."""
-        from rankproof.audit.sentences import sentences
-
-        return sentences(self)
+        return describe_orders(self)
 
     @property
     def warnings(self) -> list[str]:
@@ -135,15 +129,16 @@ class Audit(Displayed):
         return [f"wrote {path}" for path in self.drawn]
 
     def summary(self) -> Summary:
-        """Return the verdict; if every value is shown, also the conclusions that survive."""
-        survives = ["", "What survives", *self.words()] if self.shows_all else []
-        return Summary("\n".join(self.verdict()), survives)
+        """Return which formats are safe; where models are compared, which order survives."""
+        from rankproof.audit.sentences import audit_summary
+
+        return audit_summary(self)
 
     def tables(self) -> list[Table]:
         """Return a row for each setting, or all tables where every value is wanted."""
-        from rankproof.audit.tables import AuditTables, setting_table
+        from rankproof.audit.tables import AuditTables, format_table
 
-        return AuditTables(self, True).all() if self.shows_all else [setting_table(self)]
+        return AuditTables(self, True).all() if self.shows_all else [format_table(self)]
 
     def full_tables(self) -> list[Table]:
         """Return all tables with a column for each value."""
@@ -256,13 +251,10 @@ class Audit(Displayed):
             "paper": [
                 entry.to_dict() for form in paired_formats(self) for entry in entries(self, form)
             ],
-            "verdict": self.verdict(),
-            "words": self.words(),
+            "verdict": self.summary().answer.splitlines(),
+            "words": self.orders(),
             "notes": list(self.notes),
         }
 
-    def __str__(self) -> str:
-        return "\n".join(self.words())
-
     def __repr__(self) -> str:
-        return "\n".join(self.verdict())
+        return self.summary().answer

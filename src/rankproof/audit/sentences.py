@@ -1,67 +1,141 @@
-"""Which conclusions survive a precision, in sentences made of the values of an audit."""
+"""What an audit shows: which number formats are safe, and what else changes how that is read.
+
+A setting is safe if it equals float32 within `TOLERANCE` on every measure, by the rule of
+`statistics.labels`, and the order of ties moves no measure by more.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from rankproof.audit.readings import Difference, Lead, Reading
+from rankproof.audit.readings import Lead, Reading
 from rankproof.audit.results import Audit
-from rankproof.evaluation import MeanScore
-from rankproof.foundation.phrasing import signed
+from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure
 from rankproof.presentation.lead_wording import ZERO, sign
+from rankproof.presentation.result import Summary
 
-SCORING_PHRASES = {
-    "plain": "plain",
-    "high precision": "with high precision",
-    "decoded": "rescored (decoded documents)",
-    "original": "rescored (original documents)",
-}
+TOLERANCE = 0.01  # of a measure
 _SMALLEST_SHOWN = 0.00005  # smaller values round to 0.0000
+_State = Literal["safe", "undecided", "unsafe"]
+_STATES: tuple[_State, ...] = ("safe", "undecided", "unsafe")
+_WAYS = {
+    "high precision": "high precision",
+    "decoded": "rescoring",
+    "original": "rescoring",
+}
 
 
-def sentences(audit: Audit) -> list[str]:
-    """Return a sentence per model and format, one on the widest range, then on pairs of models."""
-    formats = groupby(audit.readings, lambda r: (r.subject, r.dimensions, r.format))
-    lines = [_describe_format(list(group), audit) for _, group in formats]
-    widest = _widest_range(audit.readings)
-    if widest.size > ZERO:
-        lines.append(
-            f"Widest range: {widest.measure} in {_setting(widest.reading, audit)}, "
-            f"{_size(widest.size)} between the worst and the best tie order."
-        )
-    else:
-        lines.append("No figure of this audit rests on tie order.")
-    return lines + _describe_orders(audit)
+def audit_summary(audit: Audit) -> Summary:
+    """Return which formats are safe, what models and ties change, and how it was measured."""
+    from rankproof.audit.tables import describe_model, policy_lines
+
+    notes = [
+        *_meaning(audit),
+        *([_count_open_leads(audit)] if audit.leads else []),
+        *_compare_noise(audit),
+        *_depth_note(audit),
+        *audit.notes,
+        *_missing_note(audit),
+    ]
+    details = [*map(describe_model, audit.made), *policy_lines(audit), *_METHOD]
+    return Summary.of(answer(audit), notes, details=details)
 
 
-def verdict(audit: Audit) -> list[str]:
-    """Return three sentences to know first, and one on noise where runs were repeated."""
-    plain = [reading for reading in audit.readings if reading.pipeline.is_plain]
-    careful = [reading for reading in audit.readings if not reading.pipeline.is_plain]
-    lines = []
-    if plain:
-        widest = _widest_range(plain)
-        setting = _setting(widest.reading, audit).replace(", plain", "")
-        lines.append(
-            f"Scored plainly, tie order alone moves {widest.measure} by {_size(widest.size)} in "
-            f"{setting}, the most of any setting."
-            if widest.size > ZERO
-            else "Scored plainly, no figure rests on tie order."
-        )
-    if careful:
-        widest = _widest_range(careful)
-        lines.append(
-            f"With high precision or rescored, the widest range left is {_size(widest.size)} "
-            f"({widest.measure} in {_setting(widest.reading, audit)})."
-            if widest.size > ZERO
-            else "With high precision or rescored, every range is 0."
-        )
-    lines.append(_count_open_leads(audit) if audit.leads else _furthest_from_float32(audit))
-    return lines + _compare_noise(audit)
+_METHOD = (
+    "as engines score it: all arithmetic in the format; high precision: the float32 sum of a "
+    "floating-point format; rescored: candidates of codes scored again by the original vectors.",
+    "range from ties: from the worst order of tied documents to the best.",
+)
+
+
+def answer(audit: Audit) -> str:
+    """Return which formats are safe, which only with high precision or rescoring, which not."""
+    if all(audit.float32_reading(reading) is None for reading in audit.readings):
+        widest = _widest_range(audit.readings)
+        if widest.size <= ZERO:
+            return "No order of ties changes a score; there is no float32 to compare with."
+        place = f"{widest.measure} by {_size(widest.size)} in {_setting(widest.reading, audit)}"
+        return f"Ties move {place}; there is no float32 to compare with."
+    groups: dict[str, list[str]] = {}
+    for name, readings in _by_format(audit).items():
+        groups.setdefault(_group_of(readings, audit), []).append(name)
+    others = [name for name in groups.pop("Safe", []) if name != "float32"]
+    groups |= {"Safe": others} if others else {}
+    order = ["Safe", *(f"Safe only with {way}" for way in dict.fromkeys(_WAYS.values()))]
+    order += ["Undecided", "Not safe"]
+    lines = [f"{group}: {', '.join(groups[group])}." for group in order if group in groups]
+    return " ".join(lines) or "There is no other format to compare with float32."
+
+
+def _by_format(audit: Audit) -> dict[str, list[Reading]]:
+    """Return the readings of each format and number of dimensions, of all models and datasets."""
+    by_format: dict[str, list[Reading]] = {}
+    for reading in audit.readings:
+        cut = "" if reading.is_full else f" at {reading.dimensions} dimensions"
+        by_format.setdefault(f"{reading.format}{cut}", []).append(reading)
+    return by_format
+
+
+def _group_of(readings: Sequence[Reading], audit: Audit) -> str:
+    """Return the heading under which the answer names a format."""
+    states: dict[str, list[_State]] = {}
+    for reading in readings:
+        states.setdefault(reading.scoring, []).append(_state(reading, audit))
+    worst = {scoring: max(found, key=_STATES.index) for scoring, found in states.items()}
+    if worst.get("plain") == "safe":
+        return "Safe"
+    for scoring, way in _WAYS.items():
+        if worst.get(scoring) == "safe":
+            return f"Safe only with {way}"
+    return "Undecided" if "undecided" in worst.values() else "Not safe"
+
+
+def _state(reading: Reading, audit: Audit) -> _State:
+    """Return whether a setting equals float32 within the tolerance, whatever the order of ties."""
+    evaluation = reading.evaluation
+    if any(evaluation[measure].range > TOLERANCE for measure in evaluation):
+        return "unsafe"
+    labels = {
+        difference.label(measure.sign, TOLERANCE)
+        for measure, difference in audit.from_float32(reading).items()
+    }
+    if "behind" in labels:
+        return "unsafe"
+    return "undecided" if "undecided" in labels else "safe"
+
+
+def _meaning(audit: Audit) -> list[str]:
+    """Return what safe means, where the answer says it."""
+    if not any(audit.from_float32(reading) for reading in audit.readings):
+        return []
+    names = ", ".join(map(str, audit.measures))
+    queries = plural(audit.readings[0].ties.queries, "query")
+    return [
+        f"Safe: {names} within {TOLERANCE} of float32 (95% CI, {queries}) in any order of ties."
+    ]
+
+
+def _missing_note(audit: Audit) -> list[str]:
+    missing = audit.readings[0].evaluation.missing
+    if not missing:
+        return []
+    return [f"{plural(missing, 'judged query is', 'judged queries are')} not among those audited."]
+
+
+def _depth_note(audit: Audit) -> list[str]:
+    """Return in how many lists ranges may be wider than the lists can show."""
+    touched = [(max(r.open.values(), default=0), r) for r in audit.readings]
+    count, reading = max(
+        touched, key=lambda item: (item[0] > 0, item[1].pipeline.is_plain, item[0])
+    )
+    if not count:
+        return []
+    lists = f"in {count} of {reading.ties.queries} lists of {_setting(reading, audit)}"
+    if reading.pipeline.rescores:
+        return [f"Tie order chose which candidates were rescored {lists}: --candidates-factor 8."]
+    return [f"The last tie goes past the depth searched {lists}: ranges may be wider (--k)."]
 
 
 class _Widest(NamedTuple):
@@ -100,7 +174,7 @@ def _compare_noise(audit: Audit) -> list[str]:
     cause = max(largest, key=lambda name: largest[name])
     sizes = [f"{name} {_size(size) if size > ZERO else '0'}" for name, size in largest.items()]
     comparison = f"{cause} moves it most" if largest[cause] > ZERO else "nothing moves it"
-    return [f"The most that any figure moves: {_join(sizes)}; {comparison}."]
+    return [f"The most that any score moves: {_join(sizes)}; {comparison}."]
 
 
 def _count_open_leads(audit: Audit) -> str:
@@ -115,41 +189,12 @@ def _count_open_leads(audit: Audit) -> str:
         sign(lead.expected) * exact_sign.get((lead.a, lead.b, lead.dataset, lead.measure), 0) < 0
         for lead in audit.leads
     )
-    return (
-        f"Of {len(audit.leads)} comparisons of two models, {open_leads} rest on tie order and in "
-        f"{reversed_leads} the format reverses who leads in float32."
-    )
-
-
-def _furthest_from_float32(audit: Audit) -> str:
-    """Return the setting whose expected value is furthest from that of float32."""
-    differences = [
-        (difference, reading, measure)
-        for reading in audit.readings
-        for measure, difference in audit.from_float32(reading).items()
-    ]
-    if not differences:
-        return "There is no other setting to compare with float32."
-    difference, reading, measure = max(differences, key=lambda row: abs(row[0].expected))
-    size = abs(difference.expected)
-    if size < _SMALLEST_SHOWN:
-        return "In expectation every setting is as in float32."
-    side = "above" if difference.expected > 0 else "below"
-    # Comparisons with NaN, where too few queries differ, are false.
-    is_significant = difference.ci[0] > 0 or difference.ci[1] < 0
-    chance = "" if is_significant else ", which may be chance"
-    return (
-        f"In expectation {measure} is furthest from float32 in {_setting(reading, audit)}: "
-        f"{_size(size)} {side}{_interval(difference)}{chance}."
-    )
-
-
-def _interval(difference: Difference) -> str:
-    """Return the interval over queries; nothing where too few of them differ."""
-    if math.isnan(difference.ci[0]):
-        return ""
-    low, high = map(signed, difference.ci)
-    return f" (95% interval {low} to {high})".replace("-", "−")
+    count = len(audit.leads)
+    clauses = [f"tie order decides {open_leads}"] * (open_leads > 0)
+    clauses += [f"a format reverses {reversed_leads}"] * (reversed_leads > 0)
+    if not clauses:
+        return f"No tie order and no format changes any of {count} comparisons of two models."
+    return f"Of {count} comparisons of two models, {' and '.join(clauses)} (`words` in JSON)."
 
 
 def describe_subject(reading: Reading | Lead, audit: Audit) -> str:
@@ -165,89 +210,15 @@ def _setting(reading: Reading, audit: Audit) -> str:
     return describe_subject(reading, audit) + reading.pipeline.name
 
 
-def _describe_format(group: list[Reading], audit: Audit) -> str:
-    """Return a sentence on all ways of scoring one format."""
-    first = group[0]
-    place = describe_subject(first, audit)
-    cut = "" if first.is_full else f", {first.dimensions} dimensions"
-    clauses = [_describe_reading(reading, audit, reading is first) for reading in group]
-    if len(set(clauses)) == 1:
-        scorings = ""
-        if len(group) == 2:
-            scorings = f", {_join([SCORING_PHRASES[r.scoring] for r in group])}"
-        elif len(group) > 2:
-            scorings = ", however scored"
-        return f"{place}{first.format}{scorings}{cut}: {clauses[0]}."
-    other_clauses = [
-        f"{SCORING_PHRASES[reading.scoring]}, {clause}"
-        for reading, clause in zip(group[1:], clauses[1:], strict=True)
-    ]
-    scoring = SCORING_PHRASES[first.scoring]
-    return f"{place}{first.format}, {scoring}{cut}: {'; '.join([clauses[0], *other_clauses])}."
-
-
-def _describe_reading(reading: Reading, audit: Audit, is_first: bool) -> str:
-    """Return what tie order can change in one setting, and the first measure's expected value."""
-    evaluation = reading.evaluation
-    ranges = {m: evaluation[m] for m in evaluation if evaluation[m].range > ZERO}
-    if ranges:
-        spans = _join([f"{m} {_span(summary)}" for m, summary in ranges.items()])
-        text = f"{'' if is_first else 'still '}{spans} depending on tie order"
-    else:
-        text = "the range is 0" if len(reading.evaluation) == 1 else "every range is 0"
-    return f"{text}{_describe_cut(reading)}{_against_float32(reading, audit)}"
-
-
-def _describe_cut(reading: Reading) -> str:
-    """Return in how many lists the range may be wider than the lists can show."""
-    touched = {measure: count for measure, count in reading.open.items() if count}
-    if not touched:
-        return ""
-    lists = f"in {max(touched.values())} of {reading.ties.queries} lists"
-    if reading.pipeline.rescores:
-        return f", though {lists} tie order chose which candidates were rescored"
-    measures = "" if len(touched) == len(reading.open) else f" for {_join(map(str, touched))}"
-    return f", and more{measures}: {lists} the last tie goes past the depth searched"
-
-
-def _span(summary: MeanScore) -> str:
-    """Return the lowest and the highest value over tie orders."""
-    low, high = f"{summary.min:.4f}", f"{summary.max:.4f}"
-    if low == high:
-        return f"{low} give or take less than 0.0001"
-    return f"between {low} and {high}"
-
-
 def _size(extent: float) -> str:
     """Return a range or a difference to four decimals."""
     return f"{extent:.4f}" if extent >= _SMALLEST_SHOWN else "less than 0.0001"
 
 
-def _against_float32(reading: Reading, audit: Audit) -> str:
-    """Return the first measure's expected value beside that of the exact float32 list."""
-    measure = next(iter(reading.evaluation))
-    expected = reading.evaluation[measure].expected
-    value = f"{measure} {expected:.4f} expected"
-    exact = audit.float32_reading(reading)
-    if exact is None or exact is reading:
-        return f" ({value})"
-    other = "float32" if reading.is_full else f"float32 at {exact.dimensions} dimensions"
-    if reading.format == "float32" and not exact.pipeline.is_plain:
-        other = f"float32 {SCORING_PHRASES[exact.scoring]}"
-    difference = expected - exact.evaluation[measure].expected
-    if abs(difference) < _SMALLEST_SHOWN:
-        is_float32 = reading.format == "float32" and reading.is_full
-        return f" ({value})" if is_float32 else f" ({value}, as in {other})"
-    side = "above" if difference > 0 else "below"
-    interval = _interval(audit.from_float32(reading)[measure])
-    interval = interval.replace("(", "[").replace(")", "]")
-    return f" ({value}, {abs(difference):.4f} {side} {other}{interval})"
-
-
 # ------------------------------------------------------------------------------ the order of models
 
 
-def _describe_orders(audit: Audit) -> list[str]:
+def describe_orders(audit: Audit) -> list[str]:
     """Return for each pair of models where tie orders or formats change who is ahead."""
     leads_of: dict[tuple[str, str, str, Measure], list[Lead]] = {}
     for lead in audit.leads:
@@ -298,7 +269,7 @@ def _describe_open_leads(a: str, b: str, measure: Measure, leads: list[Lead]) ->
             settings.append(f"{form} ({scoring})")
     if not settings:
         return []
-    return [f"{measure}: whether {a} or {b} is ahead rests on tie order in {_join(settings)}."]
+    return [f"{measure}: whether {a} or {b} is ahead depends on tie order in {_join(settings)}."]
 
 
 def _describe_format_reversals(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:

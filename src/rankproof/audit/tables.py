@@ -6,7 +6,7 @@ setting is one cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,46 +14,52 @@ from rankproof.audit.paper_tables import Entry, MeanRange, entries, paired_forma
 from rankproof.audit.readings import Reading
 from rankproof.audit.results import Audit
 from rankproof.audit.sentences import describe_subject
+from rankproof.evaluation import MeanScore
 from rankproof.foundation.phrasing import plural
 from rankproof.measures import Measure
+from rankproof.presentation.lead_wording import ZERO
 from rankproof.presentation.tables import Cell, Column, Table
 
 
-def setting_table(audit: Audit) -> Table:
-    """Return a row for each setting: expected values, the widest range, ρ."""
-    tables = AuditTables(audit, for_people=True)
-    measures = audit.measures
-    rows = [
-        [
-            *tables.setting_cells(reading),
-            *(reading.evaluation[m].expected for m in measures),
-            max(reading.evaluation[m].range for m in measures),
-            reading.agreement.mean,
-        ]
-        for reading in audit.readings
+def format_table(audit: Audit) -> Table:
+    """Return a row for each format: the first measure as engines score it, and scored better."""
+    measure = audit.measures[0]
+    rows_of: dict[str, dict[str, MeanScore]] = {}
+    for reading in audit.readings:
+        cut = "" if reading.is_full else f", {reading.dimensions} dimensions"
+        name = f"{describe_subject(reading, audit)}{reading.format}{cut}"
+        rows_of.setdefault(name, {})[reading.scoring] = reading.evaluation[measure]
+    has_codes = any("original" in scores for scores in rows_of.values())
+    has_precise = any(_precise(scores) for scores in rows_of.values())
+    columns = [
+        Column("format", "text", folds=True),
+        *Column.each("as engines score it", "range from ties"),
+        *([Column("high precision")] if has_precise else []),
+        *([Column("rescored")] if has_codes else []),
     ]
-    columns = [*map(Column, map(str, measures)), Column("range"), Column("ρ")]
-    notes = [
-        "expected over all tie orders; range: the widest of all measures, from the worst order "
-        "to the best; ρ: to the float32 ranking; --full shows the rest",
-        *general_notes(audit),
-    ]
-    return Table([*tables.setting_columns(), *columns], rows, notes=notes)
+    rows = []
+    for name, scores in rows_of.items():
+        plain, precise = scores.get("plain"), _precise(scores)
+        row: list[Cell] = [name, None, None] if plain is None else [name, plain.expected, "none"]
+        if plain is not None and plain.range > ZERO:
+            row[2] = plain.range
+        row += [None if precise is None else precise.expected] if has_precise else []
+        row += [scores["original"].expected if "original" in scores else None] if has_codes else []
+        rows.append(row)
+    return Table(columns, rows, title=str(measure) if len(audit.measures) > 1 else None)
 
 
-def general_notes(audit: Audit) -> list[str]:
-    """Return how each model was audited, the policy, and what the audit noted."""
-    evaluation = audit.readings[0].evaluation
-    policy = [
-        line.replace("in which the run lists them", "of the rows given")
-        for line in evaluation.policy.definitions("")
-        if not line.startswith("Scores are compared as")  # the formats are what is audited
+def _precise(scores: Mapping[str, MeanScore]) -> MeanScore | None:
+    return scores.get("high precision") or scores.get("decoded")
+
+
+def policy_lines(audit: Audit) -> list[str]:
+    """Return the policy of the evaluations: the formats are what is audited."""
+    return [
+        line.replace("in which the run lists them", "of the rows of the file")
+        for line in audit.readings[0].evaluation.policy.definitions("")
+        if not line.startswith("Scores are compared as")
     ]
-    notes = [*map(describe_model, audit.made), *policy, *audit.notes]
-    if evaluation.missing:
-        absent = plural(evaluation.missing, "judged query is", "judged queries are")
-        notes.append(f"{absent} not among those audited")
-    return notes
 
 
 def describe_model(made: dict[str, Any]) -> str:
@@ -111,12 +117,10 @@ class AuditTables:
 
     def all(self) -> list[Table]:
         """Return values, agreement and cost, ties at cutoffs, and the paper's tables."""
-        notes = general_notes(self.audit)
         measures = self.audit.measures
-        if self.for_people:
-            values = [self._values([m], notes if m == measures[-1] else []) for m in measures]
-        else:
-            values = [self._values(measures, notes)]
+        values = [self._values([m]) for m in measures]
+        if not self.for_people:
+            values = [self._values(measures)]
         cutoffs = []
         if not self._is_covered_by_paper():
             cutoffs = [
@@ -165,7 +169,7 @@ class AuditTables:
 
     # ------------------------------------------------------------------------- every setting
 
-    def _values(self, measures: Sequence[Measure], notes: Sequence[str]) -> Table:
+    def _values(self, measures: Sequence[Measure]) -> Table:
         """Return a row for each setting and measure, with its value under every tie order."""
         title = str(measures[0]) if self.for_people else None
         columns = [
@@ -181,7 +185,7 @@ class AuditTables:
                 name: list[Cell] = [] if self.for_people else [str(measure)]
                 values = [s.expected, s.min, s.max, s.range, s.oblivious, s.bias]
                 rows.append([*self.setting_cells(reading), *name, *values])
-        return Table(columns, rows, title=title, notes=notes)
+        return Table(columns, rows, title=title)
 
     def _costs(self) -> Table:
         """Return a row for each setting: agreement with float32, ties, bytes and seconds."""

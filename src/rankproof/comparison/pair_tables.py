@@ -11,7 +11,7 @@ import numpy as np
 
 from rankproof.comparison.annotated import annotator_note, labels_prefix
 from rankproof.comparison.repeats import repeat_note
-from rankproof.comparison.verdict import LABELS, MOSTLY_UNJUDGED, REASONS, Verdict
+from rankproof.comparison.verdict import MOSTLY_UNJUDGED, REASONS, Verdict
 from rankproof.evaluation.query_set import query_set_notes
 from rankproof.foundation.phrasing import amount, out_of, plural, signed
 from rankproof.presentation.judged_column import any_unjudged, judged_note
@@ -19,7 +19,7 @@ from rankproof.presentation.lead_wording import ZERO
 from rankproof.presentation.result import MAX_NOTES, Summary
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.presentation.terminal import name_in_sentence
-from rankproof.statistics.labels import AHEAD, BEHIND
+from rankproof.statistics.labels import AHEAD, BEHIND, LABELS
 
 if TYPE_CHECKING:
     from rankproof.comparison.pairs import Comparison, Pair

@@ -29,11 +29,10 @@ from typing import Any, Literal
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.statistics.intervals import MIN_QUERIES, Interval
+from rankproof.statistics.labels import LABELS, Label
 
-Label = Literal["undecided", "equal", "ahead", "behind"]
 Reason = Literal["queries", "unjudged", "ties", "missing", "candidates", "judge"]
 
-LABELS: tuple[Label, ...] = ("undecided", "equal", "ahead", "behind")
 REASONS: tuple[Reason, ...] = (*("queries", "unjudged", "ties", "missing", "candidates", "judge"),)
 FLIP_LIMIT = 0.05  # probability of a reversal by ties from which the label depends on them
 MOSTLY_UNJUDGED = 0.5  # judged share of the top k below which worst cases say nothing

@@ -7,9 +7,6 @@ where some grades reach them, so that something "could" happen; else bounds, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-
-from rankproof.foundation.errors import first_few
 
 ZERO = 1e-12  # a difference or a range below this is rounding, not a lead
 
@@ -35,31 +32,3 @@ def may_change_sign(
 def modal_verb(exact: bool | None) -> str:
     """Return "could" where some grades reach the ends, "might" where they are bounds."""
     return "could" if exact else "might"
-
-
-def dependence_verb(exact: bool | None) -> str:
-    """Return how a lead that grades change depends on them: "rests on" or "might rest on"."""
-    return "rests on" if exact else "might rest on"
-
-
-def open_question(a: str, b: str, ends: tuple[float, float], better: int) -> str:
-    """Return what the ends of a − b leave open; `better` is 1 if larger values are better.
-
-    Where one end is level, only whether the other run leads is open.
-    """
-    low, high = map(sign, ends)
-    if low * high or low == high:
-        return f"which of {a} and {b} is ahead"
-    ahead, behind = (a, b) if better * (low + high) > 0 else (b, a)
-    return f"whether {ahead} is ahead of {behind}"
-
-
-def ahead_clause(others: Iterable[tuple[str, bool]]) -> str:
-    """Return whom grades could and whom they might put ahead; each run comes with `exact`."""
-    runs = list(others)
-    clauses = []
-    for exact in (True, False):
-        names = [name for name, is_exact in runs if is_exact is exact]
-        if names:
-            clauses.append(f"{modal_verb(exact)} put {first_few(names)} ahead")
-    return " and ".join(clauses)

@@ -6,17 +6,25 @@ that the same differences and the same family have the same label in every comma
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import numpy as np
 
 from rankproof.foundation.arrays import Float, Int
 from rankproof.statistics.groups import Groups
 from rankproof.statistics.intervals import (
     MIN_QUERIES,
+    NO_DIFFERENCE,
+    Interval,
     count_differing,
     difference_intervals,
     few_changes_bound,
 )
 
+Label = Literal["undecided", "equal", "ahead", "behind"]
+
+LABELS: tuple[Label, ...] = ("undecided", "equal", "ahead", "behind")
 UNDECIDED, EQUAL, AHEAD, BEHIND = range(4)
 
 
@@ -76,3 +84,24 @@ def few_changes_bounds(differences: Float, groups: Groups | None = None) -> Floa
         groups_of_row = None if groups is None else groups[is_shared]
         bounds[row] = few_changes_bound(differences[row][is_shared], groups_of_row)
     return bounds
+
+
+def label_of(
+    ends: Interval,
+    sign: int,
+    *,
+    differing: int = MIN_QUERIES,
+    bound: Interval = (math.nan, math.nan),
+    equal_within: float | None = None,
+) -> Label:
+    """Return the label of a for one interval of a − b; an interval of 0 alone is equal.
+
+    >>> label_of((0.01, 0.03), 1), label_of((0.01, 0.03), -1), label_of((-0.01, 0.03), 1)
+    ('ahead', 'behind', 'undecided')
+    """
+    rounded = [0.0 if abs(end) < NO_DIFFERENCE else end for end in ends]
+    count = differing if any(rounded) else 0
+    codes = label_codes(
+        np.array([rounded]), np.array([count]), np.array([bound]), sign, equal_within
+    )
+    return LABELS[int(codes[0])]

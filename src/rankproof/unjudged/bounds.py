@@ -26,18 +26,14 @@ from rankproof.evaluation import (
 )
 from rankproof.foundation.arrays import Array, Bool, Float
 from rankproof.foundation.errors import InputError
-from rankproof.foundation.phrasing import amount, plural, signed
+from rankproof.foundation.phrasing import signed
 from rankproof.measures import Measure
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
-from rankproof.presentation.lead_wording import (
-    dependence_verb,
-    may_change_sign,
-    open_question,
-    sign,
-)
+from rankproof.presentation.lead_wording import sign
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Table
+from rankproof.statistics.labels import Label, label_of
 from rankproof.unjudged.differences import difference_bounds, run_pair
 from rankproof.unjudged.judged_share import judged_at
 from rankproof.unjudged.rules import bounds
@@ -81,10 +77,11 @@ class Bound:
         """In a word, whether some grades reach the ends."""
         return "exact" if self.exact else "at most"
 
-    @property
-    def formatted_mean(self) -> str:
-        """The mean as it is now, with four digits."""
-        return "undefined" if math.isnan(self.expected) else f"{self.expected:.4f}"
+    def label(self, better: int) -> Label:
+        """The label that holds with every grade; `better` is 1 if larger values are better."""
+        if math.isnan(self.expected) or math.isnan(self.lowest):
+            return "undecided"
+        return label_of((self.lowest, self.highest), better)
 
     @property
     def span(self) -> str:
@@ -154,49 +151,14 @@ class PairHoles:
             },
         }
 
-    def verdict(self, measure: Measure) -> str:
-        """What unjudged documents leave open of the difference, in a sentence."""
-        bound = self.measures[measure]
-        if not self.holes[measure]:
-            return f"{measure}: every document in reach is judged."
-        if math.isnan(bound.lowest):
-            return f"{measure}: undefined, whatever the unjudged documents are."
-        documents = plural(self.holes[measure], "unjudged document")
-        if bound.certain and sign(bound.lowest):
-            leads = measure.sign * bound.lowest > 0
-            ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
-            least = min(abs(bound.lowest), abs(bound.highest))
-            return (
-                f"{measure}: {ahead} is ahead of {behind} by {amount(least)} or more, whatever "
-                f"the {documents} may be."
-            )
-        if bound.certain:
-            return f"{measure}: {self.a} and {self.b} are equal, whatever the {documents} may be."
-        count_as = measure.unjudged_count_as
-        if math.isnan(bound.expected):
-            return (
-                f"{measure}: undefined with {documents} {count_as}; where grades define it "
-                f"{self.a} − {self.b} is {bound.span}."
-            )
-        ends = (bound.lowest, bound.highest)
-        reason = f"{dependence_verb(bound.exact)} {documents}"
-        if not may_change_sign(bound.expected, self.ties[measure], ends):
-            reason = f"rests on how ties are broken, even without {documents}"
-        them = "it" if self.holes[measure] == 1 else "all of them"
-        return (
-            f"{measure}: {open_question(self.a, self.b, ends, measure.sign)} {reason} "
-            f"({self.a} − {self.b} is "
-            f"{bound.span}, {signed(bound.expected)} with {them} {count_as})."
-        )
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Unjudged(Displayed):
     """What unjudged documents could change, for runs and for every pair of them.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> rp.holes("try/qrels.txt", runs, ["nDCG@5"]).words()[0][:67]
-    'nDCG@5: which of a and b is ahead might rest on 153 unjudged docume'
+    >>> rp.holes("try/qrels.txt", runs, ["nDCG@5"]).summary().answer[:38]
+    'Grades for 153 unjudged documents migh'
     """
 
     kind: ClassVar[str] = "holes"
@@ -243,27 +205,11 @@ class Unjudged(Displayed):
             another = "" if self.is_scale_known else " (--scale names another)"
             scales.insert(0, f"{_up_to(self.scale, self.is_scale_known)}{another}")
         return [
-            f"a hole is an unjudged document in the top k of a run ({depth} where a measure has no "
-            f"k); it may have any grade from {'; '.join(scales)}",
-            "a run is bounded over its own holes, a difference over those of both; every other "
-            "unjudged document stays as it is: not relevant, and not in the ideal list",
+            f"unjudged documents are those in the top k of a run ({depth} where a measure has no "
+            f"k); each may have any grade from {'; '.join(scales)}",
+            "a run is bounded over its own unjudged documents, a difference over those of both; "
+            "all others stay as they are: not relevant, and not in the ideal list",
         ]
-
-    def verdicts(self) -> list[str]:
-        """A sentence for every pair and measure."""
-        return [pair.verdict(m) for pair in self.pairs for m in pair.measures]
-
-    def words(self) -> list[str]:
-        """The verdicts, and a warning if most documents are unjudged and a verdict is open."""
-        sentences = self.verdicts()
-        shares = [v for run in self.runs for v in run.judged.values() if not math.isnan(v)]
-        certain = [b.certain for pair in self.pairs for b in pair.measures.values()]
-        if shares and sum(shares) / len(shares) < 0.5 and not (certain and all(certain)):
-            sentences.append(
-                "Most of what these runs list is unjudged, so bounds say little: judge all holes "
-                "of a sample of queries instead (--judge-sample 15)."
-            )
-        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof holes --format json` prints."""
@@ -299,16 +245,22 @@ class Unjudged(Displayed):
         return self.judgments if self.settled is None else self.settled.judgements
 
     def tables(self) -> list[Table]:
-        """Runs, pairs, and whatever was asked for beside them."""
+        """What was requested, or the worst cases where one sentence does not say them."""
         from rankproof.unjudged.tables import holes_tables
 
         return holes_tables(self)
 
-    def summary(self) -> Summary:
-        """The widest question first."""
-        from rankproof.unjudged.tables import holes_sentences
+    def full_tables(self) -> list[Table]:
+        """Runs, pairs, and whatever was requested, with every column."""
+        from rankproof.unjudged.tables import full_holes_tables
 
-        return Summary(notes=holes_sentences(self))
+        return full_holes_tables(self)
+
+    def summary(self) -> Summary:
+        """What unjudged documents leave open, and what to judge next."""
+        from rankproof.unjudged.tables import holes_summary
+
+        return holes_summary(self)
 
     def figures(self) -> dict[str, float]:
         """Both ends of each score, as "run/measure/lowest"."""
@@ -329,14 +281,6 @@ class Unjudged(Displayed):
                 "nothing to write", place="to", remedy="add --judge-next 50 or --judge-sample 15"
             )
         return judging_file(frame, ending)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{run.name}: {m} {b.formatted_mean}, {b.span}"
-            for run in self.runs
-            for m, b in run.measures.items()
-        ]
-        return "\n".join([*lines, *self.words()])
 
 
 def check_depth_and_scale(depth: int | None, scale: int | None, qrels: Qrels) -> int:
@@ -414,7 +358,8 @@ class WorstCases:
             runs = [end_lists(run, policy) for run in runs]
         if policy.condensed:
             raise InputError(
-                "condensed lists have no holes", remedy="ask for bounds or for condensed lists"
+                "condensed lists have no unjudged documents",
+                remedy="ask for bounds or for condensed lists",
             )
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
         self._evaluated = [None] * len(runs) if evaluated is None else evaluated

@@ -334,22 +334,22 @@ class Settled:
 
     def __str__(self) -> str:
         word = "settled" if self.settled else "not settled"
-        failed = f" ({self.failed} got no grade, and stay open)" if self.failed else ""
-        after = f"{word} after {self.asked} of {plural(self.holes, 'hole')}{failed}"
+        failed = f" ({self.failed} got no grade and stay unjudged)" if self.failed else ""
+        after = f"{word} after {self.asked} of {plural(self.holes, 'unjudged document')}{failed}"
         if self.ci is not None:
             return f"{after}, of {plural(self.queries, 'query')}: {self._significance(self.ci)}"
         low, high = self.bound.lowest, self.bound.highest
         if math.isnan(low):
             return f"{after}: {self.measure} is undefined, for nothing is relevant"
         if not self.bound.certain:
-            ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
+            ties = "; the order of ties decides" if self.judgements.height == self.holes else ""
             return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
         if low <= 0 <= high:
-            return f"{after}: {self.a} and {self.b} are equal whatever the rest"
+            return f"{after}: {self.a} and {self.b} are equal whatever the others are"
         ahead = self.a if self.measure.sign * low > 0 else self.b
         least, most = (amount(end, 3) for end in sorted((abs(low), abs(high))))
         to = "" if self.until == "certain" else f" to {most}"
-        return f"{after}: {ahead} is ahead by {least}{to} whatever the rest"
+        return f"{after}: {ahead} is ahead by {least}{to} whatever the others are"
 
     def _significance(self, ci: Interval) -> str:
         """Return the words for the interval over the judged queries."""

@@ -148,18 +148,18 @@ def words(rows: pl.DataFrame) -> list[str]:
     """Which runs fall behind others without their own judgments, from rows of `leave_one_out`."""
     sentences = [
         f"{row['measure']}: {row['system']} falls from rank {row['rank']} to {row['rank_without']} "
-        f"without the {plural(row['judgements'], 'judgement')} that it alone brought in."
+        f"without the {plural(row['judgements'], 'judgment')} that it alone contributed."
         for row in rows.iter_rows(named=True)
         if None not in (row["rank_without"], row["rank"]) and row["rank_without"] > row["rank"]
     ]
     sentences += [
-        f"{row['measure']}: without the {plural(row['judgements'], 'judgement')} that "
-        f"{row['system']} alone brought in nothing relevant is left."
+        f"{row['measure']}: without the {plural(row['judgements'], 'judgment')} that "
+        f"{row['system']} alone contributed nothing relevant is left."
         for row in rows.iter_rows(named=True)
         if row["without"] is None and row["value"] is not None
     ]
     return sentences or [
-        "No run falls behind another without the judgements that it alone brought in."
+        "No run falls behind another without the judgments that it alone contributed."
     ]
 
 

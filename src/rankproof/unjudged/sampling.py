@@ -39,12 +39,13 @@ from rankproof.data.ties import TieGroups
 from rankproof.evaluation import averaged_queries
 from rankproof.foundation.arrays import Bool, Float, Int
 from rankproof.foundation.errors import InputError, shorten
-from rankproof.foundation.phrasing import amount, out_of, plural, signed
+from rankproof.foundation.phrasing import out_of, plural
 from rankproof.measures import Measure
 from rankproof.presentation.json_values import plain, plain_fields
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, Interval, possible_range
+from rankproof.statistics.labels import Label, label_of
 from rankproof.statistics.resampling import draw_sample, uniform_numbers
 from rankproof.unjudged.bounds import WorstCases, lowest_mean
 from rankproof.unjudged.shared_documents import UnjudgedSet
@@ -66,6 +67,10 @@ class Estimate:
     ci_new: Interval  # for queries like them
     reported: float  # with unjudged documents as they are: not relevant
 
+    def label(self, better: int) -> Label:
+        """The label of run a for these queries; `better` is 1 if larger values are better."""
+        return label_of(self.ci, better)
+
     def clipped(self, these: Interval, every: Interval) -> Estimate:
         """The estimate clipped to the bounds of these queries, and to those of any queries."""
         value, *ci = np.clip([self.estimate, *self.ci], *these).tolist()
@@ -83,23 +88,6 @@ class Sampled:
     holes: int  # unjudged documents in all
     runs: Mapping[str, dict[Measure, Estimate]]
     pairs: Mapping[tuple[str, str], dict[Measure, Estimate]]
-
-    def words(self) -> list[str]:
-        """Which run is ahead by these estimates, in sentences."""
-        sentences = []
-        for (a, b), estimates in self.pairs.items():
-            for m, e in estimates.items():
-                low, high = e.ci
-                if low <= 0 <= high:
-                    answer = f"the sample does not tell {a} and {b} apart"
-                else:
-                    ahead, behind = (a, b) if m.sign * low > 0 else (b, a)
-                    answer = f"{ahead} is ahead of {behind} by {amount(abs(e.estimate))}"
-                sentences.append(
-                    f"{m}: {answer}, as if every hole were judged ({a} − {b} is "
-                    f"{signed(e.estimate)}, 95% from {signed(low)} to {signed(high)})."
-                )
-        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -164,9 +152,9 @@ def _draw_queries(documents: UnjudgedSet, count: int, seed: int) -> Int:
         )
     if len(candidates) <= count:
         raise InputError(
-            f"{plural(len(candidates), 'query has', 'queries have')} holes, and {count} were to be "
-            "drawn",
-            remedy="judge all holes: then nothing need be estimated",
+            f"{plural(len(candidates), 'query has', 'queries have')} unjudged documents, fewer "
+            f"than {count + 1}",
+            remedy="judge them all: then nothing need be estimated",
         )
     return draw_sample(candidates, count, seed)
 
@@ -341,9 +329,9 @@ def _sample_grades(
     missing = np.flatnonzero(is_sampled & (grade < 0))
     if len(missing):
         query, doc = frame.row(int(missing[0]))
+        without = out_of(len(missing), int(is_sampled.sum()), "unjudged document", "has", "have")
         raise InputError(
-            f"{out_of(len(missing), int(is_sampled.sum()), 'hole', 'has', 'have')} no label, such "
-            f"as query {shorten(query)}, document {shorten(doc)}",
+            f"{without} no label, such as query {shorten(query)}, document {shorten(doc)}",
             place=labels.name,
             remedy="judge them all: a sample of the easy ones is not a random one",
         )
