@@ -12,8 +12,9 @@ from loopback import Reply, Request, loopback
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof.cli import terminal
 from rankproof.commands import health, registry
+from rankproof.presentation.result import Presentation
+from rankproof.presentation.terminal import print_presentation
 
 
 def test_everything_that_has_needs_is_a_command() -> None:
@@ -94,23 +95,36 @@ def test_missing_compiled_code_is_rebuilt_from_the_origin_of_the_package(
     monkeypatch.setattr(topk, "native", None)
     checks = {c.name: c for c in health._compiled()}
     assert (
-        checks["searching"].says == "not built (that takes a C compiler): the same figures, slower"
+        checks["searching"].says == "not built (that takes a C compiler): the same values, slower"
     )
     options = "--force-reinstall --no-deps --no-cache-dir"
     assert checks["searching"].mend == f"pip install {options} {requirement}"
 
 
-def test_commands_are_not_wrapped_on_a_narrow_terminal(
+def test_every_missing_extra_has_its_command_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(health, "find_spec", lambda name: None)
     monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
-    terminal.say(rp.doctor().words())
+    print_presentation(Presentation.of(rp.doctor()))
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
+    text = " ".join(lines)
     extras = {needs.extra for needs in health.command_needs().values() if needs.extra}
-    assert {f"      pip install 'rankproof[{extra}]'" for extra in extras} <= set(lines)
+    assert all(f"pip install 'rankproof[{extra}]'" in text for extra in extras)
+
+
+def test_the_answer_names_commands_that_work_and_those_that_lack_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(health.POSTGRES, raising=False)
+    monkeypatch.setattr(health, "find_spec", lambda name: None if name == "ml_dtypes" else object())
+    monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
+    lines = rp.doctor().lines()
+    assert lines[0].startswith("Ready: ")
+    assert "golden" in lines[0]
+    assert lines[1] == "Missing: audit → pip install 'rankproof[scoring]'"
+    assert len(lines) <= 6
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`doctor`: what is installed, what is missing, and how to mend it."""
+"""`doctor`: which commands work, what is missing, and what repairs it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def doctor(
     key_env: Annotated[str | None, "The environment variable that holds its key."] = None,
     milvus: Annotated[str | None, "Ask this Milvus: http://host:19530."] = None,
 ) -> Health:
-    """Say what is installed, what each command needs, what answers, and how to mend the rest.
+    """Say which commands work here, what is missing, and what installs it.
 
-    Nothing is asked over a network but what you name: --url, --milvus, and PostgreSQL where
-    $RANKPROOF_POSTGRES is set. Exits with 1 where one of those does not answer.
+    No server is called unless you name it: --url, --milvus, or PostgreSQL by $RANKPROOF_POSTGRES.
+    Exits with 1 if one of those does not answer.
 
     $ rankproof doctor
+    $ rankproof doctor --explain
     $ rankproof doctor --url http://localhost:8000/v1 --model NAME --key-env KEY
 
     >>> {check.about for check in rp.doctor().checks} >= {"system", "extra", "verb"}

@@ -39,15 +39,6 @@ def command_needs() -> dict[str, Needs]:
     return {c.name.split()[0]: c.needs for c in all_commands() if c.needs != Needs()}
 
 
-_TITLES = {
-    "system": "",
-    "compiled": "compiled code",
-    "extra": "extras",
-    "verb": "verbs",
-    "server": "servers",
-}  # of the groups of checks
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check of the installation or of a server, and its outcome."""
@@ -82,39 +73,56 @@ class Health(Displayed):
         return 0 if self.answers else 1
 
     def summary(self) -> Summary:
-        """All checks as lines of text."""
-        return Summary("\n".join(self.words()))
+        """The commands that work, what is missing, servers, and all checks as details."""
+        return Summary("\n".join(self.lines()), details=self._details())
 
     def tables(self) -> list[Table]:
-        """None on a terminal: the summary has every check."""
+        """None on a terminal: the summary has what matters."""
         return []
 
     def full_tables(self) -> list[Table]:
         """A row for each check."""
-        columns = [Column("about", "text"), Column("name", "text"), Column("well", "text")]
-        columns += [Column("what", "text", prose=True), Column("to mend it", "text", folds=True)]
+        columns = [Column("about", "text"), Column("name", "text"), Column("works", "text")]
+        columns += [Column("what", "text", prose=True), Column("repair", "text", folds=True)]
         rows = [
             (c.about, c.name, "yes" if c.well else "no", c.says, c.mend or "–") for c in self.checks
         ]
         return [Table(columns, rows)]
 
-    def words(self) -> list[str]:
-        """Lines by group: checks with one outcome share a line, repairs have lines of their own."""
-        lines: list[str] = []
-        for about, title in _TITLES.items():
-            names_by_outcome: dict[tuple[str, str], list[str]] = {}
-            for check in self.checks:
-                if check.about == about:
-                    outcome = (check.says, check.mend)
-                    names_by_outcome.setdefault(outcome, []).append(check.name)
-            lines += ["", title] if names_by_outcome and title else []
-            for (says, mend), names in names_by_outcome.items():
-                lines.append(f"  {', '.join(names)}: {says}")
-                lines += [f"      {mend}"] if mend else []
+    def lines(self) -> list[str]:
+        """What works, what does not and the command that repairs it, and named servers."""
+        commands = [check for check in self.checks if check.about == "verb"]
+        needy = command_needs()
+        ready = [c.name for c in all_commands() if c.name.split()[0] not in needy]
+        ready += [check.name for check in commands if check.well and check.name in needy]
+        lines = [f"Ready: {', '.join(ready)}"] if ready else []
+        names_by_repair: dict[str, list[str]] = {}
+        for check in self.checks:
+            if check.about in ("verb", "compiled") and not check.well:
+                names_by_repair.setdefault(check.mend, []).append(check.name)
+        lines += [
+            f"Missing: {', '.join(names)} → {mend}" for mend, names in names_by_repair.items()
+        ]
+        for check in self.checks:
+            if check.about == "server":
+                lines.append(
+                    f"{check.name}: {check.says}{f' → {check.mend}' if check.mend else ''}"
+                )
         return lines
 
+    def _details(self) -> list[str]:
+        """Every other check, those with one outcome in one line."""
+        names_by_outcome: dict[tuple[str, str], list[str]] = {}
+        for check in self.checks:
+            if check.about in ("system", "extra"):
+                names_by_outcome.setdefault((check.says, check.mend), []).append(check.name)
+        return [
+            f"{', '.join(names)}: {says}{f' → {mend}' if mend else ''}"
+            for (says, mend), names in names_by_outcome.items()
+        ]
+
     def __repr__(self) -> str:
-        return "\n".join(self.words())
+        return "\n".join(self.lines())
 
     def to_dict(self) -> dict[str, Any]:
         return {"checks": [asdict(check) for check in self.checks]}
@@ -191,7 +199,7 @@ def _compiled() -> Iterator[Check]:
         if module is not None:
             yield Check("compiled", name, True, "in use")
         else:
-            yield Check("compiled", name, False, f"{problem}: the same figures, slower", repair)
+            yield Check("compiled", name, False, f"{problem}: the same values, slower", repair)
 
 
 def install_line(extra: str) -> str:

@@ -16,6 +16,7 @@ from rankproof.golden.result import count_passages, read_queries
 from rankproof.golden.stale import find_stale
 from rankproof.golden.store import FINAL_FAILURE, Store, sql_list
 from rankproof.presentation.display import Displayed
+from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Column, Table
 
 _MAX_LISTED = 5
@@ -59,13 +60,15 @@ class GoldenStatus(Displayed):
     people: list[AnnotatorProgress]
     instructions: list[str]  # passages that may contain a prompt injection
     problem: str | None = None  # why every call of a build failed
+    path: str = ""  # of the golden set, as in a command
 
     @property
     def spending(self) -> str:
-        """Replies, tokens and cost in words."""
-        spent = "cost not known" if self.cost is None else f"${self.cost:.4f}"
-        tokens = f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out"
-        return f"{plural(self.replies, 'reply')}, {tokens}, {spent}"
+        """Requests, tokens and cost in words."""
+        tokens = f"{plural(self.replies, 'request')}, {self.tokens_in + self.tokens_out:,} tokens"
+        if self.cost is None:
+            return f"{tokens}; price of {self.judge} unknown (set judge.price)."
+        return f"{tokens}, ${self.cost:.4f}."
 
     @property
     def exit_code(self) -> int:
@@ -76,42 +79,63 @@ class GoldenStatus(Displayed):
     def warnings(self) -> list[str]:
         return [] if self.problem is None else [self.problem]
 
+    def summary(self) -> Summary:
+        """How far the build is, whether a person checked a grade, and what it cost."""
+        lines = [self._progress(), self._checks(), self.spending]
+        return Summary.of("\n".join(lines), self._notes(), details=self._stages())
+
+    def _progress(self) -> str:
+        """Return how many passages are graded, by whom, and what failed."""
+        pending = [step.name for step in self.steps if not step.done]
+        failed = f"{self.failed:,} failed" if self.failed else "none failed"
+        state = f"In progress ({', '.join(pending)} to do)" if pending else "Done"
+        judge = "the simulated judge (no evidence of anything)" if self.simulated else self.judge
+        graded = out_of(self.graded, self.pooled, "passage", "graded", "graded")
+        by = f" by {judge}" if judge else ""
+        return f"{state}: {graded}{by} for {plural(self.queries, 'question')}, {failed}."
+
+    def _checks(self) -> str:
+        """Return what annotators checked."""
+        if not (self.validated or self.corrected):
+            return f"No person has checked a grade yet: rankproof golden view {self.path}"
+        labels = f"{self.validated:,} validated and {self.corrected:,} corrected"
+        by_annotator = f" ({', '.join(map(str, self.people))})" if self.people else ""
+        return f"Annotators: {labels}{by_annotator}."
+
     def tables(self) -> list[Table]:
+        return []
+
+    def full_tables(self) -> list[Table]:
         columns = [Column("stage", "text"), Column("done", "text")]
         columns.append(Column("what", "text", prose=True))
         rows = [(step.name, "yes" if step.done else "no", step.what) for step in self.steps]
-        return [Table(columns, rows, notes=self._notes())]
+        return [Table(columns, rows)]
+
+    def _stages(self) -> list[str]:
+        return [f"{step.name}: {step.what}" for step in self.steps]
 
     def figures(self) -> dict[str, float]:
         names = ("queries", "pooled", "graded", "failed", "orders", "replies")
         return {name: float(getattr(self, name)) for name in names}
 
     def _notes(self) -> list[str]:
-        """All but the stages, in words."""
-        notes = [f"judge: {self.judge or 'none yet'}"]
-        if self.simulated:
-            notes.append("SIMULATED: no evidence of anything")
-        notes.append(self.spending)
-        notes += [f"failed: {count:,} × {words}" for words, count in self.failures.items()]
+        """Return failures and what is unusual in the judge's replies, the weightiest first."""
+        notes = [f"Failed: {count:,} × {words}" for words, count in self.failures.items()]
         notes += [member.line() for member in self.judges] or self.health.lines()
-        if self.validated or self.corrected:
-            notes.append(f"{self.validated} validated and {self.corrected} corrected by people")
-        if self.people:
-            notes.append(f"labelled: {', '.join(map(str, self.people))}")
         if self.instructions:
             passages = plural(len(self.instructions), "passage")
             listed = shorten_list(self.instructions)
             notes.append(f"{passages} may contain a prompt injection: {listed}")
         if self.stale:
             reasons = ", ".join(f"{count:,} ({reason})" for reason, count in self.stale.items())
-            notes.append(f"kept, and not counted: {reasons}")
+            notes.append(f"Stored but not counted: {reasons}")
         if self.writer:
-            notes.append(f"being written by {self.writer}")
+            notes.append(f"Being written by {self.writer}")
         return notes
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self) | {"waiting": self.pooled - self.graded - self.failed}
-        del values["problem"]
+        del values["problem"], values["path"]
         return values
 
 
@@ -158,6 +182,7 @@ def read_status(store: Store, problem: str | None = None) -> GoldenStatus:
         people=annotator_progress(store, corrections),
         instructions=[doc for doc, text in passages if instruction(text)],
         problem=problem,
+        path=str(store.path),
     )
 
 
