@@ -282,12 +282,13 @@ def test_the_document_quotes_what_the_command_prints(
     quoted = "".join(re.findall(r"^```text\n(.*?)^```", text, re.S | re.M)).splitlines()
     quoted = [line for line in quoted if line]
     assert len(quoted) >= 8
+    models = (f"careful={folder}/logits.csv", f"hasty={folder}/hasty.csv")
     printed = "".join(
         audit(folder, *words).stdout.decode()
         for words in (
             (*OF_VECTORS, "-m", "nDCG@10", "--formats", "float32,bfloat16,bit"),
             ("logits", "qrels.txt", "logits.csv", "-m", "nDCG@10"),
-            ("logits", "qrels.txt", "careful=logits.csv", "hasty=hasty.csv", "-m", "nDCG@10"),
+            ("logits", "qrels.txt", *models, "-m", "nDCG@10"),
         )
     ).splitlines()
     figure = re.compile(r"\d+\.\d+")
