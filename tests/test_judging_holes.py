@@ -303,7 +303,9 @@ def test_whole_queries_are_judged_until_the_difference_is_significant() -> None:
     assert settled.ci is not None
     assert 8 <= settled.queries < 60
     assert settled.asked < settled.holes
-    assert str(settled).startswith(f"settled after {settled.asked} of {settled.holes} holes, of ")
+    assert str(settled).startswith(
+        f"settled after {settled.asked} of {settled.holes} unjudged documents, of "
+    )
     assert "A is ahead of B" in str(settled)
     assert len(list(groupby(requests))) == len(set(requests))  # one query after the other
     # The same interval comes out of the judgments, over the queries in the order drawn.

@@ -67,7 +67,7 @@ def test_a_chat_model_judges_until_the_lead_is_certain_and_no_document_twice(pla
         assert 0 < found["asked"] < found["holes"]
         assert len(server.requests) == found["asked"]
         assert found["words"].startswith(
-            f"settled after {found['asked']} of {found['holes']} holes: a is ahead by "
+            f"settled after {found['asked']} of {found['holes']} unjudged documents: a is ahead by "
         )
         assert f"m judges at most {found['holes']} documents; cost: at most $0.0" in told
         kept = place / "kept.json"
