@@ -181,6 +181,22 @@ def test_only_candidates_within_the_depth_count_as_relevant() -> None:
     assert rp.evaluate(qrels, run, "R", candidates_only=True, depth=2)["R"].expected == 1.0
 
 
+def test_worst_cases_are_no_narrower_than_the_bound_where_few_queries_differ() -> None:
+    """Grades can make four lost queries equal, but not the unseen ones, of which more may gain."""
+    qrels = {f"q{i}": {"rel": 1} for i in range(20)}
+    before = {q: {"rel": 2.0, "new": 1.0} for q in qrels}
+    after = {
+        q: {"new": 2.0, "rel": 1.0} if number < 4 else listed
+        for number, (q, listed) in enumerate(before.items())
+    }
+    comparison = rp.compare(qrels, {"after": after, "before": before}, ["Success@1"], holes=True)
+    verdict = comparison.verdict("after", "before", "Success@1")
+    assert verdict.ci is None
+    assert verdict.bound is not None
+    assert verdict.worst_case is not None
+    assert verdict.worst_case[0] <= verdict.bound[0] < 0 < verdict.bound[1] <= verdict.worst_case[1]
+
+
 # --------------------------------------------------------------------------------- leaderboards
 
 

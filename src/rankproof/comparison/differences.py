@@ -342,14 +342,21 @@ class _MeasureColumns:
         # Queries without a value now may get one: the extremes of the mean allow for that.
         extra_low = np.fmax(np.nanmean(bounds.low, axis=1) - bounds.ends[:, 0], 0.0)
         extra_high = np.fmax(bounds.ends[:, 1] - np.nanmean(bounds.high, axis=1), 0.0)
+        single = np.stack(  # I, or the bound of few changes
+            [
+                np.fmin(columns["low"], columns["bound_low"]),
+                np.fmax(columns["high"], columns["bound_high"]),
+            ],
+            axis=1,
+        )
         low = self._reach(bounds.low)[:, 0] - extra_low
         high = self._reach(bounds.high)[:, 1] + extra_high
         return {
             "holes_low": bounds.ends[:, 0],
             "holes_high": bounds.ends[:, 1],
             "holes_exact": bounds.exact,
-            "worst_low": np.fmin(low, columns["low"]),
-            "worst_high": np.fmax(high, columns["high"]),
+            "worst_low": np.fmin(low, single[:, 0]),
+            "worst_high": np.fmax(high, single[:, 1]),
             "worst_exact": bounds.exact,
         }
 
