@@ -4,16 +4,16 @@
     Gwet's AC1, AC2   (p − e)/(1 − e),  e = T_w/(q(q − 1)) · Σ π_k(1 − π_k),  T_w = Σ w_kl
     Krippendorff's α  1 − observed/expected disagreement, over all pairs of ratings of an item
 
-A missing rating is NaN. An undefined coefficient is NaN and says why.
+A missing rating is NaN. An undefined coefficient is NaN, with the reason.
 
-Passages of one query are graded alike, so the interval is over queries (an item without a query is
-its own), by the jackknife: each of the Q queries is left out in turn. With z = atanh of the
-coefficient, or of 2p − 1 for a share p,
+Grades of passages of one query are correlated, so the interval is over queries (an item without a
+query counts as one), by the jackknife: z_−q is computed without query q, for each of the Q queries.
+With z = atanh of the coefficient, or of 2p − 1 for a share p,
 
     tanh(z ± t_{Q−1} · se),  se² = (Q − 1)/Q · Σ (z_−q − z̄)²
 
-With ten passages a query it covers .92 to .95 from 10 queries on, where resampling passages covers
-.6. There is no interval for fewer than six queries, nor if leaving one out leaves it undefined.
+With ten passages per query the coverage is .92 to .95 from 10 queries on; resampling of passages
+covers .6. There is no interval for fewer than six queries, nor if some z_−q is undefined.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from rankproof.statistics.intervals import (
 Weights = Literal["none", "linear", "quadratic", "ordinal"]
 Level = Literal["nominal", "ordinal", "interval"]
 Ratings: TypeAlias = Sequence[float | None] | Array
-Queries: TypeAlias = Sequence[Hashable] | None  # one per item; None: each item is its own
-Scale = Literal["atanh", "share", "plain"]  # on which an interval is symmetric
+Queries: TypeAlias = Sequence[Hashable] | None  # one per item; None: each item is a query
+Scale = Literal["atanh", "share", "plain"]  # the transformation under which intervals are symmetric
 
 GRADES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 _ROUNDING = 1e-12  # values that differ by less are equal
-_MAX_LEVELS = 100  # more are measurements, not categories
+_MAX_LEVELS = 100  # more levels are measurements, not categories
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class Coefficient:
     value: float
     low: float  # 95% over queries; NaN if there is no interval
     high: float
-    items: int  # with enough ratings to count
-    undefined: str | None = None  # why
+    items: int  # rated twice or more
+    undefined: str | None = None  # the reason
     queries: int = 0  # of these items
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: null where it is undefined."""
+        """Return the coefficient for JSON, with null where it is undefined."""
         return {
             "value": none_if_nan(self.value),
             "ci": interval_or_none((self.low, self.high)),
@@ -95,7 +95,7 @@ def cohen_kappa(
 ) -> Coefficient:
     """Return Cohen's κ of two raters, over the items that both rated.
 
-    Weights go by the values of the levels.
+    `weights` give partial credit to unequal levels, by the distance of their values.
 
     >>> from rankproof.statistics.agreement import cohen_kappa
     >>> cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0]).value
@@ -104,7 +104,7 @@ def cohen_kappa(
     scale, counts = _level_counts(_ratings_table([first, second]), levels)
     both = (counts.sum(axis=2) > 0).all(axis=0)
     q = len(scale)
-    weight = _weights(scale, weights)
+    weight = _level_agreement(scale, weights)
     joint = counts[0][both, :, None] * counts[1][both, None, :]
     parts = joint.reshape(len(joint), q * q)
 
@@ -112,7 +112,7 @@ def cohen_kappa(
         table = sums.reshape(-1, q, q)
         share = table / table.sum(axis=(1, 2), keepdims=True)
         expected = np.einsum("ba,bc,ac->b", share.sum(axis=2), share.sum(axis=1), weight)
-        return _corrected(np.einsum("bac,ac->b", share, weight), expected)
+        return _beyond_chance(np.einsum("bac,ac->b", share, weight), expected)
 
     return _estimate(
         name="κ" if weights == "none" else f"κ, {weights}",
@@ -133,7 +133,7 @@ def gwet_ac(
 ) -> Coefficient:
     """Return Gwet's AC1 (no weights) or AC2 of two raters or more, (raters, items).
 
-    `levels` are those of the scale; by default those that occur.
+    `levels` are those of the scale; by default those that occur in the ratings.
     """
     scale, by_rater = _level_counts(_ratings_table(ratings), levels)
     counts = by_rater.sum(axis=0).astype(np.float64)  # (I, q) raters who gave each level
@@ -141,25 +141,25 @@ def gwet_ac(
     counts = counts[rated]
     raters = counts.sum(axis=1)
     q = len(scale)
-    weight = _weights(scale, weights)
-    several = raters >= 2
+    weight = _level_agreement(scale, weights)
+    is_repeated = raters >= 2
     agreed = (counts * (counts @ weight - 1)).sum(axis=1) / np.maximum(raters * (raters - 1), 1)
-    parts = np.column_stack([agreed * several, several, counts / raters[:, None]])
+    parts = np.column_stack([agreed * is_repeated, is_repeated, counts / raters[:, None]])
 
     def statistic(sums: Float) -> Float:
         if q < 2:
             return np.full(len(sums), np.nan)
         pi = sums[:, 2:] / sums[:, 2:].sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            observed = sums[:, 0] / sums[:, 1]  # without one query there may be no pair
+            observed = sums[:, 0] / sums[:, 1]  # 0/0 if one query has all repeated items
         expected = weight.sum() / (q * (q - 1)) * (pi * (1 - pi)).sum(axis=1)
-        return _corrected(observed, expected)
+        return _beyond_chance(observed, expected)
 
     return _estimate(
         name="AC1" if weights == "none" else f"AC2, {weights}",
         parts=parts,
         statistic=statistic,
-        items=int(several.sum()),
+        items=int(is_repeated.sum()),
         why_undefined="there is one level alone: name the levels of the scale",
         query=_query_numbers(queries, rated),
     )
@@ -178,8 +178,8 @@ def krippendorff_alpha(
     """
     scale, by_rater = _level_counts(_ratings_table(ratings), levels)
     counts = by_rater.sum(axis=0).astype(np.float64)
-    several = counts.sum(axis=1) >= 2
-    counts = counts[several]
+    is_repeated = counts.sum(axis=1) >= 2
+    counts = counts[is_repeated]
     q = len(scale)
     pairs = counts[:, :, None] * counts[:, None, :]
     pairs[:, np.arange(q), np.arange(q)] -= counts
@@ -192,9 +192,9 @@ def krippendorff_alpha(
         if level == "nominal":
             squared = np.broadcast_to(1 - np.eye(q), coincidences.shape)
         else:
-            place = scale if level == "interval" else np.cumsum(totals, axis=1) - totals / 2
-            place = np.broadcast_to(place, totals.shape)
-            squared = (place[:, :, None] - place[:, None, :]) ** 2
+            position = scale if level == "interval" else np.cumsum(totals, axis=1) - totals / 2
+            position = np.broadcast_to(position, totals.shape)
+            squared = (position[:, :, None] - position[:, None, :]) ** 2
         observed = (coincidences * squared).sum(axis=(1, 2))
         expected = (totals[:, :, None] * totals[:, None, :] * squared).sum(axis=(1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -207,19 +207,19 @@ def krippendorff_alpha(
         statistic=statistic,
         items=len(counts),
         why_undefined="every rating is the same: nothing could disagree",
-        query=_query_numbers(queries, several),
+        query=_query_numbers(queries, is_repeated),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Two raters on one scale: every coefficient, and the table they are computed from."""
+    """Agreement of two raters on one scale: their confusion table and every coefficient."""
 
     confusion: Confusion
     coefficients: dict[str, Coefficient]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the table and the coefficients for JSON."""
         return {
             "levels": self.confusion.levels.tolist(),
             "confusion": self.confusion.counts.tolist(),
@@ -235,7 +235,7 @@ def agreement(
     relevant: float = 4,
     queries: Queries = None,
 ) -> Agreement:
-    """Compute all coefficients of two raters; also κ and AC1 of "at least `relevant`" or not.
+    """Compute all coefficients of two raters, on all levels and on "at least `relevant`" or not.
 
     >>> from rankproof.statistics.agreement import agreement
     >>> result = agreement([5, 4, 4, 2, 1, 3], [5, 5, 4, 1, 1, 3])
@@ -256,13 +256,13 @@ def agreement(
 
 
 def _binary_coefficients(ratings: Float, relevant: float, queries: Queries) -> list[Coefficient]:
-    """κ and AC1 of "at least `relevant`" or not.
+    """Return κ and AC1 of the two labels "at least `relevant`" and "below".
 
-    They have no interval if too few queries have relevant passages, or others.
+    They have no interval if too few queries have passages with one of the labels.
     """
     binary = np.where(np.isnan(ratings), np.nan, ratings >= relevant)
     both_rated = ~np.isnan(binary).any(axis=0)
-    rarer = min(
+    queries_of_rarer = min(
         len(np.unique(_query_numbers(queries, (binary == label).any(axis=0) & both_rated)))
         for label in (0, 1)
     )
@@ -272,7 +272,7 @@ def _binary_coefficients(ratings: Float, relevant: float, queries: Queries) -> l
         gwet_ac(binary, levels=(0, 1), queries=queries),
     ):
         named = replace(coefficient, name=f"{coefficient.name}, {relevant:g}+")
-        if rarer < MIN_QUERIES:
+        if queries_of_rarer < MIN_QUERIES:
             named = replace(named, low=math.nan, high=math.nan)
         coefficients.append(named)
     return coefficients
@@ -280,7 +280,7 @@ def _binary_coefficients(ratings: Float, relevant: float, queries: Queries) -> l
 
 @dataclass(frozen=True, slots=True)
 class SelfConsistency:
-    """One rater who rated the same items repeatedly."""
+    """How far repeated ratings of the same items by one rater agree."""
 
     exact: Coefficient  # share of pairs of repeats that are equal, mean over items
     difference: Coefficient  # mean absolute difference of two repeats
@@ -291,7 +291,7 @@ class SelfConsistency:
 def self_consistency(
     ratings: Sequence[Ratings] | Array, *, queries: Queries = None
 ) -> SelfConsistency:
-    """Compare repeats (repeats, items) of the same ratings; an item counts from two repeats on.
+    """Compare one rater's repeats (repeats, items); items with fewer than two ratings are ignored.
 
     >>> from rankproof.statistics.agreement import self_consistency
     >>> self_consistency([[5, 4, 2, 1], [5, 3, 2, 1]]).exact.value
@@ -321,7 +321,7 @@ def _mean_estimate(
     scale: Scale,
     transform: Callable[[Float], Float] = np.asarray,
 ) -> Coefficient:
-    """The mean of values (items,), or a transform of it, with its interval over queries."""
+    """Return the mean of values (items,), or a transform of it, with its interval over queries."""
 
     def statistic(sums: Float) -> Float:
         return transform(sums[:, 0] / sums[:, 1])
@@ -331,33 +331,33 @@ def _mean_estimate(
 
 
 def _exact_agreement(ratings: Float, queries: Queries) -> Coefficient:
-    """Share of pairs of ratings that are equal, mean over items with two or more."""
+    """Return the share of equal pairs of ratings, as a mean over items with two or more."""
     raters = (~np.isnan(ratings)).sum(axis=0)
     first, second = np.triu_indices(len(ratings), 1)
     equal = (ratings[first] == ratings[second]).sum(axis=0)
-    several = raters >= 2
-    share = equal[several] / (raters * (raters - 1) / 2)[several]
-    return _mean_estimate("exact", share, _query_numbers(queries, several), "share")
+    is_repeated = raters >= 2
+    share = equal[is_repeated] / (raters * (raters - 1) / 2)[is_repeated]
+    return _mean_estimate("exact", share, _query_numbers(queries, is_repeated), "share")
 
 
-def _query_numbers(queries: Queries, kept: Bool) -> Int:
-    """The query of each item that is kept, numbered from 0."""
+def _query_numbers(queries: Queries, chosen: Bool) -> Int:
+    """Return the number of the query of each chosen item; queries are numbered from 0."""
     if queries is None:
-        return np.arange(int(kept.sum()))
-    if len(queries) != len(kept):
+        return np.arange(int(chosen.sum()))
+    if len(queries) != len(chosen):
         raise InputError(
-            f"{len(queries)} queries of {len(kept)} items",
+            f"{len(queries)} queries of {len(chosen)} items",
             place="agreement",
             remedy="give the query of each item",
         )
     number: dict[Hashable, int] = {}
     numbers = np.array([number.setdefault(query, len(number)) for query in queries], np.int64)
-    return np.unique(numbers[kept], return_inverse=True)[1].reshape(-1)
+    return np.unique(numbers[chosen], return_inverse=True)[1].reshape(-1)
 
 
 def _ratings_table(ratings: Sequence[Ratings] | Array) -> Float:
-    """(raters, items) as numbers, NaN where missing."""
-    lengths = {len(one) for one in ratings}
+    """(raters, items) ratings as numbers, NaN where one is missing."""
+    lengths = {len(by_rater) for by_rater in ratings}
     if len(lengths) > 1:
         raise InputError(
             f"raters rated {', '.join(str(n) for n in sorted(lengths))} items",
@@ -365,7 +365,7 @@ def _ratings_table(ratings: Sequence[Ratings] | Array) -> Float:
             remedy="give every rater's list the same items, NaN where one is missing",
         )
     try:
-        table = np.array([list(one) for one in ratings], np.float64)
+        table = np.array([list(by_rater) for by_rater in ratings], np.float64)
     except (TypeError, ValueError):
         raise InputError(
             "a rating is not a number", place="agreement", remedy="code the levels as numbers"
@@ -376,7 +376,7 @@ def _ratings_table(ratings: Sequence[Ratings] | Array) -> Float:
 
 
 def _level_counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]:
-    """The levels in order (q,), and (raters, items, q) 1 for the level that each rating is."""
+    """Return the levels in order (q,), and (raters, items, q) 1 at the level of each rating."""
     present = ratings[~np.isnan(ratings)]
     scale = np.unique(present if levels is None else np.asarray(levels, np.float64))
     if len(scale) > _MAX_LEVELS:
@@ -393,27 +393,28 @@ def _level_counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float
     return scale, (ratings[:, :, None] == scale).astype(np.int64)
 
 
-def _weights(levels: Float, kind: Weights) -> Float:
+def _level_agreement(levels: Float, kind: Weights) -> Float:
     """(q, q) agreement of two levels: 1 for equal ones, 0 for the two that are farthest apart.
 
-    Linear and quadratic go by the levels' values; ordinal, 1 − C(d+1, 2)/C(q, 2), by their ranks.
+    Linear and quadratic weights use the levels' values; ordinal ones, 1 − C(d+1, 2)/C(q, 2), the
+    difference d of their ranks.
     """
     q = len(levels)
     if kind == "none" or q < 2:
         return np.eye(q)
     if kind == "ordinal":
         steps = np.abs(np.subtract.outer(np.arange(q), np.arange(q)))
-        away: Float = steps * (steps + 1) / (q * (q - 1))
+        distance: Float = steps * (steps + 1) / (q * (q - 1))
     else:
-        away = np.abs(np.subtract.outer(levels, levels)) / (levels[-1] - levels[0])
-    return 1 - (away**2 if kind == "quadratic" else away)
+        distance = np.abs(np.subtract.outer(levels, levels)) / (levels[-1] - levels[0])
+    return 1 - (distance**2 if kind == "quadratic" else distance)
 
 
-def _corrected(observed: Float, expected: Float) -> Float:
-    """(p − e)/(1 − e); NaN where chance would always agree."""
-    by_chance = 1 - expected
+def _beyond_chance(observed: Float, expected: Float) -> Float:
+    """(p − e)/(1 − e): agreement beyond chance; NaN where chance would always agree."""
+    possible = 1 - expected
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(by_chance > _ROUNDING, (observed - expected) / by_chance, np.nan)
+        return np.where(possible > _ROUNDING, (observed - expected) / possible, np.nan)
 
 
 def _estimate(
@@ -425,7 +426,11 @@ def _estimate(
     query: Int,
     scale: Scale = "atanh",
 ) -> Coefficient:
-    """A statistic of the sums of `parts` (rows, f), with its interval over queries (rows,)."""
+    """Return a coefficient and its jackknife interval over queries.
+
+    `statistic` computes it from column sums (b, f); `parts` (rows, f) are what each item adds to
+    these, `query` (rows,) the query of each item.
+    """
     nan = math.nan
     if items == 0:
         return Coefficient(name, nan, nan, nan, 0, "no item was rated twice")
@@ -435,16 +440,16 @@ def _estimate(
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(statistic(sums.sum(axis=0)[None])[0])
-        without = statistic(sums.sum(axis=0) - sums)
+        without_query = statistic(sums.sum(axis=0) - sums)
     if math.isnan(value):
         return Coefficient(name, nan, nan, nan, items, why_undefined, queries)
-    low, high = _jackknife(value, without, scale) if queries >= MIN_QUERIES else (nan, nan)
+    low, high = _jackknife(value, without_query, scale) if queries >= MIN_QUERIES else (nan, nan)
     return Coefficient(name, value, low, high, items, None, queries)
 
 
-def _jackknife(value: float, without: Float, scale: Scale) -> tuple[float, float]:
-    """The interval of a coefficient from its values (Q,) without each query."""
-    n = len(without)
+def _jackknife(value: float, without_query: Float, scale: Scale) -> tuple[float, float]:
+    """Return the interval of a coefficient from its values (Q,) without each of the queries."""
+    n = len(without_query)
 
     def to_scale(x: Float) -> Float:
         return x if scale == "plain" else np.arctanh(2 * x - 1 if scale == "share" else x)
@@ -456,7 +461,7 @@ def _jackknife(value: float, without: Float, scale: Scale) -> tuple[float, float
 
     with np.errstate(divide="ignore", invalid="ignore"):
         center = float(to_scale(np.array(value)))
-        z = to_scale(without)
+        z = to_scale(without_query)
     if not (math.isfinite(center) and np.isfinite(z).all() and np.ptp(z) > _ROUNDING):
         return math.nan, math.nan  # without variation there is no estimate of the spread
     half = t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0) * math.sqrt((n - 1) * float(np.var(z)))

@@ -1,13 +1,13 @@
-"""Whether a random order of the ties would turn the sign of a difference.
+"""The probability that a random order of the ties reverses the sign of a difference.
 
-Over random orders of both runs' ties the difference of two means has its expectation E and the
-variance Σ v_q/Q², v_q = Var_A + Var_B. Where many queries share the variance, (Σv)²/Σv² ≥ 20, it is
-nearly normal:
+Over random orders of both runs' ties, the difference of two means has its expectation E and the
+variance Σ v_q/Q², v_q = Var_A + Var_B. Where many queries contribute, (Σv)²/Σv² ≥ 20, it is nearly
+normal:
 
     P(flip) = Φ(−|E|/σ),   on a lattice of step h   Φ(−(|E| + h/2)/σ)
 
-Where few queries share it, orders are drawn: for each run the sum of the measure over the queries
-that carry the variance, under random orders; a pair is the difference of two such sums. 0 where
+Otherwise orders are drawn: for each run, the sum of the measure over the queries with most of the
+variance, under random orders; a pair's difference is that of two such sums. P(flip) is 0 where
 every order gives the same sign.
 """
 
@@ -26,7 +26,7 @@ from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
 
 ORDERS = 4_000  # drawn where few queries tie
-ENOUGH = 20.0  # effective number of queries for the normal distribution to hold
+ENOUGH = 20.0  # effective number of queries from which a sum is nearly normal
 LIKELY = 0.001  # a flip below this is no real possibility
 
 _NEGLIGIBLE = 1e-4  # share of the variance: a hundredth of the deviation
@@ -34,7 +34,7 @@ _ROUNDING = 1e-9  # a sum below this is 0
 
 
 def normal_flips(total: Float, variance: Float, squares: Float, step: float) -> Float:
-    """(C,) P(flip) of sums over queries; NaN where too few queries carry the variance.
+    """(C,) P(flip) by the normal approximation; NaN where too few queries have the variance.
 
     `total` is Σ E_q, `variance` Σ v_q and `squares` Σ v_q².
     """
@@ -48,16 +48,19 @@ def normal_flips(total: Float, variance: Float, squares: Float, step: float) -> 
 
 
 def simulated_flip(total: float, deviations: Float) -> float:
-    """The share of drawn orders in which Σ E_q plus a's deviation less b's has the other sign."""
+    """Return the share of drawn orders in which total + deviation has the other sign than `total`.
+
+    `total` is Σ E_q; a deviation is run A's sum less its expectation, minus the same of run B.
+    """
     sums = total + deviations
-    if abs(total) <= _ROUNDING:  # neither run leads: either may
+    if abs(total) <= _ROUNDING:  # neither run leads: half of the orders with a leader count
         return float((np.abs(sums) > _ROUNDING).mean() / 2.0)
     flipped = sums < -_ROUNDING if total > _ROUNDING else sums > _ROUNDING
     return float(flipped.mean())
 
 
 def run_generator(name: str, seed: int) -> np.random.Generator:
-    """A run's own stream of random orders, which no other run changes."""
+    """Return the random generator of a run's orders, which depends on no other run."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
@@ -72,33 +75,35 @@ def drawn_sums(
     """(ORDERS,) a measure minus its expectation, summed over tied queries, under random orders.
 
     `expected` and `variance` are those of the queries. If the variances are known, orders are drawn
-    for the queries that carry them; the others together are nearly normal, or negligible.
+    only for the queries with most of it; the sum of the others is nearly normal, or negligible.
     """
-    carrying = np.ones(len(queries), np.bool_)
+    is_dominant = np.ones(len(queries), np.bool_)
     if variance is not None and not measure.step:
-        carrying = _carrying(variance)
-    few = select_queries(deciding_groups(groups, measure), queries[carrying])
+        is_dominant = _dominant_queries(variance)
+    dominant = select_queries(deciding_groups(groups, measure), queries[is_dominant])
     sums = np.zeros(ORDERS)
     if variance is not None:
-        remaining = math.fsum(variance[~carrying])
+        remaining = math.fsum(variance[~is_dominant])
         sums += generator.normal(0.0, math.sqrt(max(remaining, 0.0)), ORDERS)
-    if not carrying.any():
+    if not is_dominant.any():
         return sums
-    block = max(1, CELLS // (8 * max(1, len(few.grade), few.pool.unsorted.size)))
+    block = max(1, CELLS // (8 * max(1, len(dominant.grade), dominant.pool.unsorted.size)))
     for low in range(0, ORDERS, block):
         copies = min(block, ORDERS - low)
-        values = measure.outcomes(break_ties(few, copies, generator)).oblivious
+        values = measure.outcomes(break_ties(dominant, copies, generator)).oblivious
         sums[low : low + copies] += values.reshape(copies, -1).sum(axis=1)
-    return sums - math.fsum(expected[carrying])
+    return sums - math.fsum(expected[is_dominant])
 
 
-def _carrying(variance: Float) -> Bool:
-    """(Q,) the fewest queries without which the others are nearly normal in sum, or negligible."""
+def _dominant_queries(variance: Float) -> Bool:
+    """(Q,) True for the queries of highest variance, until the sum over the others is nearly normal
+    or negligible.
+    """
     falling = np.argsort(-variance, kind="stable")
     v = np.append(variance[falling], 0.0)
     remaining, squares = np.cumsum(v[::-1])[::-1], np.cumsum((v * v)[::-1])[::-1]
     is_normal = remaining * remaining >= ENOUGH * squares
     enough = is_normal | (remaining <= _NEGLIGIBLE * remaining[0])
-    carrying = np.zeros(len(variance), np.bool_)
-    carrying[falling[: int(enough.argmax())]] = True
-    return carrying
+    is_dominant = np.zeros(len(variance), np.bool_)
+    is_dominant[falling[: int(enough.argmax())]] = True
+    return is_dominant

@@ -19,13 +19,13 @@ from rankproof.statistics.distributions import normal_quantile
 from rankproof.statistics.intervals import CONFIDENCE, Interval, none_if_nan, percentile_interval
 from rankproof.statistics.resampling import resampled
 
-MIN_POINTS = 12  # a correlation of fewer says little
-_INFLUENTIAL = 0.2  # a point without which r changes by more
+MIN_POINTS = 12  # with fewer, a correlation is too uncertain to interpret
+_INFLUENTIAL = 0.2  # r rests on one point if it changes by more without that point
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """How well one measurement follows another.
+    """Pearson's and Spearman's correlation of two measurements, and what one point adds to it.
 
     >>> from rankproof.diagnostics import Correlation
     >>> Correlation(0.9, (0.5, 1.0), 0.8, (0.4, 1.0), points=8).few
@@ -67,7 +67,7 @@ class Correlation:
 def mean_correlation(x: Float, y: Float, labels: Sequence[str] | None = None) -> Correlation:
     """Correlate the means over queries of rows (C, Q): one point per condition.
 
-    The two need not have the same queries.
+    `x` and `y` may have different queries.
     """
     x_means, y_means = _means(x), _means(y)
     points = len(x_means)
@@ -95,8 +95,8 @@ def mean_correlation(x: Float, y: Float, labels: Sequence[str] | None = None) ->
 def fisher_interval(r: float, points: int, variance: float = 1.0) -> Interval:
     """tanh(atanh r ± z·√(variance/(n − 3))).
 
-    NaN for fewer than four points, and for ±1: points that all lie on a line do not show how far
-    from it others lie.
+    NaN for fewer than four points, and for r = ±1: points on a line do not show how far others may
+    be from it.
     """
     if math.isnan(r) or points < 4 or abs(r) >= 1.0 - 1e-12:
         return (math.nan, math.nan)
@@ -142,7 +142,7 @@ def ranks(values: Float) -> Float:
 
 
 def kendall_tau(x: Array, y: Array, counted: Array | None = None, tolerance: float = 0.0) -> Float:
-    """(B,) Kendall's τ-b of rows (B, n) of values, over the items that are counted.
+    """(B,) Kendall's τ-b of rows (B, n) of values, over the items that are `counted`.
 
     τ = Σ s·t / √(Σ s² · Σ t²) over pairs, where s and t are −1, 0 or 1 as the rows order the pair;
     values that differ by no more than the tolerance tie. NaN where a row orders no pair.
@@ -172,11 +172,11 @@ def _means(values: Float) -> Float:
 
 
 def _ranked(values: Float, known: Array) -> Float:
-    """Ranks of the known values among all of them, from 1; equal values share their mean rank."""
+    """Rank the known values from 1 over all rows; equal values share their mean rank."""
     ranked = np.zeros(values.shape)
-    _, at, times = np.unique(values[known], return_inverse=True, return_counts=True)
-    last = np.cumsum(times)
-    ranked[known] = (last - (times - 1) / 2.0)[at.ravel()]
+    _, level, repeats = np.unique(values[known], return_inverse=True, return_counts=True)
+    last = np.cumsum(repeats)
+    ranked[known] = (last - (repeats - 1) / 2.0)[level.ravel()]
     return ranked
 
 

@@ -107,11 +107,11 @@ def resampled_means(
 
 
 def best_out_of_bag(values: Float, seed: int) -> float:
-    """Estimate what the best of several rows (C, Q) is worth on queries that did not select it.
+    """Estimate the mean of the best of several rows (C, Q) on new queries.
 
-    The winner on the queries that selected it is flattered by chance. Here it is selected on each
-    resample and scored on the queries that the resample left out; rows that are level on a resample
-    count by their mean, since one that is first on all queries need not be first on these.
+    On the queries by which it was selected, its mean is biased upwards. Here a row is selected on
+    each resample and scored on the queries that the resample does not contain. Rows that are equal
+    on a resample count by their mean.
     """
     scores = []
     for times in draw_counts(values.shape[1], seed, JOINT_RESAMPLES):
