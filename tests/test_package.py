@@ -143,24 +143,31 @@ def test_python_in_the_documents_runs(
         ENDINGS.update(endings)
 
 
+QUOTING = ("ceilings.md", "gate.md", "paper.md", "quickstart.md", "recommend.md")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ceilings.md", "recommend.md"])
+@pytest.mark.parametrize("name", QUOTING)
 def test_a_page_quotes_what_its_commands_print(name: str, tmp_path: Path) -> None:
-    """The intervals of a page were those of an earlier method. test_audit_… has audit.md."""
+    """Each output that follows a command is compared, line by line. test_audit_… has audit.md."""
+    from rankproof.commands.showcase import unpack
+
+    unpack(tmp_path / "try")
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    makes = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.S | re.M))
-    subprocess.run([sys.executable, "-c", makes], cwd=tmp_path, check=True, capture_output=True)
-    quoted = re.findall(
-        r"^```console\n\$ rankproof (.*?)\n```\n+```text\n(.*?)^```", page, re.S | re.M
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.S | re.M))
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    quotes = re.findall(
+        r"^```(?:console\n\$ |sh\n)rankproof ([^\n]*)\n```\n+```text\n(.*?)^```", page, re.S | re.M
     )
-    assert quoted
-    for command, text in quoted:
+    assert quotes
+    for command, text in quotes:
         done = rankproof(*command.split(), cwd=tmp_path)
-        assert done.returncode == 0, done.stderr.decode()
+        exit_code = re.search(r"\(exit (\d)\)", text)
+        assert done.returncode == (int(exit_code[1]) if exit_code else 0), done.stderr.decode()
         printed = done.stdout.decode().split()
         for line in filter(None, map(str.split, text.splitlines())):
-            at = (n for n, word in enumerate(printed) if word == line[0])
-            assert any(printed[n : n + len(line)] == line for n in at), " ".join(line)
+            starts = (n for n, word in enumerate(printed) if word == line[0])
+            assert any(printed[n : n + len(line)] == line for n in starts), " ".join(line)
 
 
 @pytest.mark.slow
