@@ -21,7 +21,9 @@ from rankproof.commands.registry import Option, Output, Source, command
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rankproof.commands.inputs import EvaluationInputs
     from rankproof.commands.tasks import TasksLike
+    from rankproof.comparison.label_agreement import LabelAgreement
     from rankproof.comparison.leaderboard import Leaderboard
     from rankproof.comparison.tasks import Collection
     from rankproof.data import QrelsLike
@@ -60,6 +62,18 @@ def leaderboard(
 ) -> Collection: ...
 
 
+@overload
+def leaderboard(
+    qrels: QrelsLike,
+    runs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any],
+    measures: str | Measure | Iterable[str | Measure] = ...,
+    *,
+    against: QrelsLike,
+    seed: int = ...,
+    **options: Unpack[ComparisonOptions],
+) -> LabelAgreement: ...
+
+
 @command(
     group="Compare",
     replay=replay_without_tasks,
@@ -83,6 +97,11 @@ def leaderboard(
     letters: Annotated[
         bool, "Mark by letters which runs each run is significantly better than."
     ] = False,
+    against: Annotated[
+        QrelsLike | None,
+        Source("OTHER_QRELS", "against"),
+        "Other judgments, such as a judge's: say how far they rank the runs as QRELS do.",
+    ] = None,
     seed: Seed = 0,
     holes: Holes = None,
     **options: Unpack[ComparisonOptions],
@@ -95,6 +114,7 @@ def leaderboard(
     $ rankproof leaderboard qrels.txt runs/
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10,RR --format latex --caption
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10 --baseline bm25
+    $ rankproof leaderboard human.txt runs/ --against judge.txt
     $ rankproof leaderboard --task fiqa=q.txt,a.trec,b.trec --task nq=q2.txt,a.trec,b.trec
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
@@ -113,6 +133,8 @@ def leaderboard(
         if all(isinstance(path, str | os.PathLike) for path in paths):
             runs = _expand([os.fspath(path) for path in paths], {"qrels": qrels})
     inputs = EvaluationInputs.of("leaderboard", qrels, runs, measures, options)
+    if against is not None:
+        return _rank_against(inputs, against, seed)
     evaluations, view = inputs.evaluate(holes=holes)
     return rank_evaluations(
         evaluations,
@@ -122,3 +144,21 @@ def leaderboard(
         groups=inputs.groups,
         view=view,
     )
+
+
+def _rank_against(inputs: EvaluationInputs, against: Any, seed: int) -> LabelAgreement:
+    """Return how far other judgments rank the runs as those of the inputs do."""
+    from rankproof.comparison.label_agreement import compare_labels
+    from rankproof.foundation.errors import InputError
+
+    if inputs.options.get("human") is not None:
+        raise InputError(
+            "--human beside --against", remedy="name annotators' labels as QRELS, the judge's there"
+        )
+    others, rescaled, _ = inputs.annotators(against)
+    evaluations, _ = inputs.evaluate()
+    relabeled, _ = others.evaluate(measures=list(dict.fromkeys(rescaled.values())))
+    names = (inputs.qrels.name, others.qrels.name)
+    if names[0] == names[1]:
+        names = (f"{names[0]} (1)", f"{names[1]} (2)")
+    return compare_labels(evaluations, relabeled, rescaled, names, seed=seed, groups=inputs.groups)

@@ -9,6 +9,7 @@ annotated             differences with annotators' labels of some queries, a jud
 repeats               several runs of one system, averaged per query
 gate_inputs           the two sides of a gate: runs, stored evaluations, rows of a sweep
 tasks, task_gate      runs over several collections, and the gate over them
+label_agreement       whether other judgments rank the same runs alike
 stale_judgments       whether the judgments still describe the documents that both sides list
 
 It does not evaluate runs (evaluation) and draws no random numbers itself (statistics).
