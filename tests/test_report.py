@@ -555,7 +555,7 @@ def test_limits_that_nothing_meets_name_the_closest_configuration(
 def test_a_sweep_of_hundreds_stays_below_a_megabyte(
     tmp_path: Path, count: int, queries: int, left: int
 ) -> None:
-    """Of many rows, or of many figures: what is dominated is left out first, and told."""
+    """Of many rows, or of many figures: what is dominated is skipped first, and counted."""
     folder = swept(tmp_path / "s", 1, count=count, queries=queries, letters="long " * 30)
     path, broken = write_report(folder)
     assert not broken
@@ -769,7 +769,7 @@ def test_a_folder_without_results_and_a_broken_file_are_reported(tmp_path: Path)
     (folder / "other.json").write_text('{"something": "else"}')
     done = rankproof("report", str(folder))
     assert done.returncode == 0
-    assert b"left out: broken.json" in done.stderr
+    assert b"skipped: broken.json" in done.stderr
     assert done.stdout.decode().strip() == str(folder / "report.html")
 
 

@@ -43,6 +43,6 @@ def report(
 
     place, row = split_row(str(folder))
     path, unread = write_report(place, out, title, row.removeprefix("::") or None)
-    warnings = [f"left out: {line}" for line in unread]
+    warnings = [f"skipped: {line}" for line in unread]
     data = {"page": str(path), "unread": unread}
     return TableResult("report", data, answer=str(path), warnings=warnings)

@@ -47,7 +47,7 @@ class SearchResult:
         return Summary("", [f"{self.cut} more tie with the last one."] if self.cut else [])
 
     def full_tables(self) -> list[Table]:
-        """The same tables: nothing is left out of them."""
+        """The same tables."""
         return self.tables()
 
     def tables(self) -> list[Table]:
