@@ -16,6 +16,7 @@ from mixed_documents import FACTS, QUESTIONS, pdf, write_documents
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.data.query_groups import read_groups
 from rankproof.foundation.config import read_config
 from rankproof.foundation.errors import InputError
 from rankproof.foundation.files import write_lines
@@ -325,6 +326,10 @@ def test_generated_questions_say_so_and_copies_are_refused(documents: Path) -> N
     assert [row["text"] for row in found] == said[1:]
     assert all(row["_id"].startswith("generated-") for row in found)
     assert all(row["metadata"]["generated"] == "m" for row in found)
+    files = {row["_id"]: row["metadata"]["passage"].split("#")[0] for row in found}
+    groups = read_groups(out / "groups.tsv")
+    assert groups.keys() == files.keys()
+    assert all((groups[x] == groups[y]) == (files[x] == files[y]) for x in files for y in files)
     assert "1 generated question refused: nearly a copy of its passage" in made.notes
     assert any("flatter search by words" in note for note in made.notes)
 

@@ -2,6 +2,7 @@
 
     corpus.jsonl      passages: id `file#start-end`, title, text, file, span, headings, pages
     queries.jsonl     questions, typed or generated
+    groups.tsv        query and file of generated questions, for --groups
     texts.jsonl       text extracted from PDF and HTML, in which spans count
     provenance.json   every file: its digest, what became of it, and how the folder was made
     golden.yaml, sweep.yaml   starting points; yours once you change them
@@ -59,8 +60,9 @@ from rankproof.retrieval.chunks import ChunkSettings, Span, chunk
 from rankproof.tradeoffs.plan import SweepSettings
 
 CORPUS, QUERIES, TEXTS = "corpus.jsonl", "queries.jsonl", "texts.jsonl"
-PROVENANCE, GOLDEN, SWEEP = "provenance.json", "golden.yaml", "sweep.yaml"
-OWN_FILES = (CORPUS, QUERIES, TEXTS, PROVENANCE, GOLDEN, SWEEP)
+GROUPS, PROVENANCE = "groups.tsv", "provenance.json"
+GOLDEN, SWEEP = "golden.yaml", "sweep.yaml"
+OWN_FILES = (CORPUS, QUERIES, TEXTS, GROUPS, PROVENANCE, GOLDEN, SWEEP)
 _EXTRACTED = ("PDF", "HTML")  # formats whose text is stored: extracting is slow, spans need it
 _MAX_FILE_NOTES = 20  # that are listed
 _FOLDER_LINKS = "links to folders"
@@ -227,6 +229,7 @@ def init(
         endpoint=endpoint,
         seed=seed,
     )
+    _write_groups(place, all_questions)
     notes = [*_file_notes(corpus), *question_notes, *config_notes]
     notes += filter(None, [question_caveat(all_questions)])
     return Prepared(
@@ -595,6 +598,14 @@ def _collect_questions(
         are = out_of(missing, target_count, "question", "is", "are")
         notes.append(f"{are} missing: run it again for other passages")
     return questions, notes
+
+
+def _write_groups(place: Path, questions: Sequence[Question]) -> None:
+    """Write which generated questions are of one file (`--groups`); typed ones are of none."""
+    files = {q.name: q.passage.rpartition("#")[0] for q in questions if q.passage}
+    if files:
+        rows = (f"{name}\t{file}" for name, file in files.items())
+        write_lines(place / GROUPS, ["query\tgroup", *rows])
 
 
 # ------------------------------------------------------------------------------- configurations
