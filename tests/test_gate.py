@@ -759,3 +759,12 @@ def test_more_of_what_harms_is_worse() -> None:
     slight = rp.gate(judged, sound, harmful, harm, margin=0.9)
     assert slight.verdict == "passed"
     assert "candidate loses at most 0.6619 on Harm@2 (margin 0.9)" in str(slight)
+
+
+def test_the_page_of_the_gate_shows_the_measured_table() -> None:
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "gate.md").read_text(encoding="utf-8")
+    measured = (root / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| R@10, ")]
+    assert len(rows) == 9
+    assert rows == [line for line in measured.splitlines() if line.startswith("| R@10, ")]
