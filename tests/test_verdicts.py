@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rankproof as rp
+from rankproof.commands.recording import STORES_RESULT
 from rankproof.statistics.family import critical_values
 from rankproof.statistics.groups import group_means
 from rankproof.statistics.intervals import difference_intervals, mean_intervals
@@ -179,6 +182,52 @@ def test_only_candidates_within_the_depth_count_as_relevant() -> None:
     assert rp.evaluate(qrels, run, "R", candidates_only=True)["R"].expected == 1.0
     assert rp.evaluate(qrels, run, "R@2", candidates_only=True)["R@2"].expected == 0.5
     assert rp.evaluate(qrels, run, "R", candidates_only=True, depth=2)["R"].expected == 1.0
+
+
+def draw_pair(seed: int) -> tuple[dict[str, dict[str, int]], Lists, Lists]:
+    """Sparse judgments, with nothing relevant in some queries, and two unlike runs."""
+    generator = np.random.default_rng(seed)
+    docs = [f"d{i}" for i in range(9)]
+    qrels: dict[str, dict[str, int]] = {}
+    a: Lists = {}
+    b: Lists = {}
+    for q in map("q{}".format, range(9)):
+        judged = generator.random(9) < 0.7
+        judged[0] = True
+        qrels[q] = {
+            doc: int(generator.random() < 0.3)
+            for doc, is_judged in zip(docs, judged, strict=True)
+            if is_judged
+        }
+        for run in (a, b):
+            listed = generator.permutation(docs)[:4].tolist()
+            run[q] = {doc: float(-rank) for rank, doc in enumerate(listed)}
+    return qrels, a, b
+
+
+@pytest.mark.parametrize("like", [None, "trec_eval"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_worst_cases_of_a_stored_baseline_contain_those_of_its_run(
+    seed: int, like: Any, tmp_path: Path
+) -> None:
+    """The candidate's unjudged documents may be relevant ones that the baseline misses."""
+    measures = ["nDCG@3", "AP", "RR", "P@3", "R@3", "bpref", "Rprec", "F1@3", "NumRelRet"]
+    qrels, before, after = draw_pair(seed)
+    stored = tmp_path / "baseline.json"
+    token = STORES_RESULT.set(True)
+    try:
+        whole = rp.gate(qrels, before, before, measures, like=like).to_stored_dict()
+    finally:
+        STORES_RESULT.reset(token)
+    stored.write_text(json.dumps(whole), encoding="utf-8")
+    of_run = rp.gate(qrels, before, after, measures, like=like)
+    of_stored = rp.gate(qrels, str(stored), after, measures, like=like)
+    for m in of_run.measures:
+        inner, outer = of_run.measures[m].difference.holes, of_stored.measures[m].difference.holes
+        assert inner is not None
+        assert outer is not None
+        assert outer[0] <= inner[0] + 1e-12, (m, outer, inner)
+        assert inner[1] <= outer[1] + 1e-12, (m, outer, inner)
 
 
 def test_worst_cases_are_no_narrower_than_the_bound_where_few_queries_differ() -> None:

@@ -23,6 +23,7 @@ from rankproof.foundation.arrays import Array, Bool, Float, Int
 from rankproof.foundation.errors import InputError, MeasureError
 from rankproof.foundation.progress import advance
 from rankproof.measures import Measure
+from rankproof.measures.properties import is_free_of_unlisted
 from rankproof.presentation.lead_wording import ZERO
 from rankproof.statistics import flips
 from rankproof.statistics.family import critical_values
@@ -318,17 +319,43 @@ class _MeasureColumns:
 
     def _stored_bounds(self, a: Int, b: Int, difference: Float) -> _Bounds | None:
         """Return bounds from those of single runs; None unless both evaluations have them."""
+        from rankproof.unjudged.bounds import lowest_mean
+
         by_run = [_run_bounds(e, self._measure, self._queries) for e in self._evaluations]
         if any(bounds is None for bounds in by_run):
             return None
         low = np.stack([bounds[0] for bounds in by_run if bounds is not None])
         high = np.stack([bounds[1] for bounds in by_run if bounds is not None])
-        lowest = np.fmin(low[a] - high[b], difference)
-        highest = np.fmax(high[a] - low[b], difference)
+        low_a, high_a = self._beside_rival(low[a], high[a], b)
+        low_b, high_b = self._beside_rival(low[b], high[b], a)
         is_shared = ~np.isnan(difference)
-        lowest, highest = (np.where(is_shared, x, np.nan) for x in (lowest, highest))
-        ends = np.stack([np.nanmean(lowest, axis=1), np.nanmean(highest, axis=1)], axis=1)
-        return _Bounds(lowest, highest, ends, np.zeros(len(difference)))
+        lowest = np.where(is_shared, np.fmin(low_a - high_b, difference), np.nan)
+        highest = np.where(is_shared, np.fmax(high_a - low_b, difference), np.nan)
+        # Queries without a value may get one: 0 for the run that lists nothing relevant.
+        may_count = ~is_shared & ~(np.isnan(low[a]) & np.isnan(low[b]))
+        low_ends = np.where(may_count, -np.nan_to_num(high_b), lowest)
+        high_ends = np.where(may_count, np.nan_to_num(high_a), highest)
+        ends = [
+            [lowest_mean(low_ends[row], shared), -lowest_mean(-high_ends[row], shared)]
+            for row, shared in enumerate(is_shared)
+        ]
+        return _Bounds(lowest, highest, np.array(ends), np.zeros(len(difference)))
+
+    def _beside_rival(self, low: Float, high: Float, rivals: Int) -> tuple[Float, Float]:
+        """Return ends (P, Q) of runs that hold whatever the rivals' unjudged documents are.
+
+        Those that a run does not list count among the relevant documents that it misses, any
+        number of them. A rival without unjudged documents changes nothing.
+        """
+        definition = self._measure.definition
+        if is_free_of_unlisted(definition.unjudged):
+            return low, high
+        judged = [e.judged.get(self._measure, math.nan) for e in self._evaluations]
+        is_open = (np.array(judged) != 1.0)[rivals, None]
+        low = np.where(is_open, np.minimum(low, 0.0), low)
+        if definition.ignores_unjudged:
+            high = np.where(is_open, np.maximum(high, self._measure.upper), high)
+        return low, high
 
     def _worst_cases(
         self, columns: Mapping[str, Float], bounds: _Bounds | None

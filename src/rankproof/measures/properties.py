@@ -98,3 +98,14 @@ UnjudgedEffect = (
 #   first     the first relevant document
 #   aspects   every judged document, and which aspects of the query each covers
 Reads = Literal["all", "relevant", "best", "listed", "first", "aspects"]
+
+
+def is_free_of_unlisted(effect: object) -> bool:
+    """True if unjudged documents that a run does not list cannot change its value.
+
+    >>> from rankproof.measures.properties import is_free_of_unlisted
+    >>> [is_free_of_unlisted(m.definition.unjudged) for m in (rp.P, rp.RR, rp.nDCG, rp.AP)]
+    [True, True, False, False]
+    """
+    independent = ("first relevant", "stopping", "covered aspects")
+    return isinstance(effect, CountOverNorm | GainSum | Extremes) or effect in independent
