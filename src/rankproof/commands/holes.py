@@ -129,12 +129,11 @@ def holes(
     offline: Offline = False,
     **options: Unpack[HolesOptions],
 ) -> Unjudged:
-    """Say what unjudged documents could change: lowest and highest over every grade of theirs.
+    """Show the worst cases over unjudged documents, and which of them to judge.
 
-    A hole is an unjudged document in the top k of a run named here. Each may have any grade of the
-    scale; all other unjudged documents stay not relevant. With two runs or more, also the lowest
-    and highest difference, and whether all grades give it the same sign. --depth N ends lists
-    after rank N, so that no later document is one.
+    Unjudged documents in the top k of a run may have any grade of the scale; all others stay not
+    relevant. Of two runs or more it says whether any grades could change who is ahead. --depth N
+    ends lists after rank N.
 
     $ rankproof holes qrels.txt a.trec b.trec
     $ rankproof holes qrels.txt a.trec b.trec --judge-next 50 --to next.tsv
