@@ -1411,7 +1411,7 @@ def test_a_result_verifies_until_a_figure_or_an_input_changes(
         Path("forged.json").write_text(json.dumps(changed))
         ended = ask("verify", "forged.json", *beside, "--format", "json")
         if ended.code != 1:
-            ended.refuses("no figures")
+            ended.refuses("no values")
             continue
         said = json.loads(ended.out)
         assert said["differences"]
@@ -1430,9 +1430,11 @@ def test_verification_says_what_is_not_made_again(place: Path, ask: Asked) -> No
     ended = ask("verify", "swept/sweep.json", "corpus")
     assert ended.code == 0, ended
     said = " ".join(ended.out.split())
-    assert "3 inputs have their digests. No figure was made again: a sweep measures times" in said
+    assert (
+        "3 inputs have their digests. No value was computed again: a sweep measures times" in said
+    )
     bare = Verification("a.json", "diagnosis", __version__, (), 0, (), "an embedder was run")
-    assert bare.words() == ["No figure was made again: an embedder was run."]
+    assert bare.words() == ["No value was computed again: an embedder was run."]
     done = rankproof("recommend", "swept", "--sla-ms", "1e9", "--format", "json")
     Path("choice.json").write_bytes(done.stdout)
     assert "the same to the last bit" in ask("verify", "choice.json").out

@@ -1,4 +1,4 @@
-"""`golden`: build a golden set with a judge, let people label it, check it, export it."""
+"""`golden`: build a golden set with a judge, let annotators label it, check it, export it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def try_(
     max_cost: MaxCost = None,
     offline: Offline = False,
 ) -> Trials:
-    """Try judges or prompts on passages that people labelled: who can be read, and who agrees.
+    """Try judges or prompts on passages with annotators' labels: who can be read, and who agrees.
 
     $ rankproof golden try judge.yaml --judge small.yaml --judge large.yaml
     """
@@ -344,7 +344,7 @@ def assign(
     each: Annotated[
         int | None,
         Option(minimum=1, default_text="2, or 1 alone"),
-        "How many people label every passage.",
+        "How many annotators label every passage.",
     ] = None,
     shared: Annotated[
         int, Option(("--all",), minimum=0), "How many passages everybody labels."
@@ -353,10 +353,10 @@ def assign(
         int | None, Option(minimum=1), "From this many queries, drawn by the set's seed."
     ] = None,
 ) -> Assignment:
-    """Deal the passages out to people: each has a queue, and some passages have several people.
+    """Assign passages to annotators: each has a queue, and some passages have several annotators.
 
-    Whole queries are dealt, so that a query has a figure as people would have it. Asked
-    again with more people or queries, it adds to the queues and takes nothing away.
+    Whole queries are assigned, so that a query has a score with annotators' labels. Called
+    again with more annotators or queries, it adds to the queues and removes nothing.
 
     $ rankproof golden assign judge.golden --to ada --to bob --queries 40
     """
@@ -394,9 +394,9 @@ def import_(
         "What the file's grades are from 1 to 5, such as 0=1,1=4.",
     ] = None,
 ) -> Imported:
-    """Take in labels of people: each is a row of its author, as if given in the viewer.
+    """Import annotators' labels: each is stored as if its author had used the viewer.
 
-    A file with a column `who` holds several people's (query, doc, who, grade, and optionally
+    A file with a column `who` holds several annotators' (query, doc, who, grade, and optionally
     sure and note), as an export's labels.csv and labels.jsonl do; any other is one person's.
 
     $ rankproof golden import judge.golden labels.csv
@@ -422,26 +422,26 @@ def agreement(
     human: Annotated[
         str | os.PathLike[str] | None,
         Source("FILE", "human"),
-        "Labels of people: qrels; else the corrections in the set.",
+        "Annotators' labels: qrels; else the corrections in the set.",
     ] = None,
-    relevant: Annotated[int, "The lowest of people's grades that is relevant."] = 1,
+    relevant: Annotated[int, "The lowest of annotators' grades that is relevant."] = 1,
     unjudged: Annotated[
-        Missing, "Passages of a labelled query that people did not label."
+        Missing, "Passages of a labelled query without an annotator's label."
     ] = "skip",
     runs: Annotated[
         Mapping[str, str],
         Source("RUN...", names=("--run",)),
-        "Runs to be measured as people would; else the set's lists.",
+        "Runs to measure with annotators' labels; else the set's lists.",
     ] = {},
     measures: Measures = DEFAULT_MEASURES,
     sample: Annotated[int, Option(minimum=1), "Requests that are repeated, with --repeats."] = 50,
     repeats: Annotated[int, Option(minimum=0), "Ask the judge this many more times."] = 0,
     max_cost: MaxCost = None,
 ) -> GoldenAgreement:
-    """Measure how far the judge agrees with people, people with each other, the judge with itself.
+    """Measure how far the judge agrees with annotators and with itself, and they with each other.
 
-    People's labels are a qrels file, or those in the store. Where people labelled whole queries,
-    measures of runs are estimated as people would have them, with the judge's labels of the rest.
+    Annotators' labels are a qrels file, or those in the store. Where they labelled whole queries,
+    measures of runs are estimated with their labels, and the judge's labels of the rest.
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
 
     $ rankproof golden agreement judge.golden --human people.qrels

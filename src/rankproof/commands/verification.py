@@ -87,10 +87,14 @@ class Verification(Displayed):
         return 0 if self.same else 1
 
     def summary(self) -> Summary:
-        """What was compared, and the first difference."""
-        return Summary(notes=self.words())
+        """Whether all values are the same, and the first difference."""
+        return Summary("\n".join(self.words()))
 
     def tables(self) -> list[Table]:
+        """None where every input is the same: the answer says it."""
+        return [] if all(item.same for item in self.inputs) else self.full_tables()
+
+    def full_tables(self) -> list[Table]:
         """A row for each input."""
         columns = [Column("input", "text", folds=True)]
         columns += Column.each("file", "SHA-256", style="text")
@@ -106,17 +110,17 @@ class Verification(Displayed):
         if self.unmade is not None:
             if self.inputs and not changed:
                 has = plural(len(self.inputs), "input has its digest", "inputs have their digests")
-                lines.append(f"{has}. No figure was made again: {self.unmade}.")
+                lines.append(f"{has}. No value was computed again: {self.unmade}.")
             else:
-                lines.append(f"No figure was made again: {self.unmade}.")
+                lines.append(f"No value was computed again: {self.unmade}.")
         elif self.differences:
             first = self.differences[0]
             lines.append(
-                f"{len(self.differences)} of {self.compared} figures differ, the first at "
+                f"{len(self.differences)} of {self.compared} values differ, the first at "
                 f"{first.place}: {shorten(first.said)} then, {shorten(first.again)} now."
             )
         else:
-            lines.append(f"All {self.compared} figures are the same to the last bit.")
+            lines.append(f"All {self.compared} values are the same to the last bit.")
         if self.made_by != __version__:
             lines.append(f"Made by version {self.made_by}; this is {__version__}.")
         return lines
@@ -168,7 +172,7 @@ def verify_result(
         is_complete = manifest.get("rankproof") == __version__
         values = list(_compare(stored, repeated, "", is_complete))
         if not values:
-            raise _malformed(result, "no figures")
+            raise _malformed(result, "no values")
     return Verification(
         result=str(result),
         of_kind=str(manifest.get("kind")),

@@ -9,6 +9,7 @@ from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.presentation.lead_wording import may_change_sign, modal_verb, sign
 from rankproof.presentation.result import Summary
 from rankproof.presentation.tables import Cell, Column, Table, span
+from rankproof.presentation.terminal import name_in_sentence
 from rankproof.statistics.labels import Label
 from rankproof.unjudged.leave_one_out import words as leave_one_out_sentences
 
@@ -99,22 +100,23 @@ def pair_label(pair: PairHoles, measure: Measure) -> Label:
 def pair_sentence(pair: PairHoles, measure: Measure) -> str:
     """Return what grades of unjudged documents could do to the difference of two runs."""
     bound, count = pair.measures[measure], pair.holes[measure]
+    a, b = name_in_sentence(pair.a), name_in_sentence(pair.b)
     if not count:
-        return f"Every document that {measure} counts is judged in {pair.a} and {pair.b}."
+        return f"Every document that {measure} counts is judged in {a} and {b}."
     documents = plural(count, "unjudged document")
     if math.isnan(bound.lowest):
         return f"{measure} is undefined whatever the {documents} may be."
     label = pair_label(pair, measure)
     if label == "equal":
-        return f"{pair.a} and {pair.b} are equal on {measure} whatever the {documents} may be."
+        return f"{a} and {b} are equal on {measure} whatever the {documents} may be."
     if label != "undecided":
-        ahead, behind = (pair.a, pair.b) if label == "ahead" else (pair.b, pair.a)
+        ahead, behind = (a, b) if label == "ahead" else (b, a)
         least = min(abs(bound.lowest), abs(bound.highest))
         return (
             f"{ahead} is ahead of {behind} on {measure} by {amount(least)} or more, whatever the "
             f"{documents} may be."
         )
-    interval = f"({pair.a} − {pair.b} between {signed(bound.lowest)} and {signed(bound.highest)})"
+    interval = f"({a} − {b} between {signed(bound.lowest)} and {signed(bound.highest)})"
     if math.isnan(bound.expected):
         graded = plural(count, "unjudged document is", "unjudged documents are")
         return f"{measure} is undefined until {graded} graded {interval}."
@@ -129,7 +131,7 @@ def _possible_change(pair: PairHoles, bound: Bound, measure: Measure) -> str:
     if low * high < 0:
         return "put either run ahead"
     ahead = pair.a if measure.sign * (low + high) > 0 else pair.b
-    return f"put {ahead} ahead, or leave both equal,"
+    return f"put {name_in_sentence(ahead)} ahead, or leave both equal,"
 
 
 def sample_answers(sampled: Sampled) -> list[str]:
