@@ -103,8 +103,7 @@ def test_audit_prints_an_answer_and_a_row_for_each_format(
 ) -> None:
     vectors = np.random.default_rng(0).standard_normal((30, 16)).astype(np.float32)
     judged = {str(n): {str(n): 1, str(n + 1): 0} for n in range(queries)}
-    options = {} if formats is None else {"formats": formats}
-    audit = rp.audit_vectors(judged, vectors[:queries], vectors, "nDCG@10", **options)
+    audit = rp.audit_vectors(judged, vectors[:queries], vectors, "nDCG@10", formats=formats)
     text = to_text(Presentation.of(audit))
     assert not terms_in(text)
     lines = text.splitlines()
