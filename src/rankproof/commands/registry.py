@@ -228,7 +228,7 @@ def find_command(name: str) -> Command | None:
 
 
 class _HeavyMeta(type):
-    """Lets `HeavyType` stand for a module, too: its attributes and parameters are itself."""
+    """Lets `HeavyType` replace a module, too: its attributes and parameters are itself."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):

@@ -1,7 +1,7 @@
 """Which aspects of its query each judged document covers: diversity qrels, and nuggets.
 
-A judgment with aspects is one row of `Qrels`, whose grade is the highest over its aspects, so that
-measures that know no aspects read it as they read any other. The aspects stand beside it.
+A judgment with aspects is one row of `Qrels`, whose grade is the highest over its aspects: measures
+that do not use aspects read it like any other. The aspects are stored in separate arrays.
 """
 
 from __future__ import annotations

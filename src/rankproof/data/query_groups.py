@@ -1,6 +1,6 @@
 """Read which queries share a source: two columns, query and group.
 
-Questions asked of one document, or paraphrases of one need, share luck, so that intervals and tests
+Scores of questions about one document, or of paraphrases, are correlated, so intervals and tests
 count the groups and not the queries. The file has two columns, separated by tabs, commas or blanks;
 a first line `query group` is a header.
 """

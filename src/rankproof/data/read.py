@@ -167,7 +167,7 @@ def _check_whole(columns: Columns) -> None:
 
 
 def _row_error(
-    verb: str, columns: Columns, error: kernels.RepeatedDocument | kernels.InvalidId
+    relation: str, columns: Columns, error: kernels.RepeatedDocument | kernels.InvalidId
 ) -> InputError:
     """Return the message for an invalid id, or for a repeated (query, document) pair."""
     row = error.row
@@ -175,10 +175,10 @@ def _row_error(
     if isinstance(error, kernels.InvalidId):
         return invalid_id(doc, "document", columns.place(row))
     remedy = "keep one of the two"
-    if verb == "judges":
+    if relation == "judges":
         remedy += f"; if they judge aspects of the query, ask for {', '.join(ASPECT_MEASURES)}"
     return InputError(
-        f"query {shorten(query)} {verb} document {shorten(doc)} a second time",
+        f"query {shorten(query)} {relation} document {shorten(doc)} a second time",
         place=columns.place(row),
         remedy=remedy,
     )

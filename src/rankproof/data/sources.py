@@ -205,7 +205,7 @@ class Source:
             with self.open() as stream:
                 self.head = stream.read(HEAD)
             if self.head and self._signature is not None and not self._signature[0]:
-                # Made as it is read (/proc): nobody can say where a part of it is.
+                # A file without a size (/proc) is generated when it is read: no part can be sought.
                 with self._raw() as file:
                     self._content = b"".join(self._within(iter(lambda: file.read(CHUNK), b"")))
                 self._signature = None

@@ -1,8 +1,8 @@
 """TREC runs (query Q0 doc rank score tag) and qrels (query iteration doc grade).
 
 Two readers of the same language. `read_fast` is compiled code over blocks of whole lines, on every
-core; it gives up at the first line it does not understand. `read_general` is polars over the whole
-text; it understands the same files, and says what is wrong with the others. The language: fields
+core; it gives up at the first invalid line. `read_general` is polars over the whole text; it
+accepts the same files, and reports what is wrong with others. The language: fields
 between any number of blanks (space, tab, CR, VT, FF), lines ended by LF, UTF-8 with or without a
 byte-order mark, empty lines and lines that begin with `#` skipped.
 """

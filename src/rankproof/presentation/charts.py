@@ -118,7 +118,7 @@ class Point:
     row: int = 0  # its row in the table that the page's script reads
     on_front: bool = False
     chosen: bool = False
-    represented: bool = False  # another point stands for it
+    represented: bool = False  # another point represents it
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class StackedChart:
     type: ClassVar[str] = "stacked"
     title: str
     bars: Sequence[StackedBar]
-    total: float | None = None  # what a full bar stands for; by default the longest
+    total: float | None = None  # value of a full bar; by default that of the longest
     digits: int = 3
     ramp: bool = False  # the parts are ordered: shades of one color
     caption: str = ""

@@ -18,10 +18,10 @@ from rankproof.presentation.json_values import plain
 from rankproof.presentation.tables import Table
 
 KEY = "presentation"  # of a stored result
-# What `{inputs}` in a next step stands for: the judgments and runs as they were typed.
+# Replaces `{inputs}` in a next step: the judgments and runs as they were typed.
 INPUTS: ContextVar[str] = ContextVar("inputs", default="QRELS RUN...")
 MAX_NOTES = 3  # that are shown
-STORED_ROWS = 1000  # of each table in a stored result
+STORED_ROWS = 1000  # most rows of each table in a stored result
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from rankproof.presentation.charts import (
 from rankproof.presentation.markup import Html, coordinate, element, escape
 
 LABEL_LENGTH = 34  # letters of a row's label
-LONG_LABEL_LENGTH = 50  # where the drawing needs less room
+LONG_LABEL_LENGTH = 50  # the same in a chart with narrow marks
 _RIGHT = 770.0
 _ROW_HEIGHT = 26.0
 _LEGEND_HEIGHT = 22.0
@@ -372,7 +372,7 @@ def _draw_ranges(chart: RangeChart) -> Drawing | None:
 
 
 def _range_scale(values: Sequence[float], left: float, zero: bool) -> Scale:
-    """Return a scale with a little room on both sides of all values."""
+    """Return a scale with a margin of 4% on both sides of all values; none at 0 if `zero`."""
     low, high = min(values), max(values)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -487,7 +487,7 @@ def _draw_scatter(chart: ScatterChart) -> Drawing | None:
     marks.append(element("polyline", points=front, class_="front"))
     sizes = [p.size for p in chart.points]
     largest = max(sizes) if max(sizes) > min(sizes) else None
-    # Points that stand for others are drawn last, on top of those.
+    # Points that represent others are drawn last, on top of those.
     for point in sorted(chart.points, key=lambda p: not p.represented):
         marks += _draw_point(point, x_scale(point.x), y_scale, largest)
     marks.append(_text((left + width) / 2, height - 8, chart.x_label, class_="axis"))
@@ -549,7 +549,7 @@ def _draw_stacked(chart: StackedChart) -> Drawing | None:
 def _draw_parts(
     bar: StackedBar, chart: StackedChart, left: float, y: float, pixels: float
 ) -> list[Html]:
-    """Return the parts of a bar, with their sizes where there is room; `pixels` are those of 1."""
+    """Return the parts of a bar, with their sizes where these fit; `pixels` is the width of 1."""
     names = chart.part_names
     marks, x = [], left
     for name, size in bar.parts:

@@ -50,7 +50,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """True if its cells stand left, as words do."""
+        """True if its cells are aligned left, as words are."""
         return self.style == "text"
 
     @property

@@ -1,7 +1,7 @@
-"""A presentation on a terminal, by rich.
+"""Print a presentation on a terminal, with rich.
 
 Rows are fitted to the terminal before they are drawn: a number is never cut, and a row takes one
-line, except for sentences. With `--wide`, and where the output is no terminal, nothing is left out.
+line, except for sentences. With `--wide`, or if the output goes to a pipe, every column is shown.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-WIDEST = 10_000  # columns: nothing is shortened or left out
+WIDEST = 10_000  # columns: no name is shortened, no column dropped
 _PIPE_WIDTH = 200  # of a pipe or a file, which have no edge to wrap at
 _INDENT = 2  # spaces before each line of a table
-_NAME_WIDTH = 16  # names are shortened to this before a column is left out
+_NAME_WIDTH = 16  # names are shortened to this before a column is dropped
 _SHORTEST_NAME = 8
 NAME_IN_SENTENCE = 24  # to which names of runs are shortened in sentences
 
@@ -191,7 +191,7 @@ class _Layout:
             self._shorten_names()
 
     def _shorten_names(self) -> None:
-        """Leave out columns until names fit that differ, then give names all remaining room."""
+        """Drop columns until shortened names fit and differ, then widen names to the full width."""
         from rich.cells import cell_len
 
         headings = [cell_len(c.name) for c in self.table.columns if c.folds]
@@ -243,25 +243,25 @@ class _Layout:
         return True
 
     def fitted_table(self) -> Table:
-        """Return the table with shortened names, and a note of the columns left out."""
+        """Return the table with shortened names, and a note of the columns that were dropped."""
         widths = self._column_widths(self.name_width)
-        kept = self.table.only(self.columns)
+        shown = self.table.only(self.columns)
         columns = [
             replace(
                 column,
                 name=shorten_middle(column.heading, width),
                 width=width if column.prose else None,
             )
-            for column, width in zip(kept.columns, widths, strict=True)
+            for column, width in zip(shown.columns, widths, strict=True)
         ]
         rows = [
             [
                 shorten_middle(column.write(cell), width) if column.folds else cell
                 for column, width, cell in zip(columns, widths, row, strict=True)
             ]
-            for row in kept.rows
+            for row in shown.rows
         ]
-        return Table(columns, rows, kept.title, [*kept.notes, *self._note_of_dropped()])
+        return Table(columns, rows, shown.title, [*shown.notes, *self._note_of_dropped()])
 
     def _note_of_dropped(self) -> list[str]:
         dropped = [at for at in range(len(self.table.columns)) if at not in self.columns]
@@ -326,7 +326,7 @@ def drawn_lines(table: Table, gap: int) -> list[Text]:
 def _row_lines(
     cells: Sequence[list[Text]], columns: Sequence[Column], widths: Sequence[int], gap: int
 ) -> list[Text]:
-    """Return the lines of one row; text stands left, numbers right."""
+    """Return the lines of one row; text is aligned left, numbers right."""
     from rich.text import Text
 
     lines = []

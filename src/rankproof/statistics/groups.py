@@ -1,6 +1,6 @@
 """The error of a mean over queries, some of which share a source.
 
-Two questions asked of one document, or paraphrases of one need, share luck. With n queries in G
+Scores of two questions about one document, or of paraphrases, are correlated. With n queries in G
 groups of m_g, values d and their mean d̄, s_g the sum of a group's d − d̄, a_g = 1/√(1 − m_g/n):
 
     V  = Σ a_g² s_g² / n²                                                (CR2)

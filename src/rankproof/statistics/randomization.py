@@ -2,10 +2,10 @@
 
     p = P(|Σ s_q d_q| ≥ |Σ d_q|),   s_q = ±1 with probability ½ each, independently
 
-Sums that are equal in exact arithmetic count as equal, though floats differ in the last bits: a
-row is rounded to whole multiples of a unit of 2⁻⁴⁰ of its largest value, so that sums are exact in
-whatever order they are taken, and sums that lie within the rounding of all terms are level. Two
-different sums of real data are not that close.
+Sums that are equal in exact arithmetic count as equal, although floats differ in the last bits: a
+row is rounded to whole multiples of 2⁻⁴⁰ of its largest value, so that sums are exact in any order,
+and sums that differ by no more than the rounding of all terms count as equal. Different sums of
+real data are not that close.
 
 How a row is computed depends on the row alone, never on the others in the call:
 
@@ -35,13 +35,13 @@ PERMUTATIONS = 100_000
 
 _MAX_ENUMERATED = 14
 _MAX_HALVED = 28
-_UNIT_BITS = 40  # of a unit below the largest value
-_LATTICE_ROUNDING = 1e-9  # of the largest value: a remainder below this is rounding
+_UNIT_BITS = 40  # the unit is 2⁻⁴⁰ of the largest value
+_LATTICE_ROUNDING = 1e-9  # share of the largest value below which a remainder is rounding
 _MAX_LATTICE_STEPS = 1 << 13  # from the least to the largest sum
-_BLOCK = 1000  # assignments drawn at a time for any number of rows: the stream stays the same
-_ROWS = 128  # whose sums under a block of assignments fit into a processor's cache
-_QUERIES = 1 << 12  # whose signs are in memory at a time; a multiple of 8
-_EARLY, _EVIDENT_P = 10_000, 0.1  # a row with so large a p after so many assignments is done
+_BLOCK = 1000  # assignments drawn at a time; fixed, since it decides the random stream
+_ROWS = 128  # rows whose sums under a block of assignments fit into a processor's cache
+_QUERIES = 1 << 12  # queries whose signs are in memory at a time; a multiple of 8
+_EARLY, _EVIDENT_P = 10_000, 0.1  # stop a row if its p is as large after so many assignments
 
 
 def randomization_test(
@@ -91,21 +91,21 @@ def _test_rows(d: Float, seed: int, permutations: int) -> tuple[Float, Bool]:
 
 
 def _in_units(d: Float) -> Float:
-    """Rows in units of 2⁻⁴⁰ of their largest value: whole numbers, so that sums are exact."""
+    """Round rows to whole multiples of 2⁻⁴⁰ of their largest value, so that sums are exact."""
     largest = np.abs(d).max(axis=1)
     whole: Float = np.rint(np.ldexp(d, (_UNIT_BITS - np.frexp(largest)[1])[:, None]))
     return whole
 
 
 def _least_extreme(whole: Float) -> Float:
-    """(C,) the least size of a sum that counts as large as the observed one."""
-    # Rounding moves each term by half a unit in either sum; what is closer is level.
+    """(C,) the least absolute sum that counts as being as large as the observed one."""
+    # Rounding moves each term by up to half a unit, in this sum and in the observed one.
     least: Float = np.abs(whole.sum(axis=1)) - whole.shape[1]
     return least
 
 
 def _p_by_enumeration(whole: Float) -> Float:
-    """(C,) p over every assignment but for the sign of them all."""
+    """(C,) p over every assignment; the last sign is fixed, since −s gives the same |sum| as s."""
     rows, m = whole.shape
     signs = 1.0 - 2.0 * ((np.arange(2 ** (m - 1))[:, None] >> np.arange(m)) & 1)
     least = _least_extreme(whole)
@@ -118,7 +118,7 @@ def _p_by_enumeration(whole: Float) -> Float:
 
 
 def _p_by_halves(row: Float) -> float:
-    """p over every assignment, by the sums of two halves."""
+    """Return p over every assignment: sums of one half are looked up among those of the other."""
     half = len(row) // 2
     left, right = _signed_sums(row[:half]), np.sort(_signed_sums(row[half:]))
     least = float(_least_extreme(row[None])[0])
@@ -138,9 +138,10 @@ def _signed_sums(values: Float) -> Float:
 
 
 def _lattice(d: Float) -> tuple[Int, Bool]:
-    """Rows as whole multiples of their greatest common divisor, and which rows have a usable one.
+    """Return rows as multiples of their greatest common divisor, and (C,) which rows have one.
 
-    Euclid's algorithm, where a remainder below 10⁻⁹ of the largest value is 0.
+    Euclid's algorithm, where a remainder below 10⁻⁹ of the largest value is 0. A divisor so small
+    that sums have more than _MAX_LATTICE_STEPS multiples of it does not count.
     """
     if d.shape[1] > _MAX_LATTICE_STEPS:  # each query moves the sum by a step or more
         return np.zeros(d.shape, np.int64), np.zeros(len(d), np.bool_)
@@ -169,25 +170,25 @@ def _lattice(d: Float) -> tuple[Int, Bool]:
 
 
 def _p_on_lattice(steps: Int) -> float:
-    """p by the distribution of Σ s_q k_q, one query after the other."""
+    """Return p from the exact distribution of Σ s_q k_q, convolved one query at a time."""
     sizes = np.abs(steps)
     width = int(sizes.sum())
     chance = np.zeros(width + 1)  # by the sum of the steps whose sign is plus
     chance[0] = 1.0
     reached = 0
     for size in np.sort(sizes).tolist():
-        moved = chance[: reached + 1].copy()
+        before = chance[: reached + 1].copy()
         chance[: reached + 1] *= 0.5
-        chance[size : size + reached + 1] += 0.5 * moved
+        chance[size : size + reached + 1] += 0.5 * before
         reached += size
     sums = np.abs(2 * np.arange(width + 1) - width)
     return min(1.0, float(chance[sums >= abs(int(steps.sum()))].sum()))
 
 
 def _p_by_sampling(whole: Float, seed: int, permutations: int) -> Float:
-    """(C,) p from a sample of assignments, the same for all rows with as many queries that differ.
+    """(C,) p from a random sample of assignments, the same for all rows of equal length.
 
-    Rows that are no evidence of anything, p ≥ .1 after the first 10,000, need no more.
+    Rows with p ≥ .1 after the first 10,000 assignments, which is no evidence, are not continued.
     """
     rows, m = whole.shape
     least = _least_extreme(whole)
@@ -197,7 +198,7 @@ def _p_by_sampling(whole: Float, seed: int, permutations: int) -> Float:
     for low in range(0, permutations, _BLOCK):
         size = min(_BLOCK, permutations - low)
         bits = generator.integers(0, 256, (size, (m + 7) // 8), np.uint8)
-        signs = lru_cache(1)(partial(_signs, bits, m))  # one call if all queries are one stretch
+        signs = lru_cache(1)(partial(_signs, bits, m))  # computed once up to _QUERIES queries
         for first in range(0, len(unfinished), _ROWS):
             block = unfinished[first : first + _ROWS]
             sums = whole[block, :_QUERIES] @ signs(0)
@@ -212,7 +213,7 @@ def _p_by_sampling(whole: Float, seed: int, permutations: int) -> Float:
 
 
 def _signs(bits: Array, m: int, at: int) -> Float:
-    """(q, assignments) the signs of a stretch of m queries, from random bits."""
+    """(q, assignments) signs of up to _QUERIES of m queries, from number `at` on."""
     stretch = bits[:, at // 8 : (at + _QUERIES) // 8]
     signs = np.unpackbits(stretch, axis=1, count=min(_QUERIES, m - at)).astype(np.float64)
     signs *= -2.0
@@ -223,7 +224,7 @@ def _signs(bits: Array, m: int, at: int) -> Float:
 def t_test(differences: Float, groups: Groups | None = None) -> Float:
     """(C,) two-sided p of Student's paired test of rows (C, Q), with the V and df of `groups`.
 
-    1 where no query differs, NaN where all differ alike: without a spread there is no t.
+    1 where no query differs, NaN where all have the same difference: without spread there is no t.
     """
     means = means_of(differences, groups)
     constant = ~(means.deviation > ROUNDING)
@@ -237,7 +238,7 @@ def t_test(differences: Float, groups: Groups | None = None) -> Float:
 
 
 def holm(p: Array) -> Float:
-    """Holm's step-down correction of p-values for their number."""
+    """Return p-values corrected for their number by Holm's step-down procedure."""
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty(len(p))
