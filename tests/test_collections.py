@@ -224,3 +224,16 @@ def test_tasks_that_are_not_described_right_are_refused(
 ) -> None:
     done = in_text(*words)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_groups_that_lie_unused_beside_the_judgments_are_named_once(tmp_path: Path) -> None:
+    write_task(tmp_path / "t", TASKS["small"])
+    place = tmp_path / "t"
+    words = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
+    groups = place / "groups.tsv"
+    assert "groups.tsv" not in in_text("compare", *words, "-m", "RR").stderr
+    groups.write_text("query\tgroup\nq00\tx\nq01\tx\n")
+    unused = in_text("compare", *words, "-m", "RR")
+    assert unused.stderr.count("is not used") == 1, unused
+    used = in_text("compare", *words, "-m", "RR", "--groups", str(groups))
+    assert "is not used" not in used.stderr

@@ -207,6 +207,14 @@ def check_runs_named(command: str, qrels: Any, runs: Any) -> None:
         )
 
 
+def _unused_groups(qrels: Path) -> list[str]:
+    """Return a note if a file of groups lies unused beside the judgments, or in their folder."""
+    file = (qrels if qrels.is_dir() else qrels.parent) / "groups.tsv"
+    if not file.is_file():
+        return []
+    return [f"{file.name} beside the judgments is not used: --groups {file} counts groups"]
+
+
 def _check_read_twice(runs: Mapping[str, Any]) -> None:
     """Refuse pipes where runs are evaluated by two sets of labels."""
     from rankproof.data.sources import is_pipe
@@ -270,6 +278,8 @@ class EvaluationInputs:
             # Repeats stand one after the other.
             runs_by_name = {name: runs_by_name[name] for name in system_of(runs_by_name)}
         groups = read_query_groups(options.get("groups"), judged)
+        if groups is None and is_path(qrels):
+            judged = replace(judged, notes=(*judged.notes, *_unused_groups(Path(qrels))))
         return cls(judged, runs_by_name, parsed, policy, options, groups)
 
     @property
