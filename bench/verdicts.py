@@ -9,7 +9,8 @@ that the truth is known. Where all means must be equal, topics are drawn with th
 to equal ones that make them so (SciFact), or the runs of each topic are exchanged at random (demo).
 
 VERDICT_PEERS is a Python with evalstats, evalconfidence, rag-ci and toolkit-rag-quality; without it
-their columns are empty. What unjudged documents leave open is measured by bench/holes.py.
+their columns are empty. `bench/verdicts.py unjudged` measures gates and labels on the demo
+alone, with judgments taken away. What unjudged documents leave open is measured by bench/holes.py.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -528,6 +530,147 @@ def rare_rows(scifact: Population, rng: np.random.Generator) -> list[Any]:
     return rows
 
 
+# ------------------------------------------------------------------------ judgments taken away
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The demo's systems with a grade for every document that they list in their top 10."""
+
+    runs: dict[str, Run]
+    grades: Labels  # 0 for what the demo does not judge
+
+
+def fully_judged(folder: Path) -> Judged:
+    rows, texts, truth = read_folder(folder)
+    runs = systems(rows, texts, (100, 200), (256, 64))
+    grades = {query: dict(truth[query]) for query in texts}
+    for run in runs.values():
+        for query, docs in top_ten(run).items():
+            for doc in docs:
+                grades[query].setdefault(doc, 0)
+    return Judged(runs, grades)
+
+
+def top_ten(run: Run) -> dict[str, list[str]]:
+    frame = run.to_frame().sort("score", descending=True, maintain_order=True)
+    by_query = frame.group_by("query", maintain_order=True)
+    return {str(query): rows["doc"].head(10).to_list() for (query,), rows in by_query}
+
+
+def values_of(grades: Labels, run: Run) -> dict[str, float]:
+    frame = rp.evaluate(grades, run, "nDCG@10").per_query
+    return dict(frame.select("query", "expected").iter_rows())
+
+
+def gate_rows(judged: Judged, rng: np.random.Generator, samples: int) -> list[Any]:
+    """False "worse" of gates on 30 questions, by the share of the other documents still judged."""
+    complete = {name: values_of(judged.grades, run) for name, run in judged.runs.items()}
+    rows = []
+    for kept in (1.0, 0.9, 0.7, 0.0):
+        counts: dict[str, list[bool]] = {"worse": [], "false": [], "as judged": [], "plain": []}
+        shares = []
+        for base in ("bm25", "vectors 256", "cut 200"):
+            pool = top_ten(judged.runs[base])
+            for name in [n for n in judged.runs if n != base]:
+                gain = float(
+                    np.mean([complete[name][q] - complete[base][q] for q in judged.grades])
+                )
+                for _ in range(samples):
+                    drawn = rng.choice(sorted(judged.grades), 30, replace=False).tolist()
+                    grades = {
+                        q: {
+                            d: g
+                            for d, g in judged.grades[q].items()
+                            if d in pool[q] or rng.random() < kept
+                        }
+                        for q in drawn
+                    }
+                    gate = rp.gate(grades, judged.runs[base], judged.runs[name], "nDCG@10", MARGIN)
+                    (result,) = gate.measures.values()
+                    judged_shares = result.difference.judged or (1.0, 1.0)
+                    shares.append(judged_shares[0])
+                    is_worse = gate.verdict == "worse"
+                    mostly = min(judged_shares) < 0.5
+                    counts["worse"].append(is_worse)
+                    counts["as judged"].append(is_worse and mostly and gain >= 0)
+                    counts["false"].append(is_worse and not mostly and gain >= 0)
+                    high = result.difference.ci[1] if result.difference.ci else 0.0
+                    counts["plain"].append(high < 0 and gain >= 0)
+        rows.append([f"{kept:.0%}", share(shares), len(shares), *map(share, counts.values())])
+    return rows
+
+
+def label_rows(judged: Judged, rng: np.random.Generator, samples: int) -> list[Any]:
+    """Labels of `compare` that one more run removes, of 40 that are ahead or behind."""
+    rows = []
+    for n in (20, 30, 44):
+        labels, lost = 0, {"zeros": 0, "copy": 0}
+        for _ in range(samples):
+            grades = {q: judged.grades[q] for q in rng.choice(sorted(judged.grades), n, False)}
+            before = significant_pairs(grades, judged.runs)
+            labels += len(before)
+            for name, extra in extra_runs(judged.runs["bm25"]).items():
+                after = significant_pairs(grades, judged.runs | {name: extra})
+                lost[name] += len(before - after)
+        rows.append(
+            [n, f"{labels / samples:.1f}", *(f"{40 * x / labels:.2f}" for x in lost.values())]
+        )
+    return rows
+
+
+def significant_pairs(grades: Labels, runs: dict[str, Run]) -> set[tuple[str, str]]:
+    compared = rp.compare(grades, runs, "nDCG@10")
+    return {
+        (pair["a"], pair["b"])
+        for pair in compared.to_dict()["pairs"]
+        if pair["measures"]["nDCG@10"]["verdict"]["label"] in ("ahead", "behind")
+    }
+
+
+def extra_runs(run: Run) -> dict[str, Run]:
+    """A run that finds nothing, and one that swaps the first two documents of six lists."""
+    lists = {
+        query: {d: -float(rank) for rank, d in enumerate(docs)}
+        for query, docs in top_ten(run).items()
+    }
+    copy = {query: dict(scores) for query, scores in lists.items()}
+    for query in list(copy)[:6]:
+        first, second = list(copy[query])[:2]
+        copy[query][first], copy[query][second] = copy[query][second], copy[query][first]
+    return {
+        "zeros": read_run({query: {"none": 1.0} for query in lists}, name="zeros"),
+        "copy": read_run(copy, name="copy"),
+    }
+
+
+def record_unjudged(samples: int = 5) -> None:
+    """Write the section on gates and labels where judgments are taken away."""
+    begin = time.perf_counter()
+    rng = np.random.default_rng(48)
+    judged = fully_judged(Path(rp.__file__).parent / "resources" / "demo")
+    lines = [
+        f"Made by `bench/verdicts.py unjudged`. The demo's 12 systems, nDCG@10, margin {MARGIN:g}; "
+        "gates of three baselines against all others on 30 of the 44 questions. The baseline's top "
+        "10 is judged, and a share of all other documents (not of those tied at rank 10). The truth "
+        'is the difference over 44 questions with all judgments; a "worse" is false where that is not below 0. "As judged": '
+        "less than half of a top 10 is judged. The last column is the interval alone, without the "
+        "worst cases of unjudged documents.",
+        "",
+        *table(
+            "others judged | candidate's share | gates | worse | false worse | false, as judged "
+            "| interval alone",
+            gate_rows(judged, rng, samples),
+        ),
+        f"Labels ahead or behind of all 66 pairs by `compare`, {samples} samples, and how many of "
+        "40 one more run removes:",
+        "",
+        *table("n | labels | run of zeros | near copy", label_rows(judged, rng, samples)),
+    ]
+    lines.append(f"The whole took {time.perf_counter() - begin:.0f} s.")
+    results.record("What gates and labels keep where judgments are taken away", lines)
+
+
 # ------------------------------------------------------------------------------------- the report
 
 
@@ -605,4 +748,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    record_unjudged() if sys.argv[1:] == ["unjudged"] else main()
