@@ -161,6 +161,9 @@ def call_and_store(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Call a command by name, as the command line does; what `--out` would write."""
     command = find_command(name)
     assert command is not None
+    from rankproof.presentation.result import INPUTS, NO_INPUTS
+
+    INPUTS.set(NO_INPUTS)  # those of the command line are another command's
     with storing():
         return to_stored(command, arguments, command.function(**arguments))
 

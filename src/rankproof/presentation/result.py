@@ -19,7 +19,8 @@ from rankproof.presentation.tables import Table
 
 KEY = "presentation"  # of a stored result
 # Replaces `{inputs}` in a next step: the judgments and runs as they were typed.
-INPUTS: ContextVar[str] = ContextVar("inputs", default="QRELS RUN...")
+NO_INPUTS = "QRELS RUN..."
+INPUTS: ContextVar[str] = ContextVar("inputs", default=NO_INPUTS)
 MAX_NOTES = 3  # that are shown
 STORED_ROWS = 1000  # most rows of each table in a stored result
 
