@@ -143,7 +143,7 @@ def test_python_in_the_documents_runs(
         ENDINGS.update(endings)
 
 
-QUOTING = ("ceilings.md", "gate.md", "paper.md", "quickstart.md", "recommend.md")
+QUOTING = ("ceilings.md", "gate.md", "holes.md", "paper.md", "quickstart.md", "recommend.md")
 
 
 @pytest.mark.slow
