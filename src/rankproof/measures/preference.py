@@ -38,7 +38,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     cap = np.minimum(relevant, np.diff(groups.pool.start) - relevant)  # (Q,) min(R, N)
 
     is_relevant = groups.grade >= rel
-    seen = before((~is_relevant).astype(np.float64), groups.doc_query)
+    above_listed = before((~is_relevant).astype(np.float64), groups.doc_query)
     norm = np.where(relevant > 0, relevant.astype(np.float64), np.nan)
 
     def cost(k: Float, query: Int) -> Float:
@@ -51,7 +51,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
         return groups.sum_by_query(groups.doc_query[is_relevant], share) / norm
 
     if groups.alone:
-        return Outcomes.certain(total(seen))
+        return Outcomes.certain(total(above_listed))
     m = groups.sum_by_group(is_relevant)
     n = groups.sum_by_group(~is_relevant)
     above = before(n, groups.query)  # (G,) non-relevant documents in the groups before
@@ -77,7 +77,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
         expected=groups.sum_by_query(groups.query, m * (1.0 - mean)) / norm,
         min=total((above + n)[groups.doc_group]),
         max=total(above[groups.doc_group]),
-        oblivious=total(seen),
+        oblivious=total(above_listed),
         variance=groups.sum_by_query(groups.query, np.maximum(variance, 0.0)) / norm**2,
     )
 

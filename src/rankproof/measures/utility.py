@@ -63,12 +63,12 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
         return groups.sum_by_query(groups.query, helping), groups.sum_by_query(groups.query, thirds)
 
     def filled(*counts: Int) -> list[Int]:
-        """How many of each kind fit when the first kind goes first."""
-        left, taken = fits, []
+        """Return how many of each kind are in the top k if each group ranks the kinds in turn."""
+        free, listed = fits, []
         for count in counts:
-            taken.append(np.minimum(count, left))
-            left = left - taken[-1]
-        return taken
+            listed.append(np.minimum(count, free))
+            free = free - listed[-1]
+        return listed
 
     neither = size - helps - near - far
     best_help, _, best_far, best_near = filled(helps, neither, far, near)
