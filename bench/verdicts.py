@@ -652,10 +652,11 @@ def record_unjudged(samples: int = 5) -> None:
     lines = [
         f"Made by `bench/verdicts.py unjudged`. The demo's 12 systems, nDCG@10, margin {MARGIN:g}; "
         "gates of three baselines against all others on 30 of the 44 questions. The baseline's top "
-        "10 is judged, and a share of all other documents (not of those tied at rank 10). The truth "
-        'is the difference over 44 questions with all judgments; a "worse" is false where that is not below 0. "As judged": '
-        "less than half of a top 10 is judged. The last column is the interval alone, without the "
-        "worst cases of unjudged documents.",
+        "10 is judged, and a share of all other documents (not of those tied at rank 10). The "
+        "truth is the difference over 44 questions with all judgments; "
+        'a "worse" is false where that is not below 0. "As judged": less than half of a top 10 is '
+        "judged. The last column is the "
+        "interval alone, without the worst cases of unjudged documents.",
         "",
         *table(
             "others judged | candidate's share | gates | worse | false worse | false, as judged "
