@@ -588,15 +588,20 @@ def test_the_highest_grade_is_the_top_of_the_scale_or_else_stated_as_the_largest
         )
         rows = data["pairs" if command == "compare" else "runs"]
         row = rows[-1]["measures"]["nDCG@3"]
-        assert row["holes"] == pytest.approx(ends[key])
+        if command == "leaderboard":  # which has the worst case of the verdict on the best run
+            low, high = row["best_against_it"]["worst_case"]
+            assert low < ends["home", "away"][0]
+            assert high > ends["home", "away"][1]
+        else:
+            assert row["holes"] == pytest.approx(ends[key])
         assert row.get("grades", data.get("grades")) == words
-        shown = " ".join(run_command(command, tmp_path, "home", "away", "--holes").split())
-        assert words in shown
+        shown = run_command(command, tmp_path, "home", "away", "--holes", "--explain")
+        assert f"any grade, {words}." in " ".join(shown.split())
     gated = rp.gate(str(tmp_path / "qrels"), runs["home"], runs["away"], measure, 0.0)
-    assert gated.measures[measure].holes == pytest.approx(
-        [-x for x in reversed(ends["home", "away"])]
-    )
-    assert f"with grades {words}:" in gated.measures[measure].sentence(measure)
+    holes = gated.measures[measure].difference.holes
+    assert holes == pytest.approx([-x for x in reversed(ends["home", "away"])])
+    assert gated.measures[measure].grades == words
+    assert any(f"any grade, {words}." in line for line in gated.summary().details)
 
 
 def test_new_judgments_stay_on_the_scale_of_the_earlier_ones(tmp_path: Path) -> None:
@@ -808,7 +813,7 @@ def test_holes_and_eval_report_the_same_mean_if_nothing_is_relevant() -> None:
 
 # -------------------------------------------------------------------------- beside every figure
 
-POOLED = {f"q{q}": {"a": 2, "b": 1, "c": 0} for q in range(8)}
+POOLED = {f"q{q}": {"a": 2, "b": 1, "c": 0} for q in range(24)}
 AT_HOME = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in POOLED}
 AWAY = {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in POOLED}
 
@@ -818,15 +823,22 @@ def test_a_comparison_reports_judged_shares_and_worst_cases() -> None:
     difference = plain["home", "away"][parse("nDCG@3")]
     assert difference.judged == pytest.approx((1.0, 1 / 3))
     assert difference.holes is None
-    assert "is ahead" in str(plain)
+    assert str(plain).startswith("home beats away")
+    assert plain.verdict("home", "away", "nDCG@3").worst_case is None
     bounded = rp.compare(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3", holes=True)
     assert str(rp.compare(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3")) == str(bounded)
     difference = bounded["home", "away"][parse("nDCG@3")]
     wanted = rp.holes(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3")
     bound = wanted["home", "away"][parse("nDCG@3")]
     assert difference.holes == (bound.lowest, bound.highest)
-    assert difference.rests_on_holes
-    assert "rests on unjudged documents" in str(bounded)
+    verdict = bounded.verdict("home", "away", "nDCG@3")
+    assert verdict.label == "ahead"
+    assert verdict.depends_on == ("unjudged",)
+    assert verdict.worst_case is not None
+    assert verdict.worst_case[0] <= bound.lowest < 0 < bound.highest <= verdict.worst_case[1]
+    assert "grades of the other documents could change the verdict" in " ".join(
+        str(bounded).split()
+    )
     assert difference.to_dict()["holes"] == [bound.lowest, bound.highest]
     for fills in ({"x": 2, "y": 2}, {"x": 0, "y": 0}):
         done = {q: grades | fills for q, grades in POOLED.items()}
@@ -836,40 +848,40 @@ def test_a_comparison_reports_judged_shares_and_worst_cases() -> None:
         assert (expected < 0) == (fills["x"] == 2)
 
 
-def test_bounds_that_could_reverse_a_verdict_are_shown_without_being_requested() -> None:
-    """As on the command line."""
+def test_bounds_are_computed_and_shown_without_being_requested() -> None:
+    """As on the command line: a verdict that they could change says so, another does not."""
     late = {q: {"c": 3.0, "z": 2.0, "b": 1.0} for q in POOLED}
-    for runs, turned in (({"h": AT_HOME, "x": AWAY}, True), ({"h": AT_HOME, "x": late}, False)):
-        (difference,) = rp.compare(POOLED, runs, "nDCG@3")["h", "x"].values()
-        assert difference.judged is not None
-        assert (difference.holes is not None) == turned
-        standing = rp.leaderboard(POOLED, runs, "nDCG@3")["nDCG@3"]
-        assert standing.judged.min() < 1
-        assert bool(standing.could_lead.any()) == turned != bool(np.isnan(standing.lowest).all())
-    (difference,) = rp.compare(POOLED, {"h": AT_HOME, "x": late}, "nDCG@3", holes=True)[
-        "h", "x"
-    ].values()
-    assert difference.holes is not None
-    assert "whatever the unjudged documents are" in difference.verdict("h", "x", parse("nDCG@3"))
+    for runs, is_open in (({"h": AT_HOME, "x": AWAY}, True), ({"h": AT_HOME, "x": late}, False)):
+        compared = rp.compare(POOLED, runs, "nDCG@3")
+        verdict = compared.verdict("h", "x", "nDCG@3")
+        assert verdict.label == "ahead"
+        assert ("unjudged" in verdict.depends_on) == is_open
+        assert verdict.worst_case is not None
+        assert (verdict.worst_case[0] <= 0) == is_open
+        assert ("could change the verdict" in " ".join(str(compared).split())) == is_open
+        board = rp.leaderboard(POOLED, runs, "nDCG@3")
+        assert board["nDCG@3"].judged.min() < 1
+        (on_best,) = (v for v in board["nDCG@3"].verdicts if v is not None)
+        assert on_best == verdict
+        assert ("unjudged documents could change verdicts" in str(board)) == is_open
 
 
-def test_a_leaderboard_reports_judged_shares_and_which_runs_could_lead() -> None:
+def test_a_leaderboard_reports_judged_shares_and_verdicts_that_unjudged_documents_change() -> None:
     poor = {q: {"c": 3.0, "b": 2.0} for q in POOLED}
-    board = rp.leaderboard(
-        POOLED, {"home": AT_HOME, "away": AWAY, "poor": poor}, "nDCG@3", holes=True
-    )
+    runs = {"home": AT_HOME, "away": AWAY, "poor": poor}
+    board = rp.leaderboard(POOLED, runs, "nDCG@3", holes=True)
     assert board.runs[0] == "home"
     standing = board["nDCG@3"]
     by_name = dict(zip(board.runs, standing.judged.tolist(), strict=True))
     assert by_name == pytest.approx({"home": 1.0, "away": 1 / 3, "poor": 1.0})
-    could = dict(zip(board.runs, standing.could_lead.tolist(), strict=True))
-    assert could == {"home": False, "away": True, "poor": False}
-    assert "unjudged documents could put away ahead" in str(board)
-    bound = rp.holes(POOLED, {"away": AWAY}, "nDCG@3")["away"][parse("nDCG@3")]
-    at = board.runs.index("away")
-    assert (standing.lowest[at], standing.highest[at]) == (bound.lowest, bound.highest)
-    whole = rp.leaderboard(POOLED, {"home": AT_HOME, "poor": poor}, "nDCG@3")
-    assert "judged" not in [column.name for column in whole.table().columns]
+    verdicts = dict(zip(board.runs, standing.verdicts, strict=True))
+    assert verdicts["home"] is None
+    assert verdicts["away"] is not None
+    assert verdicts["poor"] is not None
+    assert (verdicts["away"].label, verdicts["away"].depends_on) == ("ahead", ("unjudged",))
+    assert (verdicts["poor"].label, verdicts["poor"].depends_on) == ("ahead", ())
+    assert "unjudged documents could change verdicts" in str(board)
+    assert "judged" not in str(rp.leaderboard(POOLED, {"home": AT_HOME, "poor": poor}, "nDCG@3"))
 
 
 def run_command(command: str, folder: Path, *runs: str) -> str:
@@ -880,24 +892,23 @@ def run_command(command: str, folder: Path, *runs: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["compare", "leaderboard"])
-def test_the_judged_column_is_shown_if_something_is_unjudged(tmp_path: Path, command: str) -> None:
+def test_the_judged_share_is_shown_if_something_is_unjudged(tmp_path: Path, command: str) -> None:
     write_trec(tmp_path)
-    shown = " ".join(run_command(command, tmp_path, "home", "away").split())
-    assert "share of the top k that has a judgement" in shown
-    assert "has a judgement" not in run_command(command, tmp_path, "home", "home2")
-    found = json.loads(run_command(command, tmp_path, "home", "away", "--holes", "--format=json"))
-    rows = found["pairs" if command == "compare" else "runs"]
-    assert all("holes" in row["measures"]["nDCG@3"] for row in rows)
-    # Bounds that could reverse the lead are shown unasked; else the column is enough.
-    for options in ([], ["--holes"]):
-        words = " ".join(run_command(command, tmp_path, "home", "away", *options).split())
-        assert "rests on unjudged documents" in words or "could put away ahead" in words
     late = [f"{q} Q0 {d} 1 {s} late" for q in POOLED for d, s in (("c", 3), ("z", 2), ("b", 1))]
     (tmp_path / "late").write_text("\n".join(late) + "\n", encoding="utf-8")
-    found = json.loads(run_command(command, tmp_path, "home", "late", "--format=json"))
-    rows = found["pairs" if command == "compare" else "runs"]
-    assert not any("holes" in row["measures"]["nDCG@3"] for row in rows)
-    assert "has a judgement" in " ".join(run_command(command, tmp_path, "home", "late").split())
+    shown = " ".join(run_command(command, tmp_path, "home", "late").split())
+    assert "67–100% of each top 3 is judged; unjudged documents count as not relevant." in shown
+    assert "judged" not in run_command(command, tmp_path, "home", "home2")
+    for options in ([], ["--holes"]):  # a verdict that they could change says so unasked
+        shown = " ".join(run_command(command, tmp_path, "home", "away", *options).split())
+        assert "33–100% of each top 3 is judged; " in shown
+        assert "could change" in shown
+        found = run_command(command, tmp_path, "home", "away", *options, "--format=json")
+        rows = json.loads(found)["pairs" if command == "compare" else "runs"]
+        values = rows[-1]["measures"]["nDCG@3"]
+        verdict = values["verdict" if command == "compare" else "best_against_it"]
+        assert verdict["depends_on"] == ["unjudged"]
+        assert verdict["worst_case"][0] < 0 < verdict["worst_case"][1]
 
 
 def write_trec(folder: Path) -> None:
@@ -922,7 +933,7 @@ def test_condensed_lists_are_stated_with_the_share_that_was_judged(
     assert np.ravel(shares) == pytest.approx([1.0, 1 / 3])  # of the lists as they were
     shown = " ".join(run_command(command, tmp_path, "home", "away", "--condensed").split())
     assert "Unjudged documents are removed from the lists (condensed)." in shown
-    assert "rests on unjudged documents" not in shown
+    assert "could change" not in shown
     alone = rp.evaluate(POOLED, {q: {"a": 2.0} for q in POOLED}, "nDCG@3")["nDCG@3"].expected
     compared = rp.compare(POOLED, {"h": AT_HOME, "x": AWAY}, "nDCG@3", condensed=True)
     (difference,) = compared["h", "x"].values()
@@ -941,7 +952,7 @@ def test_leave_one_out_names_runs_that_lead_only_by_their_own_judgments(tmp_path
     write_trec(tmp_path)
     found = run_command("holes", tmp_path, "home", "away", "--leave-one-out=3", "--format=json")
     rows = {row["system"]: row for row in json.loads(found)["leave_one_out"]}
-    assert (rows["home"]["judgements"], rows["away"]["judgements"]) == (16, 0)  # b and c
+    assert (rows["home"]["judgements"], rows["away"]["judgements"]) == (48, 0)  # b and c
     assert rows["home"]["value"] == pytest.approx(1.0)
     shorter = {q: {"a": 2} for q in POOLED}
     alone = rp.evaluate(shorter, AT_HOME, "nDCG@3")["nDCG@3"].expected
@@ -951,7 +962,7 @@ def test_leave_one_out_names_runs_that_lead_only_by_their_own_judgments(tmp_path
     lines = [*(f"{q} 0 b 1" for q in POOLED), "q1 0 x 1"]  # x is what the other brought in
     (tmp_path / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
     shown = " ".join(run_command("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
-    assert "home falls from rank 1 to 2 without the 8 judgments" in shown
+    assert "home falls from rank 1 to 2 without the 24 judgments" in shown
 
 
 def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
@@ -969,7 +980,7 @@ def test_leaving_one_out_by_a_provenance_is_verified(tmp_path: Path) -> None:
     out = tmp_path / "holes.json"
     brought = f"--provenance={tmp_path / 'provenance.tsv'}"
     run_command("holes", tmp_path, "home", "away", brought, f"--out={out}")
-    assert json.loads(out.read_text())["leave_one_out"][0]["judgements"] == 24
+    assert json.loads(out.read_text())["leave_one_out"][0]["judgements"] == 72
     checked = rankproof("verify", str(out))
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
 
@@ -1051,7 +1062,8 @@ def test_bounds_read_a_run_only_once(tmp_path: Path, command: str, holes: bool |
     else:
         board = rp.leaderboard(qrels, {"a": pipe, "b": b}, "RR", holes=holes)
         assert board.runs == ("b", "a")
-        assert np.isnan(board["RR"].lowest).all() == (holes is None), "nobody else could lead"
+        (verdict,) = (v for v in board["RR"].verdicts if v is not None)
+        assert (verdict.estimate, verdict.worst_case_exact) == (0.5, True)
     writer.join()
 
 

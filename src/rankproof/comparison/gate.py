@@ -30,7 +30,7 @@ import polars as pl
 from rankproof.comparison.annotated import annotator_note, labels_prefix
 from rankproof.comparison.differences import Tests, aligned
 from rankproof.comparison.gate_inputs import Side, check_same_policy
-from rankproof.comparison.pair_tables import is_mostly_unjudged
+from rankproof.comparison.pair_tables import grades_note, is_mostly_unjudged
 from rankproof.comparison.pairs import (
     Comparison,
     Difference,
@@ -223,6 +223,7 @@ class Gate(Displayed):
                 *notes[shown:],
                 *self.evaluation.policy.definitions(self.evaluation.dtype),
                 *_METHOD,
+                *grades_note(self.comparison.grades),
             ],
         )
 

@@ -19,7 +19,12 @@ import polars as pl
 
 from rankproof.comparison.annotated import annotated_values, annotator_note, labels_prefix
 from rankproof.comparison.differences import Tests, aligned, difference_columns
-from rankproof.comparison.pair_tables import id_problems, next_step
+from rankproof.comparison.pair_tables import (
+    grades_note,
+    id_problems,
+    next_step,
+    unjudged_note,
+)
 from rankproof.comparison.pairs import Pairs, missing_queries, query_sets_dict
 from rankproof.comparison.repeats import merge_repeats, repeat_note, repeats_dict
 from rankproof.comparison.verdict import REASONS, Verdict
@@ -36,7 +41,6 @@ from rankproof.measures import Measure, parse
 from rankproof.presentation.charts import Chart, Range, RangeChart
 from rankproof.presentation.display import Displayed
 from rankproof.presentation.json_values import plain, plain_fields
-from rankproof.presentation.judged_column import judged_note
 from rankproof.presentation.result import MAX_NOTES, Summary
 from rankproof.presentation.tables import Cell, Column, Marked, Table, span
 from rankproof.presentation.terminal import name_in_sentence
@@ -177,7 +181,8 @@ class Leaderboard(Displayed):
         problems = id_problems(self.evaluations)
         answers = [self._answer(m, s) for m, s in self.measures.items()]
         sets = {e.name: {str(m): e.query_set(m) for m in e} for e in self.evaluations}
-        judged = judged_note({e.name: e.judged for e in self.evaluations}, policy.condensed)
+        is_open = "unjudged" in self.depends_on
+        effect = "unjudged documents could change verdicts" if is_open else ""
         notes = [
             *repeat_note(self.evaluations, np.array(self.repeats_changed)),
             *self.annotator_notes,
@@ -186,7 +191,7 @@ class Leaderboard(Displayed):
             *self._query_note(),
             *self._mark_note(),
             *self._tie_note(),
-            *judged,
+            *unjudged_note(self.evaluations, effect),
             *policy.changes(),
         ]
         dtype = " or ".join(dict.fromkeys(e.dtype for e in self.evaluations))
@@ -196,7 +201,12 @@ class Leaderboard(Displayed):
             labels_prefix(self.evaluations) + "\n".join([*problems, *answers]),
             notes[:shown],
             next_step="" if problems else next_step(self.evaluations, set(self.depends_on)),
-            details=[*notes[shown:], *policy.definitions(dtype), *_METHOD],
+            details=[
+                *notes[shown:],
+                *policy.definitions(dtype),
+                *_METHOD,
+                *grades_note(self.grades),
+            ],
         )
 
     def _answer(self, measure: Measure, s: Standing) -> str:

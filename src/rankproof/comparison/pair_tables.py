@@ -51,7 +51,7 @@ def comparison_summary(comparison: Comparison) -> Summary:
         labels_prefix(comparison.evaluations) + "\n".join([*problems, *answers]),
         notes[:shown],
         next_step=step,
-        details=[*notes[shown:], *definitions, *_METHOD],
+        details=[*notes[shown:], *definitions, *_METHOD, *grades_note(comparison.grades)],
     )
 
 
@@ -182,20 +182,37 @@ def _tie_note(pair: Pair, measure: Measure) -> list[str]:
 def _unjudged_note(comparison: Comparison) -> list[str]:
     """Return what unjudged documents could change."""
     evaluations = comparison.evaluations
-    judged = judged_note({e.name: e.judged for e in evaluations}, evaluations[0].policy.condensed)
     bits = comparison.pairs.figures["reasons"].astype(np.int64)
     changed = int((bits >> REASONS.index("unjudged") & 1).sum())
-    if not changed or not judged:
+    if not changed:
+        return unjudged_note(evaluations, "")
+    if bits.size == 1:
+        worst = comparison.pairs.verdict(0, 0).worst_case
+        span = "" if worst is None else f" ({signed(worst[0])} to {signed(worst[1])})"
+        return unjudged_note(
+            evaluations, f"grades of the other documents could change the verdict{span}"
+        )
+    verdicts = f"{changed} of {plural(bits.size, 'verdict')}"
+    return unjudged_note(evaluations, f"grades of the other documents could change {verdicts}")
+
+
+def unjudged_note(evaluations: Sequence[Evaluation], effect: str) -> list[str]:
+    """Return how much of the top k is judged, if not all is, and what the other grades could do.
+
+    `effect` is "" if they could change no verdict.
+    """
+    judged = judged_note({e.name: e.judged for e in evaluations}, evaluations[0].policy.condensed)
+    if not effect or not judged:
         return judged
     share = judged[0].split(";")[0]
     if is_mostly_unjudged(evaluations):
         return [f"{share}, so worst cases are not informative."]
-    if len(comparison.pairs) == 1 and bits.shape[1] == 1:
-        worst = comparison.pairs.verdict(0, 0).worst_case
-        span = "" if worst is None else f" ({signed(worst[0])} to {signed(worst[1])})"
-        return [f"{share}; grades of the other documents could change the verdict{span}."]
-    verdicts = f"{changed} of {plural(bits.size, 'verdict')}"
-    return [f"{share}; grades of the other documents could change {verdicts}."]
+    return [f"{share}; {effect}."]
+
+
+def grades_note(grades: str) -> list[str]:
+    """Return which grades the worst cases over unjudged documents allow, if these were computed."""
+    return [f"Worst cases: unjudged documents may have any grade, {grades}."] if grades else []
 
 
 def _family_answers(comparison: Comparison) -> list[str]:
