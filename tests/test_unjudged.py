@@ -700,7 +700,7 @@ def test_a_lead_that_ties_alone_could_reverse_is_attributed_to_ties() -> None:
     assert "Undecided: the order of ties decides who is ahead on RR (a − b" in sentence
     above = {q: {**listed, "x": 2.0} for q, listed in behind.items()}
     sentence = rp.holes(qrels, {"a": ahead, "b": above}, "RR").summary().answer
-    assert "Grades for 12 unjudged documents might put either run ahead on RR (a" in sentence
+    assert "Grades for 12 unjudged documents could put either run ahead on RR (a" in sentence
 
 
 def test_the_result_states_its_assumptions_and_which_bounds_are_exact() -> None:
