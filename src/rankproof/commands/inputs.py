@@ -278,8 +278,9 @@ class EvaluationInputs:
             # Repeats stand one after the other.
             runs_by_name = {name: runs_by_name[name] for name in system_of(runs_by_name)}
         groups = read_query_groups(options.get("groups"), judged)
-        if groups is None and is_path(qrels):
-            judged = replace(judged, notes=(*judged.notes, *_unused_groups(Path(qrels))))
+        unused = _unused_groups(Path(qrels)) if groups is None and is_path(qrels) else []
+        if unused:
+            judged = replace(judged, notes=(*judged.notes, *unused))
         return cls(judged, runs_by_name, parsed, policy, options, groups)
 
     @property

@@ -115,7 +115,7 @@ def leaderboard(
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10,RR --format latex --caption
     $ rankproof leaderboard qrels.txt runs/ -m nDCG@10 --baseline bm25
     $ rankproof leaderboard human.txt runs/ --against judge.txt
-    $ rankproof leaderboard --task fiqa=q.txt,a.trec,b.trec --task nq=q2.txt,a.trec,b.trec
+    $ rankproof leaderboard --task nq=q1.txt,a.trec,b.trec --task fiqa=q2.txt,a.trec
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"]).runs
