@@ -480,6 +480,8 @@ def test_a_float32_sigmoid_saturates_and_the_logit_does_not() -> None:
     assert result.reading("float32").agreement.undefined == 1
     assert result.reading("float32", "high precision").evaluation["RR"].expected == 1
     ((form, plain, _, high),) = result.tables()[0].rows
+    assert isinstance(high, float)
+    assert isinstance(plain, float)
     assert (form, round(high - plain, 4)) == ("float32", 0.3889)
     assert "float32" in result.summary().answer
 

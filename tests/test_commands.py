@@ -99,7 +99,7 @@ def test_every_command_that_can_be_repeated_has_a_case_here_or_in_a_test_of_its_
 
 def test_unknown_keywords_are_refused_with_a_suggestion() -> None:
     with pytest.raises(TypeError, match=r"compare\(\) has no argument 'ordr'; did you mean order"):
-        rp.compare(QRELS, RUNS, ordr="docid")  # type: ignore[call-arg]
+        rp.compare(QRELS, RUNS, ordr="docid")  # type: ignore[call-overload]
 
 
 def test_a_policy_is_given_whole_or_in_parts() -> None:
