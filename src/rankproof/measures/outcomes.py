@@ -116,7 +116,12 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the expectations of queries that are too expensive in closed form were estimated."""
+    """How the expectations of queries that are too expensive in closed form were estimated.
+
+    >>> from rankproof.measures import Sampling
+    >>> Sampling.none(2).orders.tolist()
+    [0, 0]
+    """
 
     error: Float  # (Q,) standard error of the expectation; 0 where it is exact
     orders: Int  # (Q,) orders drawn; 0 where none were

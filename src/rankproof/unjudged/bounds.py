@@ -158,7 +158,7 @@ class Unjudged(Displayed):
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> rp.holes("try/qrels.txt", runs, ["nDCG@5"]).summary().answer[:38]
-    'Grades for 153 unjudged documents migh'
+    'Undecided: only 43% of the two top 5s '
     """
 
     kind: ClassVar[str] = "holes"
