@@ -60,7 +60,7 @@ def test_the_best_of_several_can_be_recommended() -> None:
     choice = found.recommend(sla_ms=1e6).choices[0]
     assert choice.configuration == "words K=20 top 20"
     assert found.manifest["best_by"] == "nDCG@10"
-    assert "nothing returns nothing for 3 of 3 questions" in found.manifest["notes"]
+    assert "retriever nothing returns nothing for 3 of 3 questions" in found.manifest["notes"]
 
 
 def test_a_corpus_may_be_a_folder_or_be_left_out(tmp_path: Path) -> None:
@@ -134,9 +134,11 @@ def test_retrievers_are_known_by_their_shape() -> None:
     called = rp.bench({"words": words}, **given)
     assert scored.configurations["nDCG@10"][0] == called.configurations["nDCG@10"][0]
     assert ranked.configurations["tied"].to_list() == [0]
-    said = "invoked gives no scores: its order is taken as it is, ties cannot be seen"
-    assert said in ranked.manifest["notes"]
-    assert said in str(ranked)
+    note = (
+        "retriever invoked returns no scores: its order is used as it is, and ties cannot be seen"
+    )
+    assert note in ranked.manifest["notes"]
+    assert f"R{note[1:]}." in ranked.summary().details
 
 
 def test_a_retriever_of_langchain_is_benched() -> None:

@@ -263,7 +263,7 @@ def test_a_function_is_swept_like_a_server(shop: Path) -> None:
 def test_a_note_reports_that_a_function_without_scores_hides_its_ties(shop: Path) -> None:
     result = swept(shop, "  mine: {type: python, call: 'shop:ranked'}\n")
     assert result.configurations["score_dtype"].to_list() == ["ranks"]
-    said = "mine gives no scores: its order is taken as it is, ties cannot be seen"
+    said = "retriever mine returns no scores: its order is used as it is, and ties cannot be seen"
     assert said in result.manifest["notes"]
     again = swept(shop, "  mine: {type: python, call: 'shop:ranked'}\n")  # from the disk
     assert said in again.manifest["notes"]
@@ -271,7 +271,7 @@ def test_a_note_reports_that_a_function_without_scores_hides_its_ties(shop: Path
 
 def test_questions_without_hits_are_counted(shop: Path) -> None:
     result = swept(shop, "  mine: {type: python, call: 'shop:sometimes'}\n")
-    assert "mine returns nothing for 1 of 6 questions" in result.manifest["notes"]
+    assert "retriever mine returns nothing for 1 of 6 questions" in result.manifest["notes"]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ class Document:
 
 
 @pytest.mark.parametrize(
-    ("answer", "path", "wanted"),
+    ("answer", "path", "expected_value"),
     [
         ([("a", 2.0), ("b", 1)], None, (["a", "b"], [2.0, 1.0], False)),
         (["a", "b"], None, (["a", "b"], [-1.0, -2.0], True)),

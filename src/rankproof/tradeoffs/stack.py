@@ -414,10 +414,13 @@ class Stack:
             yield from getattr(self.shop.retriever(self.settings.retrievers[name]), "notes", [])
             run = self.first_stage(c, self.depths(c)[-1])
             if run.dtype == RANKS:
-                yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
+                yield (
+                    f"retriever {name} returns no scores: its order is used as it is, and ties "
+                    "cannot be seen"
+                )
             if empty := int((np.diff(run.start) == 0).sum()):
                 questions = plural(len(self.typed_questions), "question")
-                yield f"{name} returns nothing for {empty} of {questions}"
+                yield f"retriever {name} returns nothing for {empty} of {questions}"
 
 
 def _first_stage_key(c: Configuration) -> tuple[Any, ...]:
