@@ -831,7 +831,7 @@ def test_a_page_warns_of_unjudged_documents_and_distinguishes_long_names_of_runs
 ) -> None:
     """A verdict that unjudged documents could turn is not called certain."""
     names = [f"{'a-very-long-name-of-a-run-' * 2}seed{n}" for n in range(4)]
-    qrels = {f"שאלה_{q}": {"a": 1, "b": 0} for q in range(8)}
+    qrels = {f"שאלה_{q}": {"a": 1, "b": 0} for q in range(24)}
     listed = {"b": 4.0, "a": 3.0, "x": 2.0, "y": 1.0}
     turned = dict(zip(listed, (3.0, 2.0, 4.0, 1.0), strict=True))
     runs = {name: dict.fromkeys(qrels, turned if n else listed) for n, name in enumerate(names)}
@@ -860,7 +860,7 @@ def test_a_page_warns_of_unjudged_documents_and_distinguishes_long_names_of_runs
 
 
 def test_an_id_of_a_megabyte_is_scanned_once_for_right_to_left_letters() -> None:
-    from rankproof.report.page_elements import mark_up_sentence
+    from rankproof.presentation.markup import mark_up_sentence
 
     word = "0" * 1_000_000
     assert mark_up_sentence(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"
@@ -869,7 +869,7 @@ def test_an_id_of_a_megabyte_is_scanned_once_for_right_to_left_letters() -> None
 
 def test_a_right_to_left_name_is_isolated_without_the_colon_behind_it() -> None:
     """Word by word its words changed places, and the colon went to its other side."""
-    from rankproof.report.page_elements import mark_up_sentence
+    from rankproof.presentation.markup import mark_up_sentence
 
     assert mark_up_sentence("שלום עולם: 12 of 12") == "<bdi>שלום עולם</bdi>: 12 of 12"
     assert mark_up_sentence("ahead of a-ש.trec.") == "ahead of <bdi>a-ש.trec</bdi>."

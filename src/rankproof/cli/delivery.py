@@ -31,6 +31,7 @@ from rankproof.foundation.errors import InputError, first_few
 from rankproof.foundation.files import STDOUT, check_ending, check_output, write_atomically
 from rankproof.foundation.lines import pending_paths
 from rankproof.foundation.phrasing import typed
+from rankproof.foundation.printable import printable_path
 from rankproof.foundation.redaction import remove_secrets
 from rankproof.presentation.result import INPUTS, Presentation
 from rankproof.presentation.tables import Table
@@ -106,7 +107,7 @@ def typed_inputs(command: Command, arguments: Mapping[str, Any]) -> str:
         if not argument.is_positional or value is None:
             continue
         paths = value.values() if isinstance(value, Mapping) else [value]
-        words += [typed(str(path)) for path in paths]
+        words += [typed(printable_path(str(path))) for path in paths]
     measures = arguments.get("measures")
     if isinstance(measures, list | tuple):
         words += ["-m", typed(",".join(map(str, measures)))]

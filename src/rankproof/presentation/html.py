@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rankproof.presentation.charts import Chart
-from rankproof.presentation.markup import Html, element, escape, join
+from rankproof.presentation.markup import Html, element, escape, join, mark_up_sentence
 from rankproof.presentation.result import Presentation, Summary
 from rankproof.presentation.svg import LIGHT, STYLE, Drawing, draw, variables
 from rankproof.presentation.tables import Cell, Column, Marked, Table, unmarked
@@ -75,7 +75,7 @@ def table_html(
     content += [element("thead", [element("tr", head)]), element("tbody", body)]
     drawn = element("table", content, class_=kind)
     if page is not None:
-        notes = [element("p", note, class_="note") for note in table.notes]
+        notes = [element("p", mark_up_sentence(note), class_="note") for note in table.notes]
         return join([element("div", [drawn], class_="scroll"), *notes])
     below = Html("<br>").join(escape(note) for note in table.notes)
     return join([drawn, element("p", Html(below), style=_FAINT)] if below else [drawn])

@@ -7,6 +7,7 @@ class by `__html__` and do not escape it again.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 
 from rankproof.foundation.printable import escape_controls
@@ -61,3 +62,18 @@ def _attribute(value: object) -> str:
 def coordinate(value: float) -> str:
     """Return a number of pixels with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# A word is looked at from its first letter alone: a long id would be read from each on.
+# Words in a row are one name; the colon or full stop behind it is the sentence's.
+_WORD = r"[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*"
+_RIGHT_TO_LEFT = re.compile(rf"(?<![^\s<>&;,()]){_WORD}(?: {_WORD})*(?<![:.?!])")
+
+
+def mark_up_sentence(words: str) -> Html:
+    """Return a sentence with code between backticks, and names written from right to left isolated.
+
+    Without `<bdi>` such a name would turn round the numbers beside it.
+    """
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words)))
+    return Html(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped))

@@ -23,7 +23,7 @@ from rankproof.foundation.files import check_output, write_atomically
 from rankproof.foundation.redaction import redact
 from rankproof.foundation.version import __version__
 from rankproof.presentation.html import figure, table_html
-from rankproof.presentation.markup import Html, element, escape
+from rankproof.presentation.markup import Html, element, escape, mark_up_sentence
 from rankproof.presentation.result import Presentation
 from rankproof.presentation.svg import DARK, LIGHT, STYLE, variables
 from rankproof.report.choices import sweep_sections
@@ -34,7 +34,6 @@ from rankproof.report.page_elements import (
     Section,
     data_table,
     fold,
-    mark_up_sentence,
     paragraph,
 )
 from rankproof.report.result_files import StoredResult, find_results, first_line_of, titled

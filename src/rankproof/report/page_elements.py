@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rankproof.presentation.html import PageStyle, table_html
-from rankproof.presentation.markup import Html, element, escape
+from rankproof.presentation.markup import Html, element, mark_up_sentence
 from rankproof.presentation.tables import Cell, Column, Table
 from rankproof.report.glossary import meaning
 
@@ -31,21 +30,6 @@ class Section:
 def paragraph(words: str, kind: str = "") -> Html:
     """Return a paragraph of this class."""
     return element("p", mark_up_sentence(words), class_=kind or None)
-
-
-# A word is looked at from its first letter alone: a long id would be read from each on.
-# Words in a row are one name; the colon or full stop behind it is the sentence's.
-_WORD = r"[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*"
-_RIGHT_TO_LEFT = re.compile(rf"(?<![^\s<>&;,()]){_WORD}(?: {_WORD})*(?<![:.?!])")
-
-
-def mark_up_sentence(words: str) -> Html:
-    """Return a sentence with code between backticks, and names written from right to left isolated.
-
-    Without `<bdi>` such a name would turn round the numbers beside it.
-    """
-    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words)))
-    return Html(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped))
 
 
 def badge(words: str, kind: str) -> Html:
