@@ -18,4 +18,4 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    return markdown.replace(f"(../{MEASURED})", "(results.md)")
+    return markdown.replace(f"(../{MEASURED}", "(results.md")  # with or without an anchor

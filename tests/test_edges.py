@@ -1111,13 +1111,14 @@ def test_a_name_never_acts(place: Path, ask: Asked, acting: str, form: str) -> N
     assert not {"\x1b", "\u202e"} & set(ended.out)
     assert "\\x1b" in ended.out or "textbackslash{}x1b" in ended.out
     if form == "md":
-        table, notes = ended.out.split("\n\n")
+        _, table, notes = ended.out.split("\n\n")
         bars = {line.count("|") - line.count("\\|") for line in table.splitlines()}
         assert len(bars) == 1
         assert table.count("\n") == 2
         assert all(line.startswith("- ") for line in notes.splitlines())
     if form == "latex":
-        environments = re.findall(r"\\end\{(\w+)\}", ended.out)
+        code = [line for line in ended.out.splitlines() if not line.startswith("%")]
+        environments = re.findall(r"\\end\{(\w+)\}", "\n".join(code))
         assert environments == ["tabular", "tablenotes", "threeparttable"]
 
 

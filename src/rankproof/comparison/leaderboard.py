@@ -10,6 +10,7 @@ import glob
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,7 +36,7 @@ from rankproof.evaluation.checks import merge_notes
 from rankproof.evaluation.presenting import evaluation_caption
 from rankproof.evaluation.query_set import query_set_notes
 from rankproof.foundation.arrays import Bool, Float, Int
-from rankproof.foundation.errors import InputError, first_few, shorten
+from rankproof.foundation.errors import InputError, MeasureError, first_few, shorten
 from rankproof.foundation.phrasing import amount, plural, signed
 from rankproof.measures import Measure, parse
 from rankproof.presentation.charts import Chart, Range, RangeChart
@@ -84,6 +85,9 @@ class Standing:
     ties: Int
     losses: Int
     judged: Float  # share of the top k that is judged; NaN: unknown
+    lowest: Float  # worst cases over the run's unjudged documents; NaN: unknown
+    highest: Float
+    exact: Bool  # some grades reach these ends; else they are bounds
     queries: int  # that all runs average
     defined: int  # that some run averages
     best: int  # index of the first run with rank 1
@@ -421,10 +425,18 @@ def _run_values(s: Standing, row: int) -> dict[str, Any]:
                 **{name: values[name] for name in ("wins", "ties", "losses")},
                 "queries": s.queries,
                 "judged": values["judged"],
+                **_worst_case(values),
                 "best_against_it": None if verdict is None else verdict.to_dict(),
             }
         )
     )
+
+
+def _worst_case(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the worst cases of a run as JSON has them, if they are known."""
+    if math.isnan(values["lowest"]):
+        return {}
+    return {"holes": [values["lowest"], values["highest"]], "exact": values["exact"]}
 
 
 def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
@@ -509,9 +521,9 @@ def rank_evaluations(
         standing = _with_counts(standing, measure.sign * values["expected"])
         defined = int((~np.isnan(values["expected"])).any(axis=0).sum())
         judged = np.array([e.judged.get(measure, math.nan) for e in evaluations])
-        standings[measure] = _with_verdicts(
-            replace(standing, judged=judged, defined=defined), pairs, m
-        )
+        standing = replace(standing, judged=judged, defined=defined)
+        standing = _with_worst_cases(standing, measure, view)
+        standings[measure] = _with_verdicts(standing, pairs, m)
     by_rank = np.lexsort((np.arange(len(evaluations)), standings[measures[0]].rank))
     bits = figures["reasons"].astype(np.int64)
     return Leaderboard(
@@ -575,6 +587,9 @@ def _standing(
         ties=none,
         losses=none,
         judged=np.full(len(rank), np.nan),
+        lowest=np.full(len(rank), np.nan),
+        highest=np.full(len(rank), np.nan),
+        exact=np.zeros(len(rank), np.bool_),
         queries=queries,
         defined=queries,
         best=best,
@@ -582,6 +597,21 @@ def _standing(
         verdicts=(None,) * len(rank),
         beats=((),) * len(rank),
     )
+
+
+def _with_worst_cases(s: Standing, measure: Measure, view: WorstCases | None) -> Standing:
+    """Add the extremes of each run's mean over its unjudged documents, where they are known."""
+    if view is None or len(view.runs) != len(s.rank):  # repeats of a system have no single list
+        return s
+    with suppress(MeasureError):
+        bounds = [view.run_bound(run, measure, shared=True) for run in range(len(s.rank))]
+        return replace(
+            s,
+            lowest=np.array([bound.lowest for bound in bounds]),
+            highest=np.array([bound.highest for bound in bounds]),
+            exact=np.array([bound.exact for bound in bounds]),
+        )
+    return s
 
 
 def _with_annotators(
