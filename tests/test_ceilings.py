@@ -306,7 +306,7 @@ def test_answers_and_sources_add_their_tables(files: Path) -> None:
     again = rankproof(
         "ceilings", str(files / "qrels.json"), str(files / "run.json"), str(files / "other.json"),
         "--at", "50", "--correct", str(files / "answers.csv"), "--sources",
-        str(files / "sources.csv"), "--sensitivity", "--format", "md",
+        str(files / "sources.csv"), "--sensitivity", "--format", "md", "--wide",
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     for words in ("| RAnWG@50 |", "| Acc\\|Hit@50 |", "| novel RAnWG@50 |", "τ to the default"):

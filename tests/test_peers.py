@@ -302,8 +302,8 @@ def test_without_ties_rank_biased_precision_is_ranxs() -> None:
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
     )
     for p, theirs in zip((0.5, 0.8, 0.95), json.loads(done.stdout), strict=True):
-        ours = rp.evaluate_arrays(scores, grades, f"RBP(p={p})").per_query["expected"]
-        assert ours.to_list() == pytest.approx(theirs, rel=0, abs=1e-12)
+        (outcomes,) = rp.evaluate_arrays(scores, grades, f"RBP(p={p})").outcomes.values()
+        assert outcomes.expected.tolist() == pytest.approx(theirs, rel=0, abs=1e-12)
 
 
 # --------------------------------------------------------------------------------- scikit-learn

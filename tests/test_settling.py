@@ -122,8 +122,8 @@ def test_judging_ends_at_a_width_and_ungradable_documents_stay_unjudged(
     found = json.loads(said)["settled"]
     assert not found["settled"]
     assert found["failed"] > 0
-    count = f"{found['asked']} of {found['holes']} holes"
-    failed = f"({found['failed']} got no grade, and stay open)"
+    count = f"{found['asked']} of {found['holes']} unjudged documents"
+    failed = f"({found['failed']} got no grade and stay unjudged)"
     assert found["words"].startswith(f"not settled after {count} {failed}: a is ahead by ")
 
 
