@@ -428,7 +428,7 @@ def test_the_best_of_equals_differs_significantly_from_none_and_meets_no_target_
     assert abs(np.mean(figures) - truth) < 0.015  # the winner's own mean lies 0.1 above
     assert covered >= 35
     if share is None:  # of ones alone the interval is wide
-        assert flattered < 30
+        assert flattered <= 32  # the interval of the winner's own mean covers too rarely
     assert met <= 3  # 2.5% of 40 is 1; the means alone meet it in nearly all
 
 
