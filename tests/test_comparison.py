@@ -264,7 +264,7 @@ def test_no_grade_of_unjudged_documents_separates_a_run_from_itself() -> None:
         assert difference.holes == (0.0, 0.0)
     changed = run | {"q0": {"a": 3.0, "x": 2.5}}
     one_query = rp.compare(qrels, {"one": run, "two": changed}, "AP")["one", "two"]
-    assert one_query[parse("AP")].holes == pytest.approx((-0.0625, 0.0625))
+    assert one_query[parse("AP")].holes == pytest.approx((-0.0625, 1 / 24))
     graded = {q: {"a": 2, "b": 1} for q in qrels}
     swapped = run | {"q1": {"x": 4.0, "b": 3.0, "y": 2.0, "a": 1.0}}
     other_order = rp.compare(graded, {"one": run, "two": swapped}, "ERR", holes=True)

@@ -11,7 +11,7 @@ import pytest
 from test_measures_by_enumeration import GRADED, SETS, Case, by_definition, one_query, random_case
 
 import rankproof as rp
-from rankproof.measures import Outcomes, split_ties
+from rankproof.measures import REGISTRY, Outcomes, split_ties
 
 CASES = 40  # of each kind; 10,000 take some minutes
 
@@ -75,7 +75,10 @@ def test_a_measure_of_ones_own_needs_to_know_nothing_of_depth() -> None:
 
     measure = rp.measure("TotalGrade", endless=True)(total)
     qrels, run = {"q": {"a": 3, "b": 1, "c": 2}}, {"q": {"a": 2.0, "b": 1.0, "c": 1.0, "d": 1.0}}
-    found = rp.evaluate(qrels, run, measure, depth=2)[measure]
+    try:
+        found = rp.evaluate(qrels, run, measure, depth=2)[measure]
+    finally:
+        del REGISTRY["TotalGrade"]
     assert found.expected == pytest.approx(3 + (1 + 2 + 0) / 3)
     assert (found.min, found.max, found.oblivious) == (3.0, 5.0, 4.0)
 

@@ -343,7 +343,8 @@ def test_one_of_everything_is_told_in_the_singular() -> None:
         *map(rp.tie_statistics, runs.values()),
     ]
     said = [str(each) for each in found] + [each._repr_html_() for each in found]
-    said.append(rp.holes(qrels, runs, "RR").summary().answer)
+    pair = {"a": {"q": {"d": 2.0, "x": 1.0}}, "b": {"q": {"d": 2.0}}}
+    said.append(rp.holes({"q": {"d": 1}}, pair, "P@2").summary().answer)
     said += [note for each in evaluated for note in each.notes]
     text = "\n".join(said)
     assert "1 of 1 query has ties" in text

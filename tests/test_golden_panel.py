@@ -256,7 +256,7 @@ def test_a_judge_that_joins_is_asked_for_all_grades_and_the_others_for_none(tmp_
     assert [each["name"] for each in made["judges"]] == ["first", "second"]
     assert "several judges say together" in written["README.md"].read_text()
     words = rankproof("golden", "status", str(path)).stdout.decode()
-    assert "judge: first + second" in words
+    assert "graded by first + second" in " ".join(words.split())
     assert "second: " in words
 
 
